@@ -18,6 +18,7 @@ from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.requirements import check_requirements
 from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.splits import SplitName, check_split, draw_instance
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import (
     BoundTool,
@@ -74,13 +75,17 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
             `raise` it out of the step.
         render_mode: `ansi` renders the chat as text.
+        split: Whether all instances are drawn (None) or only those for training (`train`) or for
+            testing (`test`), which never meet (`agentgym.splits`).
         **config: Fields of the world's `Config`.
 
     Attributes:
         most_calls: How many calls one reply may hold; None for any number.
+        instance_key: The key of the instance, if there is a split; empty if not.
 
     Raises:
-        ValueError: An option is unknown or out of range.
+        ValueError: An option is unknown or out of range, or there are too few instances for a
+            split.
         MissingRequirement: The host lacks what the world needs.
     """
 
@@ -95,6 +100,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         max_failed_rounds: int | Literal["world"] | None = "world",
         on_fault: Literal["report", "raise"] = "report",
         render_mode: str | None = None,
+        split: SplitName | None = None,
         **config: Any,
     ) -> None:
         check_choice("dialect", dialect, DIALECTS)
@@ -107,6 +113,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.world_class = load_world(world)
         self.config = make_config(self.world_class, config)
         check_requirements(self.world_class.__name__, self.world_class.requirements(self.config))
+        check_split(self.world_class, self.config, split)
+        self.split, self.instance_key = split, ""
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
         self.max_failed_rounds = (
@@ -224,9 +232,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
-        world = self.world_class(self.config, int(self.np_random.integers(2**63)))
-        world.generate()
-        return world
+        drawn = draw_instance(self.world_class, self.config, self.np_random, self.split)
+        self.instance_key = drawn.key
+        return drawn.world
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         """Re-create a world as it was after its first calls."""
@@ -486,7 +494,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score, report = self.guard.score(self.world)
-        detail = replace(self._detail(calls, errors, ended), score=score, report=report)
+        detail = replace(
+            self._detail(calls, errors, ended),
+            score=score,
+            report=report,
+            split=self.split or "",
+            instance=self.instance_key,
+        )
         info = {
             "turn": self.world.turn,
             "valid": errors == 0,
@@ -539,7 +553,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _state(self) -> dict[str, Any]:
         names = (
-            *("_world", "_over", "_failed_rounds", "guard"),
+            *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
             *("chat", "_np_random", "_np_random_seed"),
         )
         state = {name: self.__dict__[name] for name in names if name in self.__dict__}

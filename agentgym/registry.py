@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
 from agentgym.config import json_schema, make_config
 from agentgym.requirements import check_requirements
+from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner
 from agentgym.tools import first_paragraph
 from agentgym.world import World, check_world, load_world
@@ -28,6 +29,7 @@ _ENV_OPTIONS = (
     "max_failed_rounds",
     "on_fault",
     "render_mode",
+    "split",
 )
 """Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
@@ -212,6 +214,7 @@ def _bare_spec(
     config = make_config(
         world, {k: value for k, value in env_spec.kwargs.items() if k not in others}
     )
+    check_split(world, config, env_spec.kwargs.get("split"))
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))

@@ -24,6 +24,9 @@ class StepInfo:
         faults: The exceptions of our own code that this step met; no view shows them.
         invalid: Why the episode says nothing about the policy (its scorer broke, or a limit that
             depends on the host was met); empty while it is valid. Once set it stays.
+        split: The split that the env draws its instances from, once the episode has ended; empty
+            for all instances.
+        instance: The key of the instance (`World.instance_key`), if there is a split.
     """
 
     calls: int = 0
@@ -35,6 +38,8 @@ class StepInfo:
     report: Mapping[str, Any] | None = None
     faults: tuple[Fault, ...] = ()
     invalid: str = ""
+    split: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.guard import CallRecord
+from agentgym.digests import digest
 from agentgym.messages import Content, ToolCall
 
 ConfigT = TypeVar("ConfigT")
@@ -128,6 +129,23 @@ class World(Generic[ConfigT]):
         It is for the researcher, so it may use what is hidden.
         """
         return {}
+
+    def instance_key(self) -> str:
+        """Return a digest of what makes this instance the task that it is; read once, after
+        `generate`.
+
+        Instances with one key are one task, which decides its split (`agentgym.splits`). Budgets
+        and prompts do not belong to it. By default it covers all attributes but those that every
+        world has.
+        """
+        return digest({name: value for name, value in vars(self).items() if name not in _COMMON})
+
+    @classmethod
+    def instance_count(cls, config: ConfigT) -> float | None:
+        """Return how many different instances a configuration has, or a lower bound; None if only
+        drawing some can tell.
+        """
+        return None
 
     def toolsets(self) -> Sequence[object]:
         """Return the objects whose `@tool` methods are on offer; a world with optional tools
@@ -285,6 +303,8 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
+_COMMON = frozenset({"config", "rng", "done", "turn", "max_turns", "max_calls"})
+"""The attributes that every world has; none of them tells one instance from another."""
 _REQUIRED = ("generate", "rules", "task", "score")
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",

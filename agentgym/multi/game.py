@@ -23,6 +23,7 @@ from agentgym.multi.manager import Management
 from agentgym.multi.split import Split
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.parsing import Dialect
+from agentgym.splits import SplitName, check_split, draw_instance
 from agentgym.step_info import StepInfo
 from agentgym.world import World, load_world
 
@@ -31,7 +32,6 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
-_SEED = 2**63  # seeds of worlds are below it
 _TERMINAL = (
     "world",
     "failed_rounds",
@@ -52,6 +52,7 @@ class Game:
         stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are
             not named. Each is a mapping with `entry_point` and `kwargs`.
         max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
+        split: The instances that are drawn: `train`, `test`, or None for all (`agentgym.splits`).
         **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`,
             and options of the world.
 
@@ -64,6 +65,7 @@ class Game:
         terminated: Whether it has ended by itself.
         score: The score of the team, once the episode has ended.
         cycle: The number of cycles that have ended.
+        instance_key: The key of the instance, if there is a split; empty if not.
 
     Raises:
         ValueError: An option is unknown or not right.
@@ -75,6 +77,7 @@ class Game:
         team: str = "split",
         stacks: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
         max_cycles: int | None = None,
+        split: SplitName | None = None,
         **options: Any,
     ) -> None:
         check_choice("team", team, tuple(PROTOCOLS))
@@ -86,6 +89,8 @@ class Game:
         }
         config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
         self.config = make_config(self.world_class, config)
+        check_split(self.world_class, self.config, split)
+        self.split, self.instance_key = split, ""
         self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
         self.agents = tuple(self.protocol.agents)
         self.team = Team(self.agents)
@@ -111,10 +116,10 @@ class Game:
 
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode on a new instance."""
-        seed = int(rng.integers(_SEED))
-        first = self._generate(seed)
+        drawn = draw_instance(self.world_class, self.config, rng, self.split)
+        first, self.instance_key = drawn.world, drawn.key
         worlds = {
-            a: first if self.protocol.one_world or a == self.agents[0] else self._generate(seed)
+            a: first if self.protocol.one_world or a == self.agents[0] else self._copy(drawn.seed)
             for a in self.agents
         }
         self.team.begin(worlds)
@@ -131,7 +136,8 @@ class Game:
             self._begin_chat(agent)
         self._asked = self._awake()
 
-    def _generate(self, seed: int) -> World[Any]:
+    def _copy(self, seed: int) -> World[Any]:
+        """Return the instance of a seed once more."""
         world = self.world_class(self.config, seed)
         world.generate()
         return world
@@ -259,6 +265,8 @@ class Game:
                 report={**self._reports[agent], "team": self._report()},
                 faults=(*detail.faults, *agent_env.guard.take_faults()),
                 invalid=invalid,
+                split=self.split or "",
+                instance=self.instance_key,
             )
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 

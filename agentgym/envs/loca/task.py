@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from agentgym.digests import digest
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
@@ -127,6 +128,19 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.office, self.truth, self.tokens, self._protected_hashes = pickle.loads(drawn.state)
         self.office.context.seed = int(self.rng.integers(2**63))
         self.max_turns = self.config.budget(drawn.steps)
+
+    def instance_key(self) -> str:
+        """Return a digest of the facts about the right final state, and of the description length,
+        which is that of everything else.
+        """
+        return digest([type(self).__name__, self.truth, self.tokens])
+
+    @classmethod
+    def instance_count(cls, config: OfficeT) -> float:
+        """Return infinity: each name, number and time of a state is drawn, from far more than are
+        needed.
+        """
+        return math.inf
 
     def rules(self) -> str:
         """Return the rules of all offices."""

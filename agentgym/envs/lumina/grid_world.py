@@ -16,6 +16,7 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.config import Share
+from agentgym.digests import digest
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -92,6 +93,10 @@ class GridWorld(World[GridConfig]):
         holes = [divmod(number, config.size) for number in numbers]
         self._start(config.size, start, goal, holes, config.hole_penalty)
         self.max_turns = config.budget(self._cost(start)) + 1
+
+    def instance_key(self) -> str:
+        """A digest of the board, start and goal."""
+        return digest([self.size, self.position, self.goal, set(self.holes)])
 
     def _start(
         self, size: int, start: Cell, goal: Cell, holes: Collection[Cell], penalty: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb, perm
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.arguments import check_int
+from agentgym.digests import digest
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
@@ -23,6 +25,8 @@ from agentgym.world import CallSet, World
 _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _RESTATED = "Turn the current list into the target list."
+_COUNTED = 50
+"""Items of a list that are counted: those of any other list have more instances yet."""
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
     r"(?m)^Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
@@ -83,6 +87,19 @@ class ListWorld(World[ListConfig]):
         self.target = list(target)
         self.locked = 0
         self._origins = list(range(len(items)))
+
+    def instance_key(self) -> str:
+        """A digest of the two lists."""
+        return digest([self.items, self.target])
+
+    @classmethod
+    def instance_count(cls, config: ListConfig) -> float:
+        """The number of lists, times that of targets where no two removals lead to one."""
+        values = _highest_value(config) - 9
+        if config.duplicates:
+            return float(values) ** min(config.items, _COUNTED)
+        items = min(config.items, _COUNTED)
+        return perm(values, items) * comb(items, min(config.removals, items))
 
     def rules(self) -> str:
         """The system message."""

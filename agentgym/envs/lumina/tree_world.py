@@ -16,6 +16,7 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.config import Share
+from agentgym.digests import digest
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -97,6 +98,15 @@ class TreeWorld(World[TreeConfig]):
             frontier = list(self._frontier)
             self._expand(frontier[rng.integers(len(frontier))])
         self.max_turns = config.budget(self._worst_case(None if absent else ids[target]))
+
+    def instance_key(self) -> str:
+        """A digest of the tree, its values and the target."""
+        return digest([self.children, self._values, self.target])
+
+    @classmethod
+    def instance_count(cls, config: TreeConfig) -> float:
+        """The number of values that a target can have, of which each tree has one."""
+        return _VALUES
 
     def _start(self, target: int, may_be_absent: bool) -> None:
         self.target = target

@@ -76,7 +76,9 @@ class _Stop(Exception):
     """The episode cannot go on: a finding ended it."""
 
 
-def play(case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None) -> Report:
+def play(
+    case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None
+) -> Report:
     """Play a case, and return what it came to.
 
     Args:
@@ -223,7 +225,13 @@ class _Player:
         # The draws are made in any case, so that what is played does not depend on what is found.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
-        copies = range(3) if self.thorough else [int(draws[1] * 3)] if draws[0] * _COPY_EVERY < share else []
+        copies = (
+            range(3)
+            if self.thorough
+            else [int(draws[1] * 3)]
+            if draws[0] * _COPY_EVERY < share
+            else []
+        )
         twins = []
         for k in copies:
             with self._watch("copy"):
@@ -259,9 +267,7 @@ class _Player:
             self.find("memory", f"a step took {growth >> 20} MB", "memory")
         return result
 
-    def _check_result(
-        self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
-    ) -> None:
+    def _check_result(self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult) -> None:
         with self._watch("result", "the result of the step cannot be read: "):
             faults = list(faults_of_result(env, before, result))
         for text in faults:
@@ -313,9 +319,7 @@ class _Player:
         if reward != 0:
             self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
 
-    def _probe(
-        self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator
-    ) -> None:
+    def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
         """Compare the work of a reply with that of one a few times longer."""
         unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
         smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
@@ -351,7 +355,9 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
     calls: list[ToolCall] = []
     for hook in ("legal_calls", "optimal_calls"):
         if has_hook(type(world), hook):
-            calls += [call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)]
+            calls += [
+                call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)
+            ]
     return calls
 
 

@@ -64,7 +64,9 @@ class ReplyGenerator:
             tools: The tools on offer.
             suggest: Returns calls that the world calls legal now; asked only when one is needed.
         """
-        kind = self._names[int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))]
+        kind = self._names[
+            int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
+        ]
         if kind == "suggested" and (calls := suggest()):
             text = self._render(self._pick(calls))
         elif kind == "several":
@@ -149,7 +151,9 @@ class ReplyGenerator:
             fitting = schema.get("type") in ("string", None) and self._rng.random() < 0.6
             return self._pick(STRINGS) if fitting else self._hostile_value()
         if "$ref" in schema:
-            return self._value(root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile)
+            return self._value(
+                root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile
+            )
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -201,7 +205,9 @@ class ReplyGenerator:
         }
         extra = schema.get("additionalProperties")
         if extra and not properties:  # a free mapping
-            names = [self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))]
+            names = [
+                self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
+            ]
             part = extra if isinstance(extra, Mapping) else {"type": "string"}
             value = {name: self._value(part, root, name, hostile) for name in names}
         return value

@@ -105,7 +105,9 @@ class ResourceLedger:
         for name in handles:
             counts = [each[name] for each in account.handles]
             recent = counts[-_RUN - 1 :]
-            steady = len(recent) > _RUN and all(a < b for a, b in zip(recent, recent[1:], strict=False))
+            steady = len(recent) > _RUN and all(
+                a < b for a, b in zip(recent, recent[1:], strict=False)
+            )
             much = len(counts) > _WARM_UP and counts[-1] > max(counts[:_WARM_UP]) + _SLACK
             if (steady or much) and name not in account.reported:
                 account.reported.add(name)

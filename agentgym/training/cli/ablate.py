@@ -5,6 +5,7 @@ reports.
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,18 +34,20 @@ from agentgym.training.cli.common import (
     split,
 )
 from agentgym.training.evaluation import (
+    TRAJECTORIES,
     Ablation,
     Result,
     ablation_tables,
     load_results,
     name_cell,
+    overlap_table,
     papers,
     prepare_ablation,
     presets,
     run_ablation,
     write_report,
 )
-from agentgym.training.rollout import PolicyConfig, RunLock
+from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
@@ -154,6 +157,12 @@ def _from_preset(
 
 def score(
     folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")],
+    train: Annotated[
+        list[Path],
+        typer.Option(
+            help="A log of training (JSONL), to report the overlap with; may be repeated."
+        ),
+    ] = [],  # noqa: B006
 ) -> None:
     """Score the trajectories of an ablation again, and make its tables and figures anew."""
     with exit_on_user_error():
@@ -161,7 +170,14 @@ def score(
             results = load_results(folder)
         if not results:
             raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+        if missing := [str(log) for log in train if not log.is_file()]:
+            raise ValueError(f"there is no log {missing[0]}; --train takes files of trajectories")
         _report(results, folder)
+    if train:
+        with exit_on_user_error():
+            training = chain.from_iterable(map(TrajectoryLog, train))
+            table = overlap_table(TrajectoryLog(folder / TRAJECTORIES), training)
+        show_table(table)
 
 
 def _report(results: list[Result], out: Path) -> None:

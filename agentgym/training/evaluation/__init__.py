@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import (
+    TRAJECTORIES,
     Ablation,
     load_results,
     name_cell,
@@ -26,6 +27,7 @@ from agentgym.training.evaluation.intervals import (
     summarize,
     wilson,
 )
+from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import Result, evaluate, ordered_contexts, score
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from agentgym.training.evaluation import plots
 
 __all__ = [
+    "TRAJECTORIES",
     "Ablation",
     "Command",
     "Interval",
@@ -49,9 +52,11 @@ __all__ = [
     "holm",
     "interactions",
     "level_horizons",
+    "instance_key",
     "load_results",
     "name_cell",
     "ordered_contexts",
+    "overlap_table",
     "papers",
     "percent",
     "plots",

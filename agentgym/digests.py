@@ -1,0 +1,74 @@
+"""Digests of plain data: the same in every process, whatever order unordered parts are in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+_HEX_DIGITS = 32
+"""The length of a digest: 128 bits, so that no two of any number of instances agree by chance."""
+
+_PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
+"""Types whose representation says all of a value."""
+
+
+def digest(value: object) -> str:
+    """Return a digest of a value made of numbers, texts, collections, records and plain objects.
+
+    Mappings and sets have no order here, and a tuple equals a list. An object counts by the name of
+    its class and by its attributes, a function by its name.
+
+    Raises:
+        TypeError: A part has no attributes and no value of its own, or contains itself.
+    """
+    text = json.dumps(_canonical(value, ()))
+    return hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
+
+
+def _canonical(value: Any, above: tuple[int, ...]) -> Any:
+    """Return a value as JSON-able data in which what is equal looks alike.
+
+    Args:
+        value: The value.
+        above: The identities of the objects that contain it.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, _PRINTED):
+        return {"value": repr(value)}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _canonical(value.tolist(), above)
+    if id(value) in above:
+        raise TypeError(f"no digest: a {type(value).__name__} contains itself; {_REMEDY}")
+    above = (*above, id(value))
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item, above) for item in value]
+    if isinstance(value, Mapping):
+        pairs = ([_canonical(k, above), _canonical(v, above)] for k, v in value.items())
+        return {"map": sorted(pairs, key=json.dumps)}
+    if isinstance(value, Set):
+        return {"set": sorted((_canonical(item, above) for item in value), key=json.dumps)}
+    if callable(value):
+        return {"name": getattr(value, "__qualname__", type(value).__qualname__)}
+    return {"object": type(value).__qualname__, "with": _canonical(_attributes(value), above)}
+
+
+def _attributes(value: object) -> Mapping[str, Any]:
+    if is_dataclass(value):  # it may have slots in place of a dict
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if hasattr(value, "__dict__"):
+        return vars(value)
+    raise TypeError(f"no digest: a {type(value).__name__} has no attributes; {_REMEDY}")
+
+
+_REMEDY = "fill World.instance_key with a digest of what makes the task"

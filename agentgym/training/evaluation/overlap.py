@@ -1,0 +1,65 @@
+"""Overlap of evaluated instances with those of training, from trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import lru_cache
+
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.seeding import np_random
+
+from agentgym.config import make_config
+from agentgym.splits import draw_instance
+from agentgym.training.evaluation.tables import Table
+from agentgym.training.rollout import Trajectory
+from agentgym.world import load_world
+
+_MEMORY = 4_096
+"""Instances whose keys are remembered: the arms of an ablation ask for the same ones in turn."""
+
+
+def instance_key(trajectory: Trajectory) -> str:
+    """Return the key of the instance that an episode played (`World.instance_key`).
+
+    It is recorded where the env had a split, and else follows from spec and seed.
+
+    Raises:
+        ValueError: The spec is of a world that cannot be imported, or refuses its options.
+    """
+    recorded = trajectory.steps[-1].info["detail"].get("instance") if trajectory.steps else ""
+    return recorded or _drawn_key(trajectory.spec, trajectory.seed)
+
+
+@lru_cache(_MEMORY)
+def _drawn_key(spec: str, seed: int) -> str:
+    kwargs = EnvSpec.from_json(spec).kwargs
+    world = load_world(kwargs["world"])
+    options = {field.name for field in fields(world.Config)}
+    config = make_config(world, {name: kwargs[name] for name in kwargs if name in options})
+    drawn = draw_instance(world, config, np_random(seed)[0], kwargs.get("split"))
+    return drawn.key or drawn.world.instance_key()
+
+
+def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory]) -> Table:
+    """Return how many of the evaluated instances occur in training, for each world.
+
+    Args:
+        evaluated: Trajectories of the evaluation; an instance counts once, however often it was
+            played.
+        training: Trajectories of training.
+    """
+    trained = {(_world(trajectory), instance_key(trajectory)) for trajectory in training}
+    played = {(_world(trajectory), instance_key(trajectory)) for trajectory in evaluated}
+    rows = []
+    for world in sorted({name for name, _ in played}):
+        instances = {pair for pair in played if pair[0] == world}
+        shared = len(instances & trained)
+        share = f"{100 * shared / len(instances):.1f}"
+        rows.append([world, str(len(instances)), str(shared), share])
+    header = ["world", "evaluated instances", "of them in training", "%"]
+    return "Overlap with training", header, rows
+
+
+def _world(trajectory: Trajectory) -> str:
+    return str(EnvSpec.from_json(trajectory.spec).kwargs["world"]).rpartition(":")[2]
