@@ -342,7 +342,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
-        moment = self._moment(world)
+        moment = self._moment(self.world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
             if not problem:  # the calls can be read, but there are too many

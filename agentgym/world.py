@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.guard import CallRecord
 from agentgym.digests import digest
+from agentgym.guard import CallRecord
 from agentgym.messages import Content, ToolCall
 
 ConfigT = TypeVar("ConfigT")

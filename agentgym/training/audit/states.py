@@ -109,7 +109,7 @@ class _Comparison:
         elif isinstance(one, np.ndarray):
             if not np.array_equal(one, two):
                 yield _difference(path, one, two)
-        elif isinstance(one, type) or callable(one) and not hasattr(one, "__dict__"):
+        elif isinstance(one, type) or (callable(one) and not hasattr(one, "__dict__")):
             if one != two:
                 yield _difference(path, one, two)
         else:
