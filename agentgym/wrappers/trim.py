@@ -100,15 +100,18 @@ class Trim(ContextWrapper):
         view = self.view
         _, newest = view.split_turns()
         answers = [answer for turn in newest[:1] for answer in turn.answers]
+        excess = view.tokens - view.limit
+        edits: dict[str, Message | None] = {}
         for answer in sorted(answers, key=view.counter.count, reverse=True):
-            excess = view.tokens - view.limit
             if excess <= 0:
                 break
             room = max(0, view.counter.length(answer.text) - excess)
-            view.apply(
-                "Trim",
-                {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))},
-            )
+            cut = replace(answer, text=cut_middle(answer.text, room, view.counter))
+            saved = view.count([answer]) - view.count([cut])
+            if saved > 0:
+                edits[answer.id] = cut
+                excess -= saved
+        view.apply("Trim", edits)  # all at once: each edit looks at every answer
 
 
 register_option("trim", Trim, Trim.stage)
@@ -124,8 +127,8 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
     while True:
         head, tail = (keep + 1) // 2, keep // 2
         cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
-        if keep == 0 or counter.length(cut) <= tokens:
+        length = counter.length(cut)
+        if keep == 0 or length <= tokens:
             return cut
-        keep = int(
-            keep * 0.9
-        )  # tokens are not spread evenly over a text, so the first guess may be too long
+        # Tokens are not spread evenly over a text, so a guess may be too long, even by far.
+        keep = int(keep * min(0.9, tokens / length))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentgym import Tool, ToolCall, explain, parse, render
 from agentgym.parsing import MAX_REPLY_CHARS, _read, _read_common
+from benchmarks.hostile_texts import REPLIES
 
 TRICKY = [
     "```",
@@ -187,6 +188,14 @@ MALFORMED = [
     (fence("pop(id=1 2)"), "not valid JSON"),
     (fence("pop(,)"), "by name"),
     (fence("pop(id='a)"), "cannot read"),
+    ("<think>a</think>" * 2_000 + call_json("{}"), "more than 1024 thoughts and calls"),
+    (call_json("{}") * 1_025, "more than 1024 thoughts and calls"),
+    (call_json('{"id": [' + "{}," * 10_000 + "1]}"), "more than 10000 lists and objects"),
+    (fence("pop(id=[" + "1, " * 10_000 + "])"), "more than 10000 names, values and signs"),
+    (
+        call_json('{"a": 1, ' + ", ".join(f'"k{k}": 1' for k in range(9_000)) + ', "k7": 1}'),
+        '"k7" is given twice',
+    ),
     (fence("pop(id='\\ud800')"), "lone surrogate"),
     (call_json('{"id": "\\ud800"}'), "lone surrogate"),
     (call_json('{"id": "\\u0000"}'), "NUL"),
@@ -274,6 +283,23 @@ def test_each_dialect_reads_its_own_form_only() -> None:
     assert parse(call_json('{"id": 1}'), "python").calls == ()
     assert "```python" in explain("x", "python")
     assert "<tool_call>" in explain("x", "json")
+
+
+def test_as_many_blocks_lists_and_values_as_are_allowed_are_read() -> None:
+    assert len(parse(call_json("{}") * 1_024).calls) == 1_024
+    (call,) = parse(call_json('{"id": [' + "[]," * 9_990 + '"[{[{"]}')).calls
+    assert len(call.arguments["id"]) == 9_991
+    (call,) = parse(fence("pop(id=[" + "1, " * 4_990 + "])")).calls
+    assert len(call.arguments["id"]) == 4_990
+    (call,) = parse(call_json('{"id": "' + "{[" * 50_000 + '"}')).calls
+    assert len(call.arguments["id"]) == 100_000, "brackets in a text do not count"
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+def test_hostile_replies_are_read_in_one_go(kind: str) -> None:
+    text = REPLIES[kind]("pop", "id", 300_000)
+    for dialect in ("auto", *DIALECTS):
+        assert bool(parse(text, dialect).calls) != bool(explain(text, dialect))
 
 
 @pytest.mark.parametrize(

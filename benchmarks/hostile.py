@@ -1,0 +1,132 @@
+"""Cost of hostile replies, as ratios to prose of the same length measured in one run:
+`python benchmarks/hostile.py` where agentgym is installed, on systems with `fork`.
+
+Each kind of text of `hostile_texts.py` is played as a reply, and as a reply that calls a tool, in a
+world under several context strategies; two short replies follow, in which the strategies edit it.
+A measurement is made in a process of its own, so that nothing is cached from one to the next; it is
+the CPU time of the least of several rounds.
+
+Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+
+import gymnasium
+from hostile_texts import REPLIES, TEXTS
+
+import agentgym
+from agentgym import Chat, ToolCall, render
+
+SIZES = (500_000, 1_000_000)
+LIMIT = 60  # seconds of CPU time after which a measurement is given up
+RESOLUTION = 0.01
+"""Seconds below which a clock of CPU time shows steps rather than a cost."""
+STACKS = {
+    "none": "",
+    "clear_thinking": "clear_thinking",
+    "clear_results": "clear_results",
+    "compaction": "compaction",
+    "awareness": "awareness",
+    "all": "memory+clear_thinking+clear_results+compaction+awareness",
+}
+ANSWER = "I go on."
+Env = gymnasium.Env[Chat, str]
+
+
+def main() -> None:
+    """Print the table, the worst kinds first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stacks", default=",".join(STACKS))
+    parser.add_argument("--kinds", default="")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--world", default="ListWorld")
+    options = parser.parse_args()
+    rows: list[tuple[float, float, str]] = []
+    for stack in options.stacks.split(","):
+        env = make(options.world, stack)
+        tool = next(t for t in agentgym.tool_env(env).tools if t.parameters.get("required"))
+        argument = next(iter(tool.parameters["required"]))
+        prose = [cost(env, TEXTS["prose"], size, options.rounds) for size in SIZES]
+        for name, text in kinds(tool.name, argument):
+            if options.kinds not in name:
+                continue
+            half, whole = (cost(env, text, size, options.rounds) for size in SIZES)
+            over, growth = whole / prose[1], whole / max(half, RESOLUTION)
+            row = (
+                f"| {name} | {stack} | {1_000 * half:.0f} | {1_000 * whole:.0f} | "
+                f"{growth:.1f} | {over:.1f} |"
+            )
+            rows.append((over, growth, row))
+    print("| reply | strategies | ms at 500k | ms at 1M | growth | over prose |")
+    print("|---|---|---|---|---|---|")
+    for _, _, row in sorted(rows, reverse=True):
+        print(row)
+    print(f"\nmost over prose: {max(over for over, _, _ in rows):.1f}")
+    print(f"most growth: {max(growth for _, growth, _ in rows):.2f}")
+
+
+def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]]:
+    """The texts as replies, as thoughts and as arguments, and the replies that look like calls."""
+    for name, text in TEXTS.items():
+        yield name, text
+        yield f"{name}, in a thought", lambda size, text=text: f"<think>{text(size - 15)}</think>"
+        yield (
+            f"{name}, in a call",
+            lambda size, text=text: (
+                render(ToolCall(tool, {argument: text(200_000)})) + text(size - 210_000)
+            ),
+        )
+    for name, reply in REPLIES.items():
+        yield name, lambda size, reply=reply: reply(tool, argument, size)
+
+
+def make(world: str, stack: str) -> Env:
+    """The world under a stack of strategies, with a token counter that is ready."""
+    context = STACKS[stack]
+    env = agentgym.make(world, context=context) if context else agentgym.make(world)
+    env.reset(seed=0)
+    env.step(ANSWER)
+    return env
+
+
+def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
+    """The CPU seconds of a reply and the two after it."""
+    reply = text(size)
+
+    def play() -> None:
+        for action in (reply, ANSWER, ANSWER):
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                break
+
+    env.reset(seed=0)
+    return min(in_fork(play) for _ in range(rounds))
+
+
+def in_fork(play: Callable[[], None]) -> float:
+    """The CPU seconds of a function in a copy of this process; infinite if it takes too long."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+        gc.disable()
+        start = time.process_time()
+        play()
+        os.write(writing, repr(time.process_time() - start).encode())
+        os._exit(0)
+    os.close(writing)
+    seconds = os.read(reading, 64)
+    os.close(reading)
+    os.waitpid(child, 0)
+    return float(seconds) if seconds else float("inf")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Work grows with a reply no faster than its length, whatever it holds, whatever watches it.
+
+Work is counted in calls of functions, at two lengths. What functions written in C do in one call,
+such as matching a pattern, is not in that count, so the same texts are also played at full length,
+where anything in quadratic time would take minutes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agentgym import ToolCall, ToolEnv, make, render, tool, tool_env
+from agentgym.parsing import MAX_REPLY_CHARS, explain, parse
+from agentgym.tokens import counter
+from agentgym.wrappers import (
+    ClearThinking,
+    ClearToolResults,
+    Compaction,
+    ContextAwareness,
+    ContextBudget,
+    MemoryTool,
+    Tokens,
+    Trim,
+)
+from benchmarks.hostile_texts import REPLIES, TEXTS
+from tests import sampling
+from tests.helpers import calls_of
+from tests.wrappers.context_worlds import Env, ToolBox
+
+SHORT, LONG = 8_000, 64_000
+STEEPEST = 20
+"""Times the cost of the short text that one eight times as long may have: it may be read twice,
+once to explain why it is refused. With the square it would be 64 times.
+"""
+MARGIN = 5_000
+"""Calls of a strategy that acts on the long text alone."""
+BUDGET = ContextBudget(2_000, 0, "heuristic")
+DIALECTS: list[Any] = ["auto", "json", "python"]
+STACKS: dict[str, Callable[[Env], Env]] = {
+    "none": lambda env: env,
+    "thinking": lambda env: ClearThinking(env, BUDGET),
+    "results": lambda env: ClearToolResults(env, BUDGET, trigger=Tokens(900), clear_inputs=True),
+    "summary": lambda env: Compaction(env, BUDGET, trigger=Tokens(900)),
+    "rules": lambda env: Compaction(env, BUDGET, trigger=Tokens(900), summarizer="rules"),
+    "trim": lambda env: Trim(env, BUDGET),
+    "awareness": lambda env: ContextAwareness(env, BUDGET),
+    "all": lambda env: ContextAwareness(
+        Compaction(
+            ClearToolResults(ClearThinking(MemoryTool(env), BUDGET), trigger=Tokens(1_500), keep=0),
+            trigger=Tokens(1_800),
+        )
+    ),
+}
+WORLDS = ("PuzzleWorld", "LongContextQA", "SearchWorld", "DocumentWorld", "GridWorld", "TreeWorld")
+
+
+def replies(name: str, size: int, dialect: str) -> Iterator[str]:
+    """The replies of a kind: as it is, as a thought, and as what a tool says back."""
+    if name in REPLIES:
+        yield REPLIES[name]("say", "text", size)
+        return
+    text = TEXTS[name](size)
+    yield text
+    yield f"<think>{text}</think>"
+    yield render(ToolCall("say", {"text": text}), "python" if dialect == "python" else "json")
+
+
+def play(env: Env, actions: list[str]) -> None:
+    """Play replies, each with two short ones after it, by which it becomes old."""
+    for action in actions:
+        for reply in (action, render(ToolCall("echo", {}), "json"), "I go on."):
+            _, _, terminated, truncated, _ = env.step(reply)
+            if terminated or truncated:
+                env.reset(seed=0)
+
+
+def sample(kinds: list[str], family: str) -> list[str]:
+    """Some of the kinds, which rotate with the seed of the sample; all in exhaustive runs."""
+    drawn = sampling.current
+    if drawn.whole or drawn.one_in == 1:
+        return kinds
+    rng = random.Random(f"{drawn.seed} {family}")
+    return rng.sample(kinds, len(kinds) // (5 * drawn.one_in))
+
+
+def too_steep(cost: Callable[[int], int]) -> str:
+    """The counts at two lengths, if the longer one costs more than in proportion; else nothing."""
+    short, long = cost(SHORT), cost(LONG)
+    return f"{short} calls, then {long}" if long > STEEPEST * short + MARGIN else ""
+
+
+def steep_kinds(make_env: Callable[[], Env], dialect: str, kinds: list[str]) -> list[str]:
+    """The kinds of replies whose cost grows faster than their length."""
+
+    def cost(name: str, size: int) -> int:
+        counter.cache_clear()  # what was counted in another test is not counted again
+        env = make_env()
+        env.reset(seed=0)
+        return calls_of(play, env, list(replies(name, size, dialect)))
+
+    return [f"{name}: {counts}" for name in kinds if (counts := too_steep(partial(cost, name)))]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_work_grows_no_faster_than_a_reply(stack: str) -> None:
+    def make_env() -> Env:
+        return STACKS[stack](ToolEnv(ToolBox, dialect=dialect))
+
+    for dialect in DIALECTS if stack == "none" else DIALECTS[:1]:
+        kinds = sample([*TEXTS, *REPLIES], f"growth {stack} {dialect}")
+        assert steep_kinds(make_env, dialect, kinds) == []
+
+
+@pytest.mark.parametrize("env_id", WORLDS)
+def test_work_of_worlds_grows_no_faster_than_a_reply(env_id: str) -> None:
+    def cost(name: str, size: int) -> int:
+        env = tool_env(make(env_id))
+        env.reset(seed=0)
+        return calls_of(env.step, TEXTS[name](size))
+
+    steep = {
+        name: counts
+        for name in sample(list(TEXTS), f"growth {env_id}")
+        if (counts := too_steep(partial(cost, name)))
+    }
+    assert steep == {}
+
+
+class Quadratic(ToolBox):
+    """A world one of whose tools takes work that grows with the square of a text."""
+
+    @tool
+    def say(self, text: str) -> str:
+        """Get a text back.
+
+        Args:
+            text: The text.
+        """
+        for start in range(0, len(text), 100):
+            for place in range(0, len(text), 100):
+                text.startswith("a", start + place)
+        return text
+
+
+def test_the_law_finds_work_that_grows_with_the_square() -> None:
+    assert steep_kinds(lambda: ToolEnv(Quadratic), "auto", ["prose", "run of letter"]) != []
+    assert steep_kinds(lambda: ToolEnv(ToolBox), "auto", ["prose", "run of letter"]) == []
+
+
+def test_replies_of_full_length_are_read_and_counted_at_once() -> None:
+    """Each would take minutes if a pattern or the merging of tokens took quadratic time."""
+    for name in sample([*TEXTS, *REPLIES], "full length"):
+        text = (
+            REPLIES[name]("say", "text", MAX_REPLY_CHARS)
+            if name in REPLIES
+            else TEXTS[name](MAX_REPLY_CHARS)
+        )
+        for dialect in DIALECTS:
+            assert bool(parse(text, dialect).calls) != bool(explain(text, dialect)), name
+        for vocabulary in ("cl100k_base", "heuristic"):
+            assert counter(vocabulary).length(text) > 0, name
