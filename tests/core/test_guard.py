@@ -34,6 +34,13 @@ class Unspeakable(Exception):
         raise RuntimeError("not even this")
 
 
+def cannot_start() -> None:
+    try:
+        raise_(FileNotFoundError("bwrap"))
+    except OSError as error:
+        raise RuntimeError("programs cannot run on this host") from error
+
+
 def recurse() -> int:
     return 1 + recurse()
 
@@ -44,6 +51,8 @@ RAISES: dict[str, Any] = {
     "memory": lambda: bytearray(2**62),
     "panic": lambda: raise_(Panic("a panic")),
     "overflow": lambda: math.exp(10**6),
+    "disk": lambda: raise_(OSError(28, "no space")),
+    "process": cannot_start,
     "key": lambda: {}["secret"],
     "stop": lambda: next(iter(())),
     "assertion": lambda: raise_(AssertionError("secret")),
@@ -184,7 +193,7 @@ def test_a_tool_that_fails_is_undone_and_reported(how: str) -> None:
     (fault,) = detail.faults
     assert fault.tool == "fail"
     assert "in fail" in fault.traceback or how == "recursion"
-    assert bool(detail.invalid) == (how == "memory"), "another host has more memory"
+    assert bool(detail.invalid) == (how in ("memory", "disk", "process")), "another host has more"
     assert "secret" not in text
     twin.step("no call")
     for each in (env, twin):

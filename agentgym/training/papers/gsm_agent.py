@@ -21,7 +21,14 @@ from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
 from agentgym.tokens import cl100k
-from agentgym.training.evaluation import Command, Paper, Table, register_paper, to_markdown
+from agentgym.training.evaluation import (
+    Command,
+    Paper,
+    Table,
+    describe_failures,
+    register_paper,
+    to_markdown,
+)
 from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of, search_report
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 
@@ -239,8 +246,13 @@ def _gsm(
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
     played = {name: _read(name, file) for name, file in map(_setting, settings)}
-    for path in write_report(played, out, nodes, embed, cl100k().length if count else None):
+    complete = {
+        name: [each for each in episodes if not each.failure] for name, episodes in played.items()
+    }
+    for path in write_report(complete, out, nodes, embed, cl100k().length if count else None):
         yield f"wrote {path}"
+    for episodes in played.values():
+        yield from describe_failures(episodes)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -251,10 +263,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _read(name: str, file: str) -> list[Trajectory]:
-    trajectories = [
-        trajectory for trajectory in TrajectoryLog(Path(file)) if not trajectory.failure
-    ]
-    if not trajectories:
+    trajectories = list(TrajectoryLog(Path(file)))
+    if all(trajectory.failure for trajectory in trajectories):
         raise ValueError(f"setting {name!r}: {file} holds no trajectories")
     return trajectories
 
