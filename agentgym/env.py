@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.arguments import check_bool, check_choice, check_int
 from agentgym.config import make_config
-from agentgym.guard import CONTROL, FAULT, Guard, carry_out, rebuild, to_answer
+from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, to_answer
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
@@ -440,9 +440,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             if isinstance(error, CONTROL):
                 raise
             self._undo(world, tools[name], error, calls)
-            self.guard.record(
-                name, error, f"{name} ran out of memory" if isinstance(error, MemoryError) else ""
-            )
+            host = f"{name}: the host gave out ({type(error).__name__})" if of_host(error) else ""
+            self.guard.record(name, error, host)
             raise ToolError(FAULT) from None
 
     def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:

@@ -192,6 +192,12 @@ class _Watch:
         return True
 
 
+def of_host(error: BaseException) -> bool:
+    """Return whether an exception is the host's: no memory, no disk, no process to be had."""
+    causes: list[BaseException | None] = [error, error.__cause__]
+    return any(isinstance(cause, (MemoryError, OSError)) for cause in causes)
+
+
 def to_answer(result: Any) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):

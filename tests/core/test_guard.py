@@ -6,8 +6,9 @@ import json
 import math
 import pickle
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from agentgym import Config, ToolEnv, World, clone
 from agentgym.guard import FAULT
 from agentgym.messages import ToolCall
 from agentgym.parsing import render
+from agentgym.policy import Reply
 from agentgym.step_info import StepInfo
 from agentgym.tools import HostLimitError, Toolset, tool
 from agentgym.training.evaluation.scoring import success_rate, without_failures
@@ -32,12 +34,25 @@ class Unspeakable(Exception):
         raise RuntimeError("not even this")
 
 
+def cannot_start() -> None:
+    try:
+        raise_(FileNotFoundError("bwrap"))
+    except OSError as error:
+        raise RuntimeError("programs cannot run on this host") from error
+
+
+def recurse() -> int:
+    return 1 + recurse()
+
+
 RAISES: dict[str, Any] = {
     "zero": lambda: 1 // 0,
-    "recursion": lambda: recurse(),
+    "recursion": recurse,
     "memory": lambda: bytearray(2**62),
     "panic": lambda: raise_(Panic("a panic")),
     "overflow": lambda: math.exp(10**6),
+    "disk": lambda: raise_(OSError(28, "no space")),
+    "process": cannot_start,
     "key": lambda: {}["secret"],
     "stop": lambda: next(iter(())),
     "assertion": lambda: raise_(AssertionError("secret")),
@@ -45,10 +60,6 @@ RAISES: dict[str, Any] = {
     "group": lambda: raise_(ExceptionGroup("secret", [ValueError("secret")])),
 }
 """Ways in which a tool can fail, by the argument that asks for them."""
-
-
-def recurse() -> int:
-    return 1 + recurse()
 
 
 def raise_(error: BaseException) -> None:
@@ -64,7 +75,6 @@ class Desk(World[DeskConfig]):
     """A world whose tools change much and then may fail, and whose score is what was noted last."""
 
     Config = DeskConfig
-    broken_score: ClassVar[Any] = None
 
     def generate(self) -> None:
         self.drawn = [int(number) for number in self.rng.integers(100, size=5)]
@@ -183,7 +193,7 @@ def test_a_tool_that_fails_is_undone_and_reported(how: str) -> None:
     (fault,) = detail.faults
     assert fault.tool == "fail"
     assert "in fail" in fault.traceback or how == "recursion"
-    assert bool(detail.invalid) == (how == "memory"), "another host has more memory"
+    assert bool(detail.invalid) == (how in ("memory", "disk", "process")), "another host has more"
     assert "secret" not in text
     twin.step("no call")
     for each in (env, twin):
@@ -245,7 +255,9 @@ def test_what_stops_a_program_is_no_fault(
         begun().step(write("fail", how="signal"))
 
 
-@pytest.mark.parametrize("score", ["nan", "inf", "-inf", "1.5", "-0.1", "zero", "panic", "recursion"])
+@pytest.mark.parametrize(
+    "score", ["nan", "inf", "-inf", "1.5", "-0.1", "zero", "panic", "recursion"]
+)
 def test_a_scorer_that_breaks_makes_the_episode_invalid(score: str) -> None:
     env = begun()
     _, reward, terminated, truncated, info = env.step(write("finish", score=score))
@@ -347,16 +359,15 @@ class Scripted:
         self.scores = iter(scores)
 
     def __call__(self, chats: Any) -> Any:
-        from agentgym.policy import Reply
-
         return [Reply(write("finish", score=next(self.scores))) for _ in chats]
 
 
 def test_invalid_episodes_are_left_out_of_everything(tmp_path: Any) -> None:
-    import gymnasium
-
     gymnasium.register(
-        "tests/Desk-v0", entry_point="agentgym.env:ToolEnv", kwargs={"world": Desk}, order_enforce=False
+        "tests/Desk-v0",
+        entry_point="agentgym.env:ToolEnv",
+        kwargs={"world": Desk},
+        order_enforce=False,
     )
     env = gymnasium.spec("tests/Desk-v0")
     env.kwargs["world"] = f"{__name__}:Desk"

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
 import pytest
 
 from agentgym import ToolCall, ToolEnv, make, render, teams, tool_env, worlds
 from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.tasks.filter_low_selling_products import FilterLowSellingProducts
 from agentgym.guard import FAULT
 from agentgym.multi.game import Game
 from agentgym.oracles import OraclePolicy, TeamPolicy
@@ -40,7 +41,7 @@ def plant(env: ToolEnv, name: str, error: BaseException) -> Any:
 def break_once(env: ToolEnv, reply: str, names: set[str]) -> None:
     """Play a reply whose tools break, and compare."""
     turn, before = env.world.turn, pickle.dumps(public_state(env.world))
-    repairs = [plant(env, name, MemoryError("secret plans")) for name in names]
+    repairs = [plant(env, name, MemoryError("xyzzy")) for name in names]
     chat, reward, terminated, truncated, info = env.step(reply)
     for repair in repairs:
         repair()
@@ -49,7 +50,7 @@ def break_once(env: ToolEnv, reply: str, names: set[str]) -> None:
     assert {fault.tool for fault in info["detail"].faults} <= names
     assert info["detail"].faults
     assert info["detail"].invalid, "memory is the host's"
-    assert "secret" not in chat.to_text()
+    assert "xyzzy" not in chat.to_text()
 
 
 @pytest.mark.family(env_id=IDS)
@@ -85,7 +86,7 @@ def test_a_team_survives_a_tool_that_breaks(env_id: str) -> None:
         world = game.team.worlds[agent]
         before = pickle.dumps(public_state(world)), team_state(game)
         names = list(agent_env._tools)
-        repairs = [plant(agent_env, name, KeyError("secret")) for name in names]
+        repairs = [plant(agent_env, name, KeyError("xyzzy")) for name in names]
         game.play(agent, reply)
         for repair in repairs:
             repair()
@@ -99,11 +100,13 @@ def test_a_team_survives_a_tool_that_breaks(env_id: str) -> None:
 
 
 def team_state(game: Game) -> bytes:
-    names = ("mail", "idle", "messages", "tasks", "restarting", "ended", "faults", "question", "answer")
+    names = ("mail", "idle", "messages", "tasks", "restarting", "faults", "question", "answer")
     return repr([getattr(game.team, name) for name in names]).encode()
 
 
-@pytest.mark.parametrize("env_id", ["agentgym/ListWorld-v0", "agentgym/FilterLowSellingProducts-v0"])
+@pytest.mark.parametrize(
+    "env_id", ["agentgym/ListWorld-v0", "agentgym/FilterLowSellingProducts-v0"]
+)
 def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     env = make(env_id, context="programmatic")
     inner = tool_env(env)
@@ -111,7 +114,7 @@ def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     first = OraclePolicy(env_id)([inner.chat])[0]
     call = copy.deepcopy(inner).step(first.text)[0].messages[-2].calls[0]
     before = pickle.dumps(public_state(inner.world))
-    repair = plant(inner, call.name, RuntimeError("secret"))
+    repair = plant(inner, call.name, RuntimeError("xyzzy"))
     code = (
         f"try:\n    {call.name}(**{call.arguments!r})\nexcept ToolError as error:\n"
         "    print('caught', error)"
@@ -119,11 +122,11 @@ def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     chat, *_, info = env.step(render(ToolCall("run_python", {"code": code})))
     repair()
     assert "caught" in chat.messages[-1].text
-    assert "secret" not in chat.messages[-1].text
+    assert "xyzzy" not in chat.messages[-1].text
     assert [fault.tool for fault in info["detail"].faults] == [call.name]
     assert pickle.dumps(public_state(inner.world)) == before
     # The program itself breaks after its calls were made: they are undone with it.
-    repair = plant(inner, "run_python", OSError("secret"))
+    repair = plant(inner, "run_python", OSError("xyzzy"))
     code = f"print({call.name}(**{call.arguments!r}))"
     chat, *_, info = env.step(render(ToolCall("run_python", {"code": code})))
     repair()
@@ -157,35 +160,29 @@ def test_a_server_by_itself_undoes_what_breaks() -> None:
 
 @pytest.mark.parametrize("target", ["memory", "agentgym/ListWorld-v0"])
 def test_an_mcp_client_is_answered(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("mcp")
-    from agentgym.training.integrations.mcp import open_episode
-
-    episode: Any = open_episode(target, 0)
+    episode: Any = pytest.importorskip("agentgym.training.integrations.mcp").open_episode(target, 0)
     name, arguments = ("pop", {"id": 0}) if "List" in target else ("read_graph", {})
     tools = episode._env._tools if "List" in target else episode._tools
 
     def breaks(**arguments: Any) -> None:
-        raise IndexError("secret")
+        raise IndexError("xyzzy")
 
     tools[name].method = breaks
     with pytest.raises(ToolError, match=FAULT):
         episode.call(name, arguments)
-    assert "IndexError: secret" in capsys.readouterr().err
+    assert "IndexError: xyzzy" in capsys.readouterr().err
     episode.close()
 
 
 def test_labels_and_rollouts_survive_a_scorer_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentgym.envs.loca.tasks.filter_low_selling_products import FilterLowSellingProducts
-
-    def breaks(self: Any) -> Any:
-        raise RecursionError("secret")
-        yield ""
+    def breaks(self: FilterLowSellingProducts) -> Iterator[str]:
+        if self.turn:
+            raise RecursionError("xyzzy")
+        yield "nothing is done yet"
 
     env_id = "agentgym/FilterLowSellingProducts-v0"
-    env: gymnasium.Env[Any, Any] = make(env_id, labels=True)
-    env.reset(seed=0)
     monkeypatch.setattr(FilterLowSellingProducts, "task_failures", breaks)
-    played = rollout(make(env_id, labels=True, budget_slack=0), OraclePolicy(env_id), 0)
+    played = rollout(make(env_id, labels=True), OraclePolicy(env_id), 0)
     assert played.failure == "the scorer broke"
     assert {step.info["optimal"] for step in played.steps} == {None}
     assert all(step.info["detail"]["faults"] for step in played.steps)

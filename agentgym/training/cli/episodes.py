@@ -147,7 +147,9 @@ def rollout(
 def _summary(trajectory: Trajectory) -> str:
     if trajectory.failure:
         return f"seed {trajectory.seed}: {trajectory.failure}"
+    faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
     return (
         f"seed {trajectory.seed}: score {trajectory.reward}, "
         f"{trajectory.steps[-1].info['turn']} turns"
+        + (f"; {faults} faults of tools, see info.detail.faults in the log" if faults else "")
     )

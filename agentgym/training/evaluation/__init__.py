@@ -30,7 +30,13 @@ from agentgym.training.evaluation.intervals import (
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
-from agentgym.training.evaluation.scoring import Result, evaluate, ordered_contexts, score
+from agentgym.training.evaluation.scoring import (
+    Result,
+    describe_failures,
+    evaluate,
+    ordered_contexts,
+    score,
+)
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.extras import lazy_exports
 
@@ -46,6 +52,7 @@ __all__ = [
     "Result",
     "Table",
     "ablation_tables",
+    "describe_failures",
     "differences",
     "effects",
     "evaluate",

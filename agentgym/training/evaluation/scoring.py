@@ -4,7 +4,8 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -127,6 +128,19 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
             "or the endpoint first"
         )
     return complete
+
+
+def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
+    """Yield a line on the episodes that were left out because they say nothing about the policy, if
+    there are any.
+    """
+    causes = Counter(trajectory.failure for trajectory in trajectories if trajectory.failure)
+    if causes:
+        cause, count = causes.most_common(1)[0]
+        yield (
+            f"left out {causes.total()} episodes that say nothing about the policy; {count} of "
+            f"them: {cause}"
+        )
 
 
 def success_rate(trajectories: Iterable[Trajectory]) -> float:

@@ -25,6 +25,7 @@ from agentgym.training.evaluation import (
     Command,
     Paper,
     Table,
+    describe_failures,
     percent,
     register_paper,
     to_markdown,
@@ -516,9 +517,10 @@ def _report(
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
-    yield from _show(
-        [outcome(each) for path in logs for each in TrajectoryLog(path) if not each.failure], out
-    )
+    episodes = [each for path in logs for each in TrajectoryLog(path)]
+    results = [outcome(each) for each in episodes if not each.failure]
+    yield from _show(results, out)
+    yield from describe_failures(episodes)
 
 
 def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:

@@ -21,7 +21,14 @@ from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
 from agentgym.tokens import cl100k
-from agentgym.training.evaluation import Command, Paper, Table, register_paper, to_markdown
+from agentgym.training.evaluation import (
+    Command,
+    Paper,
+    Table,
+    describe_failures,
+    register_paper,
+    to_markdown,
+)
 from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of, search_report
 from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog, rollout
 from agentgym.training.rollout.storage import write_text
@@ -239,11 +246,17 @@ def _gsm(
     count: Annotated[bool, "Count tokens with cl100k_base where replies carry none."] = False,
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
-    rows_by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
+    by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
+    complete = {
+        name: [each for each in episodes if not each.failure]
+        for name, episodes in by_setting.items()
+    }
     counter = cl100k().length if count else None
     with RunLock(out):
-        for path in write_report(rows_by_setting, out, nodes, embed, counter):
+        for path in write_report(complete, out, nodes, embed, counter):
             yield f"wrote {path}"
+    for episodes in by_setting.values():
+        yield from describe_failures(episodes)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -254,10 +267,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _read(name: str, file: str) -> list[Trajectory]:
-    trajectories = [
-        trajectory for trajectory in TrajectoryLog(Path(file)) if not trajectory.failure
-    ]
-    if not trajectories:
+    trajectories = list(TrajectoryLog(Path(file)))
+    if all(trajectory.failure for trajectory in trajectories):
         raise ValueError(f"setting {name!r}: {file} holds no trajectories")
     return trajectories
 

@@ -361,7 +361,8 @@ class _Alteration:
                 "REPLACE VIEW"
             )
         engine.write(self._statements, [self._name], self._warehouse.now, new=[self.new_name])
-        engine.set_schema(self._name, None)
+        if self.new_name != self._name:
+            engine.set_schema(self._name, None)
         engine.set_schema(
             self.new_name, replace(table, columns=engine.columns_of(self.new_name, self._columns))
         )

@@ -63,6 +63,8 @@ def _series(node: Node) -> Node:
 
 
 def _dates(node: Node) -> Node:
+    for end in ("start", "end"):  # they may be texts
+        node.set(end, exp.Cast(this=node.args[end].copy(), to=exp.DataType.build("DATE")))
     if node.args.get("step") is None:
         node.set("step", exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this="DAY")))
     return _series(node)

@@ -363,7 +363,9 @@ class Engine:
 
     def _size(self, name: TableName) -> int:
         """Return about how many characters a table has."""
-        return self._dirty.get(name) or sum(map(len, self.tables[name].data))
+        if name in self._dirty:
+            return self._dirty[name]
+        return sum(map(len, self.tables[name].data))
 
     def _change(self, method: str, *arguments: Any) -> Any:
         """Make a request that changes what is in DuckDB, and note it in the journal."""
