@@ -138,7 +138,7 @@ def _ablation_faults(path: Path) -> Iterator[Fault]:
     try:
         load_settings(path.parent)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "agentgym ablate with the same options writes it again")
+        yield Fault(path, error.problem, "agentgym ablate with the same options writes it again")
 
 
 def _training_faults(path: Path) -> Iterator[Fault]:
@@ -147,7 +147,7 @@ def _training_faults(path: Path) -> Iterator[Fault]:
     try:
         load_training(path.parent)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "agentgym train with the same options writes it again")
+        yield Fault(path, error.problem, "agentgym train with the same options writes it again")
     folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
     for before, after in pairwise(folders):
         if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
@@ -169,7 +169,7 @@ def _checkpoint_faults(path: Path) -> Iterator[Fault]:
     try:
         load_checkpoint(path)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "training begins again with this phase")
+        yield Fault(path, error.problem, "training begins again with this phase")
 
 
 def _model_faults(path: Path) -> Iterator[Fault]:
@@ -254,11 +254,6 @@ def _log_faults(path: Path) -> Iterator[Fault]:
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it is a double of line {first} ({name_cell(cell)})"
                 yield Fault(path, problem, "it did not count", number)
-
-
-def _cause(error: DamagedFileError) -> str:
-    """Return the fault that an error names, without the file and the remedy."""
-    return str(error).partition("(")[2].rpartition(")")[0] or str(error)
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:

@@ -303,10 +303,8 @@ def _replies(path: Path) -> dict[str, str]:
                 raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
             )
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise DamagedFileError(
-                f"{path}, line {number}: no answer to a row ({error!r}); to repair it: agentgym "
-                f"doctor {path} --repair"
-            ) from None
+            problem = f"it is no answer to a row ({error!r})"
+            raise DamagedFileError(path, problem, number) from None
     return replies
 
 

@@ -229,7 +229,7 @@ def test_settings_that_are_not_whole_are_named_and_moved_aside(run: Path, data: 
     (run / SETTINGS).write_bytes(data)
     for action in (load_results, lambda run: run_ablation(small(), run, 1)):
         with pytest.raises(
-            DamagedFileError, match=f"{SETTINGS} holds no settings of a run .*doctor"
+            DamagedFileError, match=f"{SETTINGS}: it holds no settings of a run .*doctor"
         ):
             action(run)
     code, shown = doctor(run)
