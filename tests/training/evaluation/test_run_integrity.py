@@ -25,6 +25,7 @@ from agentgym.training.evaluation import (
     prepare_ablation,
     run_ablation,
 )
+from agentgym.training.evaluation import ablation as ablation_module
 from agentgym.training.evaluation.ablation import SETTINGS, TRAJECTORIES
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.rollout import (
@@ -105,12 +106,24 @@ def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, grav
     assert len(lines_of(tmp_path / "a")) == 8
 
 
+def test_a_cell_that_kills_each_worker_is_lost_alone(
+    tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablation_module, "RETRIES", 0)
+    ablation = small(policy=PolicyConfig(f"{MODULE}:die_always"))
+    losses: dict[Any, str] = {}
+    results = run_ablation(ablation, tmp_path / "a", 4, on_loss=losses.__setitem__)
+    assert 0 < len(losses) < 8
+    assert {(row.arm, row.seed) for row in results} == {
+        (cell[1], cell[4]) for cell in ablation.cells() if cell not in losses
+    }
+    assert all("was killed, perhaps for want of memory" in cause for cause in losses.values())
+    assert sum(bool(t.failure) for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)) == len(losses)
+
+
 def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     tmp_path: Path, graves: Path
 ) -> None:
-    """With a policy without a reply, which is not asked again; the way of a killed worker that is
-    lost for good is the same but for that.
-    """
     ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), seeds=6)
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 4, on_loss=losses.__setitem__)
