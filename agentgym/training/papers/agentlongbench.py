@@ -446,14 +446,6 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     return figure
 
 
-def _short(tokens: int) -> str:
-    """A number of tokens as the benchmark writes it: `32k`, `1M`."""
-    for unit, size in (("M", 2**20), ("k", 2**10)):
-        if tokens % size == 0:
-            return f"{tokens // size}{unit}"
-    return f"{tokens:,}"
-
-
 def _format_length(tokens: int) -> str:
     """Return a number of tokens as the benchmark writes it: `32k`, `1M`."""
     for unit, size in (("M", 2**20), ("k", 2**10)):
