@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -37,7 +37,7 @@ from agentgym.training.rollout import (
     Trajectory,
     TrajectoryLog,
 )
-from agentgym.training.rollout.storage import append_text, cut_torn_line, write_text
+from agentgym.training.rollout.storage import append_text, cut_torn_line, replacing, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,12 +139,10 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
             continue
         for path in files.values():
             path.parent.mkdir(parents=True, exist_ok=True)
-        parts = {task: path.with_suffix(".part") for task, path in files.items()}
         written: list[str] = []
         with ExitStack() as stack:
             open_files = {
-                task: stack.enter_context(part.open("w", encoding="utf-8"))
-                for task, part in parts.items()
+                task: stack.enter_context(replacing(path)) for task, path in files.items()
             }
             for sample in range(max(counts.values())):
                 tokens = LENGTHS[length] if length in LENGTHS else int(length)
@@ -153,9 +151,7 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
                 )
                 written += lines
                 yield setting, length, len(lines)
-        _write_answers(folder / ANSWERS, written, set(counts))
-        for task, part in parts.items():
-            part.replace(files[task])
+            _write_answers(folder / ANSWERS, written, set(counts))
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
@@ -165,11 +161,11 @@ def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
     write_text(path, "".join([*others, *lines]))
 
 
-def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -> list[str]:
+def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]) -> list[str]:
     """Write the rows of a log, and return what scoring needs of each, as a line."""
     lines = []
     for row in rows:
-        files[row["task"]].write(json.dumps(row, ensure_ascii=False) + "\n")
+        files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         light = {
             key: value
             for key, value in row.items()

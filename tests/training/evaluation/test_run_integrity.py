@@ -140,6 +140,30 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
 
 
+def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
+    line = (
+        f"ablate --policy {MODULE}:be_silent --world ListWorld --arms none --horizons 3 --seeds 5"
+    )
+    out = ["--workers", "1", "--out", str(tmp_path / "a")]
+    shown = CliRunner().invoke(app, [*line.split(), *out])
+    assert shown.exit_code == 1
+    lost = (
+        "lost: ListWorld, arm none, context none, horizon 3, seed 0: PolicyError: the server said 5"
+    )
+    assert lost in shown.stderr
+    assert (
+        "2 cells were lost and are in no figure; the same command plays them again" in shown.stderr
+    )
+    assert "ListWorld: 3 episodes" in shown.stdout
+    with full_disk(30_000):
+        shown = CliRunner().invoke(
+            app, [*line.split(), "--workers", "1", "--out", str(tmp_path / "b")]
+        )
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("error: [Errno 27] File too large")
+    assert "the same command goes on from here" in shown.stderr
+
+
 def test_when_every_cell_is_lost_the_run_stops(
     tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
