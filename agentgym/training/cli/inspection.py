@@ -23,6 +23,7 @@ from agentgym.training.evaluation.ablation import (
     name_cell,
 )
 from agentgym.training.extras import needs_extra
+from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
@@ -30,10 +31,6 @@ SIDE = ".damaged"
 """The end of the name of the file to which a repair moves what is damaged."""
 TRAIN, CURVE, METRICS, CHECKPOINT = "train.json", "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
 """The files of a training; their modules are imported when there is one, as they are slow."""
-PHASES = ("cloning", "hints", "rl")
-"""The folders of a training in the order of its phases."""
-SUBJECTS = ("chance", "teacher", *PHASES)
-"""The subjects of the points of a curve."""
 _WEIGHTS = ("*.safetensors", "*.bin")
 """The files of transformers that hold weights."""
 
@@ -47,14 +44,12 @@ class Fault:
         problem: The fault.
         cost: The cost of moving the damaged part aside.
         line: The number of the damaged line, from 1; None for the whole file.
-        repairable: False if moving it aside would not help.
     """
 
     path: Path
     problem: str
     cost: str
     line: int | None = None
-    repairable: bool = True
 
     def __str__(self) -> str:
         where = f"{self.path}, line {self.line}" if self.line else str(self.path)
@@ -82,18 +77,15 @@ def inspect_run(run: Path) -> list[Fault]:
     return [fault for path in files for fault in _faults(path)]
 
 
-def repair_run(run: Path) -> list[Fault]:
+def repair_run(run: Path) -> None:
     """Move what is damaged into files beside the damaged ones.
-
-    Returns:
-        The faults that are left.
 
     Raises:
         RunLockedError: Somebody writes to it.
         OSError: A file cannot be written.
     """
     # What one repair takes away may be missed by the files that stay.
-    while faults := [fault for fault in inspect_run(run) if fault.repairable]:
+    while faults := inspect_run(run):
         paths = list(dict.fromkeys(fault.path for fault in faults))
         with ExitStack() as stack:
             for folder in sorted({path.parent for path in paths}):
@@ -102,7 +94,6 @@ def repair_run(run: Path) -> list[Fault]:
                 stack.enter_context(RunLock(path, folder=False))
                 lines = {fault.line for fault in faults if fault.path == path}
                 _move_file(path) if None in lines else _move_lines(path, lines)
-    return inspect_run(run)
 
 
 def missing_cells(run: Path) -> list[Cell]:
@@ -138,7 +129,7 @@ def _ablation_faults(path: Path) -> Iterator[Fault]:
     try:
         load_settings(path.parent)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "agentgym ablate with the same options writes it again")
+        yield Fault(path, error.problem, "agentgym ablate with the same options writes it again")
 
 
 def _training_faults(path: Path) -> Iterator[Fault]:
@@ -147,7 +138,7 @@ def _training_faults(path: Path) -> Iterator[Fault]:
     try:
         load_training(path.parent)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "agentgym train with the same options writes it again")
+        yield Fault(path, error.problem, "agentgym train with the same options writes it again")
     folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
     for before, after in pairwise(folders):
         if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
@@ -169,7 +160,7 @@ def _checkpoint_faults(path: Path) -> Iterator[Fault]:
     try:
         load_checkpoint(path)
     except DamagedFileError as error:
-        yield Fault(path, _cause(error), "training begins again with this phase")
+        yield Fault(path, error.problem, "training begins again with this phase")
 
 
 def _model_faults(path: Path) -> Iterator[Fault]:
@@ -211,7 +202,7 @@ def _check_line(name: str, row: Any) -> None:
     if name == METRICS:
         int(row["step"])
     if name == CURVE:
-        SUBJECTS.index(row["phase"])
+        PHASES.index(row["phase"])
         int(row["step"])
     if "raw_response" in row:
         str(row["id"])
@@ -254,11 +245,6 @@ def _log_faults(path: Path) -> Iterator[Fault]:
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it is a double of line {first} ({name_cell(cell)})"
                 yield Fault(path, problem, "it did not count", number)
-
-
-def _cause(error: DamagedFileError) -> str:
-    """Return the fault that an error names, without the file and the remedy."""
-    return str(error).partition("(")[2].rpartition(")")[0] or str(error)
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:

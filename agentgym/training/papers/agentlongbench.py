@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -38,7 +38,7 @@ from agentgym.training.rollout import (
     Trajectory,
     TrajectoryLog,
 )
-from agentgym.training.rollout.storage import append_text, cut_torn_line, write_text
+from agentgym.training.rollout.storage import append_text, cut_torn_line, replacing, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,12 +140,10 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
             continue
         for path in files.values():
             path.parent.mkdir(parents=True, exist_ok=True)
-        parts = {task: path.with_suffix(".part") for task, path in files.items()}
         lines_so_far: list[str] = []
         with ExitStack() as stack:
             open_files = {
-                task: stack.enter_context(part.open("w", encoding="utf-8"))
-                for task, part in parts.items()
+                task: stack.enter_context(replacing(path)) for task, path in files.items()
             }
             for sample in range(max(counts.values())):
                 tokens = LENGTHS[length] if length in LENGTHS else int(length)
@@ -154,9 +152,7 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
                 )
                 lines_so_far += lines
                 yield setting, length, len(lines)
-        _write_answers(folder / ANSWERS, lines_so_far, set(counts))
-        for task, part in parts.items():
-            part.replace(files[task])
+            _write_answers(folder / ANSWERS, lines_so_far, set(counts))
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
@@ -166,11 +162,11 @@ def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
     write_text(path, "".join([*others, *lines]))
 
 
-def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -> list[str]:
+def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]) -> list[str]:
     """Write the rows of a log, and return what scoring needs of each, as a line."""
     lines = []
     for row in rows:
-        files[row["task"]].write(json.dumps(row, ensure_ascii=False) + "\n")
+        files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         light = {
             key: value
             for key, value in row.items()
@@ -304,10 +300,8 @@ def _replies(path: Path) -> dict[str, str]:
                 raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
             )
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise DamagedFileError(
-                f"{path}, line {number}: no answer to a row ({error!r}); to repair it: agentgym "
-                f"doctor {path} --repair"
-            ) from None
+            problem = f"it is no answer to a row ({error!r})"
+            raise DamagedFileError(path, problem, number) from None
     return replies
 
 
@@ -447,14 +441,6 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
         panel.set(title=setting, xlabel="tokens")
     figure.colorbar(image, ax=axes.tolist(), label="score (%)")
     return figure
-
-
-def _short(tokens: int) -> str:
-    """A number of tokens as the benchmark writes it: `32k`, `1M`."""
-    for unit, size in (("M", 2**20), ("k", 2**10)):
-        if tokens % size == 0:
-            return f"{tokens // size}{unit}"
-    return f"{tokens:,}"
 
 
 def _format_length(tokens: int) -> str:

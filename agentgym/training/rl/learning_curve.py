@@ -78,10 +78,8 @@ class Curve:
             point = Point(**json.loads(line))
             PHASES.index(point.phase)
         except (RecursionError, TypeError, ValueError) as error:
-            raise DamagedFileError(
-                f"{self.path}, line {number}: no point of a curve ({error!r}); to repair it: "
-                f"agentgym doctor {self.path} --repair"
-            ) from None
+            problem = f"it is no point of a curve ({error!r})"
+            raise DamagedFileError(self.path, problem, number) from None
         return point
 
     def add(self, point: Point) -> None:

@@ -140,10 +140,8 @@ def steps_of(path: Path) -> Iterator[tuple[int, str]]:
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")
         except (LookupError, RecursionError, TypeError, ValueError) as error:
-            raise DamagedFileError(
-                f"{path}, line {number}: no figures of a step ({error!r}); to repair it: agentgym "
-                f"doctor {path} --repair"
-            ) from None
+            problem = f"it has no figures of a step ({error!r})"
+            raise DamagedFileError(path, problem, number) from None
 
 
 def _summary_writer(folder: Path, purge_step: int) -> Any:

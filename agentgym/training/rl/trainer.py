@@ -316,8 +316,5 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         UnpicklingError,
     ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DamagedFileError(
-            f"{path} is no whole checkpoint ({reason}); to move it away, so that its phase begins "
-            f"again: agentgym doctor {path.parent} --repair"
-        ) from None
+        raise DamagedFileError(path, f"it is no whole checkpoint ({reason})") from None
     return state

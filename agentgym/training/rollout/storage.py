@@ -45,7 +45,22 @@ class RunLockedError(OSError):
 
 
 class DamagedFileError(ValueError):
-    """A line or a file of a run cannot be read."""
+    """A line or a file of a run cannot be read.
+
+    Args:
+        path: The file.
+        problem: The fault, as a sentence about it.
+        line: The number of the line, from 1; None for the whole file.
+    """
+
+    def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
+        super().__init__(path, problem, line)
+        self.path, self.problem, self.line = path, problem, line
+
+    def __str__(self) -> str:
+        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        run = self.path if self.line else self.path.parent
+        return f"{where}: {self.problem}; to repair it: agentgym doctor {run} --repair"
 
 
 class RunLock:
@@ -232,10 +247,7 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
             if None not in (value, expected) and type(value) is not type(expected):
                 raise ValueError(f"{name} is {value!r}")
     except (RecursionError, ValueError) as error:
-        raise DamagedFileError(
-            f"{path} holds no settings of a run ({error}); to move it away: agentgym doctor "
-            f"{path.parent} --repair"
-        ) from None
+        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
     return settings
 
 

@@ -195,10 +195,7 @@ class TrajectoryLog:
             try:
                 trajectory = Trajectory.from_json(line.decode("utf-8"))
             except ValueError as error:
-                raise DamagedFileError(
-                    f"{self.path}, line {number}: {error}; to repair it: agentgym doctor "
-                    f"{self.path} --repair"
-                ) from None
+                raise DamagedFileError(self.path, str(error), number) from None
             yield trajectory
 
     @contextmanager

@@ -13,18 +13,20 @@ from agentgym.policy import Policy, PolicyError
 
 GRAVES = "AGENTGYM_TEST_GRAVES"
 """The variable with the folder in which each death is noted."""
-FATAL = "Target list: [11, 12, 13]"
-"""Tasks with this text are fatal to the policy; of its instances one or more have it."""
 
 
 class _Lethal:
+    """Plays optimally, but for about one instance in three: there it kills its process a number of
+    times.
+    """
+
     def __init__(self, env_id: str, deaths: int) -> None:
         self.policy, self.deaths = OraclePolicy(env_id), deaths
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         graves = Path(os.environ[GRAVES])
         for chat in chats:
-            name = str(abs(hash_text(chat.messages[1].text)))
+            name = str(hash_text(chat.messages[1].text))
             died = len(list(graves.glob(f"{name}-*")))
             if hash_text(chat.messages[1].text) % 3 == 0 and died < self.deaths:
                 (graves / f"{name}-{died}").touch()

@@ -25,6 +25,7 @@ from agentgym.training.evaluation import (
     prepare_ablation,
     run_ablation,
 )
+from agentgym.training.evaluation import ablation as ablation_module
 from agentgym.training.evaluation.ablation import SETTINGS, TRAJECTORIES
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.rollout import (
@@ -105,16 +106,28 @@ def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, grav
     assert len(lines_of(tmp_path / "a")) == 8
 
 
+def test_a_cell_that_kills_each_worker_is_lost_alone(
+    tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablation_module, "RETRIES", 0)
+    ablation = small(policy=PolicyConfig(f"{MODULE}:die_always"))
+    losses: dict[Any, str] = {}
+    results = run_ablation(ablation, tmp_path / "a", 3, on_loss=losses.__setitem__)
+    assert 0 < len(losses) < 8
+    assert {(row.arm, row.seed) for row in results} == {
+        (cell[1], cell[4]) for cell in ablation.cells() if cell not in losses
+    }
+    assert all("was killed, perhaps for want of memory" in cause for cause in losses.values())
+    assert sum(bool(t.failure) for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)) == len(losses)
+
+
 def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     tmp_path: Path, graves: Path
 ) -> None:
-    """With a policy without a reply, which is not asked again; the way of a killed worker that is
-    lost for good is the same but for that.
-    """
-    ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), seeds=6)
+    ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), arms=("",), seeds=5)
     losses: dict[Any, str] = {}
-    results = run_ablation(ablation, tmp_path / "a", 4, on_loss=losses.__setitem__)
-    assert 0 < len(losses) < 12
+    results = run_ablation(ablation, tmp_path / "a", 1, on_loss=losses.__setitem__)
+    assert len(losses) == 2
     played = {(row.world, row.arm, row.context, row.horizon, row.seed) for row in results}
     assert played | losses.keys() == set(ablation.cells())
     assert not played & losses.keys()
@@ -122,9 +135,33 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     failures = [t for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES) if t.failure]
     assert len(failures) == len(losses)
     again: dict[Any, str] = {}
-    run_ablation(ablation, tmp_path / "a", 4, on_loss=again.__setitem__)
+    run_ablation(ablation, tmp_path / "a", 1, on_loss=again.__setitem__)
     assert again == losses
     assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
+
+
+def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
+    line = (
+        f"ablate --policy {MODULE}:be_silent --world ListWorld --arms none --horizons 3 --seeds 5"
+    )
+    out = ["--workers", "1", "--out", str(tmp_path / "a")]
+    shown = CliRunner().invoke(app, [*line.split(), *out])
+    assert shown.exit_code == 1
+    lost = (
+        "lost: ListWorld, arm none, context none, horizon 3, seed 0: PolicyError: the server said 5"
+    )
+    assert lost in shown.stderr
+    assert (
+        "2 cells were lost and are in no figure; the same command plays them again" in shown.stderr
+    )
+    assert "ListWorld: 3 episodes" in shown.stdout
+    with full_disk(30_000):
+        shown = CliRunner().invoke(
+            app, [*line.split(), "--workers", "1", "--out", str(tmp_path / "b")]
+        )
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("error: [Errno 27] File too large")
+    assert "the same command goes on from here" in shown.stderr
 
 
 def test_when_every_cell_is_lost_the_run_stops(
@@ -229,7 +266,7 @@ def test_settings_that_are_not_whole_are_named_and_moved_aside(run: Path, data: 
     (run / SETTINGS).write_bytes(data)
     for action in (load_results, lambda run: run_ablation(small(), run, 1)):
         with pytest.raises(
-            DamagedFileError, match=f"{SETTINGS} holds no settings of a run .*doctor"
+            DamagedFileError, match=f"{SETTINGS}: it holds no settings of a run .*doctor"
         ):
             action(run)
     code, shown = doctor(run)

@@ -17,10 +17,11 @@ from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
 from agentgym.envs.agentlongbench.rows import make_log, make_rows
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, metric, read, score
 from agentgym.oracles import OraclePolicy
+from agentgym.policy import PolicyError
 from agentgym.tokens import counter
 from agentgym.training.papers import agentlongbench as longbench
 from agentgym.training.papers.agentlongbench import Plan
-from agentgym.training.rollout import rollout
+from agentgym.training.rollout import DamagedFileError, RunLock, RunLockedError, rollout
 from tests.helpers import play, say, start
 from tests.training.cli.test_main import command
 
@@ -186,6 +187,38 @@ def test_a_policy_answers_and_goes_on_where_it_was(data: Path, tmp_path: Path) -
     assert asked[0].messages[-1].role == "user"
     assert re.search(r"Remaining rounds: [0-9]+\n\n.*<answer>", asked[0].messages[-1].text)
     assert len(longbench.score_folder(data, tmp_path)) == 32
+
+
+def test_rows_without_a_reply_are_named_and_asked_again(data: Path, tmp_path: Path) -> None:
+    def policy(chats: Any) -> list[Reply]:
+        asked.append(chats)
+        if len(asked) % 5 == 0:
+            raise PolicyError("the server said 5")
+        return [Reply("<answer>7</answer>")]
+
+    asked: list[Any] = []
+    causes = list(longbench.answer(data, tmp_path, policy))
+    assert [k for k, cause in enumerate(causes, 1) if cause] == [5, 10, 15, 20, 25, 30]
+    assert set(causes) == {"", "the server said 5"}
+    asked = []
+    assert sum(map(bool, longbench.answer(data, tmp_path, policy))) == 1
+    assert len(asked) == 6
+
+    def silent(chats: Any) -> list[Reply]:
+        raise PolicyError("down")
+
+    with pytest.raises(PolicyError, match="down"):
+        list(longbench.answer(data, tmp_path / "b", silent))
+
+
+def test_answers_have_one_writer_and_a_damaged_one_is_named(data: Path, tmp_path: Path) -> None:
+    out = replies(data, tmp_path / "a")
+    with RunLock(out), pytest.raises(RunLockedError, match="is being written by process"):
+        list(longbench.answer(data, out, lambda chats: []))
+    path = sorted(out.glob("*/*/*/*.jsonl"))[0]
+    path.write_bytes(b'{"id": \n' + path.read_bytes())
+    with pytest.raises(DamagedFileError, match=r"jsonl, line 1: it is no answer to a row .*doctor"):
+        longbench.score_folder(data, out)
 
 
 def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> None:

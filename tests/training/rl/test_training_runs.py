@@ -310,7 +310,9 @@ def test_a_checkpoint_that_is_not_whole_is_named_and_moved_aside(
         torch.save({"model": {}}, path)
     else:
         path.write_bytes(damage)
-    with pytest.raises(DamagedFileError, match=r"checkpoint.pt is no whole checkpoint \(.*doctor"):
+    with pytest.raises(
+        DamagedFileError, match=r"checkpoint.pt: it is no whole checkpoint \(.*doctor"
+    ):
         start("cloning", tmp_path, steps=2)
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)])
     assert (shown.exit_code, "training begins again with this phase" in shown.output) == (1, True)
@@ -323,7 +325,9 @@ def test_a_damaged_line_of_metrics_is_named_and_moved_aside(start: Start, tmp_pa
     start("cloning", tmp_path, steps=3, save_every=1).train()
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b'{"step": 2', b'{"step" 2'))
-    with pytest.raises(DamagedFileError, match=r"metrics.jsonl, line 2: no figures of a step"):
+    with pytest.raises(
+        DamagedFileError, match=r"metrics.jsonl, line 2: it has no figures of a step"
+    ):
         start("cloning", tmp_path, steps=4).train()
     assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
     start("cloning", tmp_path, steps=4).train()
@@ -341,7 +345,7 @@ def test_a_phase_whose_checkpoint_is_missing_is_trained_again(tmp_path: Path) ->
     (tmp_path / "config.json").write_text("{}")
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
     for text in (
-        "train.json: it has other names",
+        "train.json: it holds no settings of a run (it has other names)",
         "which is missing; training begins again with cloning",
         "curve.jsonl, line 1: it cannot be read",
         "it has no tokenizer.json beside it",

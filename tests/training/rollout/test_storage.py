@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -195,6 +196,25 @@ def test_files_that_belong_together_are_there_when_the_last_one_is(tmp_path: Pat
         for name in "abc":
             (part / name).write_text(name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+TRAINING = Path(storage.__file__).parents[1]
+ELSEWHERE = ("rollout/storage.py", "integrations/datasets.py", "cli/export.py")
+"""The mechanism itself, and two exports into files of the user's, which nothing goes on from."""
+
+
+def test_what_a_run_writes_goes_through_the_storage() -> None:
+    """No other module of the trainings opens a file to write, or moves one into its place."""
+    writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
+    assert [
+        f"{path.relative_to(TRAINING)}: {line.strip()}"
+        for path in sorted(TRAINING.rglob("*.py"))
+        if str(path.relative_to(TRAINING)) not in ELSEWHERE
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if writes.search(line)
+    ] == []
+    assert writes.search('with path.open("w", encoding="utf-8") as file:')
+    assert writes.search('path.write_text("x", encoding="utf-8")')
 
 
 LINE = '{"spec": {}, "seed": 1, "labels": {}, "terminated": true, "truncated": false, "steps": [], "last": LAST}'
