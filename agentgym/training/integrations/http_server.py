@@ -105,12 +105,13 @@ class BoundedProtocol(H11Protocol):
         """Count the connection, and wait for its first request."""
         super().connection_made(transport)
         self._start_timer()
-        if len(self.connections) >= MAX_CONNECTIONS:
-            waiting = {
-                each._timer.when(): each
-                for each in self.connections
-                if isinstance(each, BoundedProtocol) and each._timer is not None
-            }
+        alive = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedProtocol) and not each.transport.is_closing()
+        ]
+        if len(alive) > MAX_CONNECTIONS:
+            waiting = {each._timer.when(): each for each in alive if each._timer is not None}
             waiting[min(waiting)].transport.abort()  # among them is this one
 
     def data_received(self, data: bytes) -> None:
@@ -123,14 +124,22 @@ class BoundedProtocol(H11Protocol):
             self._stop_timer()
 
     def pause_writing(self) -> None:
-        """Give the client time to read."""
+        """Give the client time to read the whole answer."""
         super().pause_writing()
-        self._start_timer()
+        if self._timer is None:
+            self._start_timer()
 
-    def resume_writing(self) -> None:
-        """Go on with a client that has read."""
-        super().resume_writing()
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the client to read the rest."""
         self._stop_timer()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._start_timer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection that is not used any more, even if its client has not read all."""
+        super().timeout_keep_alive_handler()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the connection."""
@@ -166,7 +175,7 @@ def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:
         port=port,
         http=BoundedProtocol,
         ws="none",
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=2 * MAX_CONNECTIONS,  # it counts those too that are being ended
         timeout_graceful_shutdown=5,  # for calls under way, after an interrupt
         server_header=False,
         log_level="warning",
