@@ -129,12 +129,19 @@ class BoundedProtocol(H11Protocol):
         if self._timer is None:
             self._start_timer()
 
+    def resume_writing(self) -> None:
+        """Go on; the time for the whole answer runs on while there is more of it."""
+        super().resume_writing()
+        if self.cycle is None or self.cycle.response_complete:
+            self._stop_timer()
+
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the client to read the rest."""
-        self._stop_timer()
         super().on_response_complete()
-        if self.transport.is_closing():
+        if self._timer is None and self.transport.is_closing():
             self._start_timer()
+        elif self.transport.get_write_buffer_size() == 0:
+            self._stop_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         """End a connection that is not used any more, even if its client has not read all."""
