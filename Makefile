@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PLATFORM = $(shell $(PYTHON) -c "import sys, sysconfig; print('%d.%d-%s' % (*sys.version_info[:2], sysconfig.get_platform()))")
 LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: ablate learn check lint types smoke test adapters exhaustive lock matrix wheel bench docs clean
+.PHONY: ablate learn check lint types smoke test adapters exhaustive lock matrix wheel bench docs preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -128,5 +128,11 @@ $(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[bench]'
 	touch $@
 
+# The library that the sandboxes preload, from its source; the same compiler builds the same bytes.
+preload:
+	$(PYTHON) -m venv .preload-venv
+	.preload-venv/bin/python -m pip install --quiet --disable-pip-version-check ziglang==0.17.1
+	.preload-venv/bin/python .ci/build_preload.py
+
 clean:
-	rm -rf $(VENV) $(ADAPTERS) .wheel-venv dist
+	rm -rf $(VENV) $(ADAPTERS) .wheel-venv .preload-venv dist

@@ -7,6 +7,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import subprocess
+import sys
 from collections.abc import Generator
 from importlib import metadata
 from typing import Any
@@ -122,6 +124,27 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
     return False
 
 
+def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, is that this host cannot run programs; not where a
+    test has hidden that it can.
+    """
+    while error is not None:
+        if type(error).__name__ == "SandboxUnavailable":
+            return not _runs_programs()
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_HOST = dict(os.environ)  # before a test changes it
+
+
+@functools.cache
+def _runs_programs() -> bool:
+    code = "from agentgym.sandboxes import workbench; workbench.check()"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=_HOST, capture_output=True, check=False).returncode == 0
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -148,13 +171,14 @@ def pytest_make_collect_report(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Skip a test that needs what is not installed."""
+    """Skip a test that needs what is not installed, or programs that this host cannot run."""
     report = yield
-    if report.failed and call.excinfo and _is_for_want_of_a_package(call.excinfo.value):
+    error = call.excinfo.value if call.excinfo else None
+    if report.failed and (_is_for_want_of_a_package(error) or _is_for_want_of_a_sandbox(error)):
         report.outcome = "skipped"
         report.longrepr = (
             str(item.path),
             item.reportinfo()[1] or 0,
-            f"Skipped: {call.excinfo.value}",
+            f"Skipped: {error}",
         )
     return report

@@ -13,7 +13,14 @@ tools and CPython on files. It and `bubblewrap` start their processes by
 
 from agentgym.arguments import check_choice
 from agentgym.requirements import check_requirements
-from agentgym.sandboxes.base import DEFAULT_LIMITS, Functions, Limits, RunResult, Sandbox
+from agentgym.sandboxes.base import (
+    DEFAULT_LIMITS,
+    Functions,
+    Limits,
+    RunResult,
+    Sandbox,
+    SandboxUnavailable,
+)
 from agentgym.sandboxes.bubblewrap import BubblewrapSandbox
 from agentgym.sandboxes.monty import MontySandbox
 
@@ -26,6 +33,7 @@ __all__ = [
     "MontySandbox",
     "RunResult",
     "Sandbox",
+    "SandboxUnavailable",
     "make_sandbox",
 ]
 

@@ -215,6 +215,7 @@ def other() -> dict[str, str]:
 
 def sources(seed: int, attempt: int) -> dict[str, str]:
     """The value of each source with a seed, in a process of its own for each attempt."""
+    needs_workbench()
     job = {
         "seed": seed,
         "shell": SHELL,

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym.sandboxes import Limits
+from agentgym.sandboxes import Limits, SandboxUnavailable, make_sandbox
 from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
+bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
+namespaces: Any = pytest.importorskip("agentgym.sandboxes.namespaces")
 File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
 QUICK = Limits(seconds=1.0, memory_mb=256, output_chars=2_000)
 LONG = Limits(seconds=30.0, memory_mb=256, output_chars=2_000)
@@ -271,6 +273,42 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:  # the process has ended, or is not ours to look at
         return b""
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_process_that_does_not_start_is_started_again(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy host costs time, not an episode; nothing of the program has run before it starts."""
+    attempts, busy, sandbox = tmp_path / "attempts", tmp_path / "busy", make_sandbox("bubblewrap")
+    bwrap, *arguments = workbench._command()
+    busy.write_text(
+        f"#!/bin/sh\necho x >> {attempts}\n"
+        f'if [ "$(wc -l < {attempts})" -gt {failures} ]; then exec {bwrap} "$@"; fi\n'
+        "echo too busy >&2; exit 1\n"
+    )
+    busy.chmod(0o755)
+    monkeypatch.setattr(workbench, "_command", lambda: (str(busy), *arguments))
+    monkeypatch.setattr(bubblewrap, "_command", lambda: (str(busy), *arguments))
+    if failures < namespaces.STARTS:
+        assert sh("echo x > x; cat x").stdout == "x\n"
+        attempts.unlink()
+        result = sandbox.run("print(1)", {})
+        assert (result.stdout, result.error) == ("1\n", "")
+    else:
+        with pytest.raises(SandboxUnavailable, match="cannot run on this host: too busy; "):
+            sh("true")
+        attempts.unlink()
+        with pytest.raises(SandboxUnavailable, match="does not run on this host: too busy; "):
+            sandbox.run("print(1)", {})
+    assert len(attempts.read_text()) == 2 * namespaces.STARTS
+
+
+def test_a_process_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "_command", lambda: ("/bin/sh", "-c", "exec sleep 300"))
+    monkeypatch.setattr(workbench, "START_SECONDS", 0.2)
+    with pytest.raises(SandboxUnavailable, match="bwrap did not start"):
+        sh("true")
 
 
 def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,8 @@ from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected, unexpected_changes
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.office import Office, requirements
+from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter

@@ -25,6 +25,25 @@ def serve(
         int,
         typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow."),
     ] = 1,
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="AGENTGYM_TOKEN",
+            show_envvar=True,
+            help="What clients of --http have to send as a bearer token; needed where others reach the address. The variable "
+            "keeps it out of the list of processes.",
+        ),
+    ] = "",
+    max_sessions: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, help="Sessions of one episode open at once, with --http."),
+    ] = 64,
+    idle_seconds: Annotated[
+        float,
+        typer.Option(
+            min=1.0, help="Seconds without a request after which a session is closed, with --http."
+        ),
+    ] = 1_800.0,
     seed: Annotated[int, typer.Option(help="Seed of the first instance of a world.")] = 0,
     options: Annotated[
         list[str],
@@ -37,13 +56,15 @@ def serve(
             raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
         host, port = _address(http) if http else ("", 0)
         with needs_extra("serving over MCP", "mcp"):
-            from agentgym.training.integrations import mcp  # noqa: PLC0415 - slow to import, and an extra
+            from agentgym.training.integrations import http_server, mcp  # noqa: PLC0415 - slow to import, and an extra
+        if http:
+            http_server.check_access(host, token)
         opened = [
             mcp.open_episode(target, seed + k, **parse_options(options))
             for k in range(episodes if http else 1)
         ]
         if http:
-            mcp.serve_http(opened, host, port)
+            mcp.serve_http(opened, host, port, token, max_sessions, idle_seconds)
         else:
             mcp.serve_stdio(opened[0])
 

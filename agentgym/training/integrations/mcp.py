@@ -16,21 +16,29 @@ from typing import Any, Protocol
 
 import anyio
 import mcp_types as types
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from agentgym.arguments import check_choice
 from agentgym.env import tool_env
 from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.guard import FAULT, Guard, to_answer
 from agentgym.messages import Content
 from agentgym.registry import make
 from agentgym.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
+from agentgym.training.integrations import http_server
+from agentgym.training.integrations.http_server import LOOPBACK, MAX_BODY_BYTES, check_access
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""The only hosts to serve on, since there is no authentication."""
+MAX_SESSIONS = 64
+"""Sessions of one episode that are open at once by default: a client needs one."""
+IDLE_SECONDS = 1_800.0
+"""Seconds without a request after which a session is closed by default: longer than a model thinks."""
+MAX_WAITING = 8
+"""Calls of one episode that wait for the one under way; they run one after the other, and each
+holds a connection.
+"""
 
 
 class Episode(Protocol):
@@ -155,9 +163,11 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
 def build_server(episode: Episode) -> Server[Any]:
     """An MCP server of an episode.
 
-    Calls run one after the other, in threads, in the order in which they come.
+    Calls run one after the other, in the order in which they come, in a thread for this episode
+    alone, so that slow ones hold up no other episode.
     """
     lock = anyio.Lock()
+    thread = anyio.CapacityLimiter(1)
 
     async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_describe(tool) for tool in episode.tools])
@@ -165,9 +175,11 @@ def build_server(episode: Episode) -> Server[Any]:
     async def on_call_tool(
         context: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
+        if lock.statistics().tasks_waiting >= MAX_WAITING:
+            raise MCPError(types.INTERNAL_ERROR, "too many calls of this episode are waiting")
         async with lock:
             return await anyio.to_thread.run_sync(
-                partial(_answer, episode.call, params.name, params.arguments or {})
+                partial(_answer, episode.call, params.name, params.arguments or {}), limiter=thread
             )
 
     return Server(
@@ -214,12 +226,30 @@ def serve_stdio(episode: Episode) -> None:
         episode.close()
 
 
-def http_app(episodes: Sequence[Episode]) -> Starlette:
+def http_app(
+    episodes: Sequence[Episode],
+    host: str = LOOPBACK[0],
+    max_sessions: int = MAX_SESSIONS,
+    idle_seconds: float = IDLE_SECONDS,
+) -> Starlette:
     """A web app with one MCP server an episode: the k-th, from 0 on, at `/episodes/<k>/mcp`.
 
-    It answers the local host only.
+    Args:
+        episodes: The episodes.
+        host: Where it is served; on the local host it answers the local host only.
+        max_sessions: Sessions of one episode that are open at once; another is refused (503).
+        idle_seconds: Seconds after which a session without a request is closed.
     """
-    apps = [build_server(episode).streamable_http_app(json_response=True) for episode in episodes]
+    apps = [
+        build_server(episode).streamable_http_app(
+            json_response=True,
+            host=host,
+            max_request_body_size=MAX_BODY_BYTES,
+            max_sessions=max_sessions,
+            session_idle_timeout=idle_seconds,
+        )
+        for episode in episodes
+    ]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -235,15 +265,28 @@ def http_app(episodes: Sequence[Episode]) -> Starlette:
     )
 
 
-def serve_http(episodes: Sequence[Episode], host: str, port: int) -> None:
+def serve_http(
+    episodes: Sequence[Episode],
+    host: str,
+    port: int,
+    token: str = "",
+    max_sessions: int = MAX_SESSIONS,
+    idle_seconds: float = IDLE_SECONDS,
+) -> None:
     """Serve episodes until interrupted.
 
-    Raises:
-        ValueError: The host is not this one: there is no authentication.
-    """
-    import uvicorn  # noqa: PLC0415 - it comes with mcp, and stdio does without it
+    Args:
+        episodes: The episodes.
+        host: The address to listen on; one that others reach needs a token.
+        port: The port.
+        token: What clients have to send as `Authorization: Bearer TOKEN`; empty for none.
+        max_sessions: Sessions of one episode that are open at once.
+        idle_seconds: Seconds after which a session without a request is closed.
 
-    check_choice("host", host, LOOPBACK)
+    Raises:
+        ValueError: The host or the token is not right.
+    """
+    check_access(host, token)
     for k, episode in enumerate(episodes):
         print(f"{episode.name}: http://{host}:{port}/episodes/{k}/mcp", file=sys.stderr)
-    uvicorn.run(http_app(episodes), host=host, port=port, log_level="warning")
+    http_server.run(http_app(episodes, host, max_sessions, idle_seconds), host, port, token)

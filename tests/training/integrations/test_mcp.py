@@ -169,7 +169,11 @@ def test_http_keeps_episodes_apart() -> None:
         ),
         (
             ["filesystem", "--http", "0.0.0.0:8000"],
-            "host must be one of 127.0.0.1, localhost, ::1, got '0.0.0.0'",
+            "the host '0.0.0.0' is reached from outside, which needs a token (AGENTGYM_TOKEN or",
+        ),
+        (
+            ["filesystem", "--http", "127.0.0.1:8000", "--token", "short"],
+            "the token must have at least 16 printable ASCII characters, got 5",
         ),
         (["filesystem+fax", "--stdio"], "server must be one of"),
         (

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.context import START, OfficeContext
-from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.server import Server, requirements
 from agentgym.guard import to_answer
 from agentgym.messages import Content
 from agentgym.requirements import check_requirements
@@ -36,19 +36,6 @@ SERVERS = {
 """Module and class of the server of each name, in this package; imported on first use, since some
 load large libraries.
 """
-
-
-_NEEDS = {
-    **dict.fromkeys(("terminal", "python_execute"), "programs"),
-    **dict.fromkeys(
-        ("pdf_tools", "excel", "calendar", "google_cloud", "google_sheet", "snowflake"), "office"
-    ),
-}
-
-
-def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return what servers need of the host (`agentgym.requirements`), without importing them."""
-    return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
 class Office:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -14,6 +14,21 @@ from agentgym.tools import RollbackError, ToolError, Toolset
 ItemT = TypeVar("ItemT")
 _PAGE = 100
 """The most items of a page, as in the published APIs."""
+
+
+_NEEDS = {
+    **dict.fromkeys(("terminal", "python_execute"), "programs"),
+    **dict.fromkeys(
+        ("pdf_tools", "excel", "calendar", "google_cloud", "google_sheet", "snowflake"), "office"
+    ),
+}
+
+
+def requirements(servers: Iterable[str]) -> Mapping[str, str]:
+    """Return what servers need of the host (`agentgym.requirements`), by their names: some cannot
+    even be imported without it.
+    """
+    return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
 class Server(Toolset):
@@ -43,6 +58,10 @@ class Server(Toolset):
     name: ClassVar[str]
     schema: ClassVar[str] = ""
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.requirements = requirements([getattr(cls, "name", "")])
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         self.context = OfficeContext() if context is None else context
