@@ -5,6 +5,7 @@ files and sockets.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def open_handles() -> dict[str, int]:
     handles = {"threads": threading.active_count()}
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
-            handles["open files and sockets"] = len(os.listdir(folder))
+            handles["open files and sockets"] = len(list(Path(folder).iterdir()))
             break
         except OSError:
             continue
@@ -65,7 +66,7 @@ def open_handles() -> dict[str, int]:
         handles["child processes"] = sum(
             len(each.read_text(encoding="ascii").split()) for each in lists if each.exists()
         )
-    handles["temporary files"] = len(os.listdir(tempfile.gettempdir()))
+    handles["temporary files"] = len(list(Path(tempfile.gettempdir()).iterdir()))
     return handles
 
 
@@ -105,7 +106,7 @@ class ResourceLedger:
         for name in handles:
             counts = [each[name] for each in account.handles]
             recent = counts[-_RUN - 1 :]
-            steady = len(recent) > _RUN and all(a < b for a, b in zip(recent, recent[1:], strict=False))
+            steady = len(recent) > _RUN and all(a < b for a, b in itertools.pairwise(recent))
             much = len(counts) > _WARM_UP and counts[-1] > max(counts[:_WARM_UP]) + _SLACK
             if (steady or much) and name not in account.reported:
                 account.reported.add(name)
