@@ -89,13 +89,14 @@ class Worker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "stderr").open("wb"),
-            env=self._environment,
-        )
+        with (self._folder / "stderr").open("wb") as errors:
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=self._environment,
+            )
         settings = {
             "path": sys.path,
             "folder": str(self._folder),

@@ -126,7 +126,7 @@ class ScoringWorld(SoundWorld):
 
 
 class HangingWorld(SoundWorld):
-    """Its tool never ends for one number."""
+    """Its tool never ends for large numbers."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -135,13 +135,13 @@ class HangingWorld(SoundWorld):
         Args:
             seconds: The seconds, 1 to 100.
         """
-        while seconds == 2**31:
+        while seconds >= 2**31:
             pass
         return super().wind(seconds)
 
 
 class DyingWorld(SoundWorld):
-    """Its tool ends the process for one number."""
+    """Its tool ends the process for negative numbers."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -150,7 +150,7 @@ class DyingWorld(SoundWorld):
         Args:
             seconds: The seconds, 1 to 100.
         """
-        if seconds == 2**31 - 1:
+        if seconds < 0:
             os._exit(3)
         return super().wind(seconds)
 
@@ -167,7 +167,7 @@ class QuadraticWorld(SoundWorld):
             text: Its text.
         """
         characters = [ord(character) for character in name + text]
-        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 64))
+        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 24))
         return super().write(name, text)
 
 
@@ -332,29 +332,32 @@ class TimedWorld(SoundWorld):
         return f"{super().wind(seconds)} {time.time_ns()}"
 
 
-PLANTED: Mapping[type[SoundWorld], str] = {
-    RaisingWorld: "raise",
-    RareWorld: "raise",
-    ScoringWorld: "raise",
-    HangingWorld: "hang",
-    DyingWorld: "death",
-    QuadraticWorld: "growth",
-    HalfDoneWorld: "state",
-    TickingWorld: "state",
-    RememberingWorld: "repeat",
-    NaNWorld: "result",
-    OverfullWorld: "result",
-    IdleWorld: "idle",
-    UnwritableWorld: "result",
-    SurrogateWorld: "result",
-    GamblingWorld: "random",
-    ThreadWorld: "leak",
-    FileWorld: "leak",
-    ForgetfulWorld: "copy",
-    UnorderedWorld: "elsewhere",
-    TimedWorld: "copy",
+REFUSED = frozenset({"raise", "result"})
+"""What an env returns may be wrong; if it refuses to, it reports the failure of the tool or scorer."""
+
+PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
+    RaisingWorld: frozenset({"raise"}),
+    RareWorld: frozenset({"raise"}),
+    ScoringWorld: frozenset({"raise"}),
+    HangingWorld: frozenset({"hang"}),
+    DyingWorld: frozenset({"death"}),
+    QuadraticWorld: frozenset({"growth"}),
+    HalfDoneWorld: frozenset({"state"}),
+    TickingWorld: frozenset({"state"}),
+    RememberingWorld: frozenset({"repeat"}),
+    NaNWorld: REFUSED,
+    OverfullWorld: REFUSED,
+    IdleWorld: frozenset({"idle"}),
+    UnwritableWorld: REFUSED,
+    SurrogateWorld: REFUSED,
+    GamblingWorld: frozenset({"random"}),
+    ThreadWorld: frozenset({"leak"}),
+    FileWorld: frozenset({"leak"}),
+    ForgetfulWorld: frozenset({"copy"}),
+    UnorderedWorld: frozenset({"elsewhere"}),
+    TimedWorld: frozenset({"copy"}),
 }
-"""The worlds with the law that each breaks."""
+"""The worlds with the laws that each breaks, one of which has to be named."""
 
 for _world in (SoundWorld, *PLANTED):
     gymnasium.register(

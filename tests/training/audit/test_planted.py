@@ -51,7 +51,7 @@ def findings(world: type[SoundWorld], episodes: int) -> Iterator[Finding]:
 )
 def test_a_planted_fault_is_found(world: type[SoundWorld]) -> None:
     episodes = RARE_EPISODES if world is RareWorld else EPISODES
-    assert any(finding.kind == PLANTED[world] for finding in findings(world, episodes))
+    assert any(finding.kind in PLANTED[world] for finding in findings(world, episodes))
 
 
 def test_a_sound_world_has_no_finding() -> None:
@@ -87,13 +87,13 @@ def test_the_work_of_two_replies_is_compared() -> None:
 def test_what_ends_a_process_is_found_and_played_again(tmp_path: Path) -> None:
     ids = [planted_id(world) for world in ELSEWHERE]
     out = tmp_path / "findings.jsonl"
-    # Ten times the processor time of any sound step, and few runs to cut down: each costs a process.
-    campaign = Campaign(ids, texts=240, out=out, trials=2, step_seconds=1.0)
+    # Ten times the processor time of any sound step, and one run each, since it costs a process.
+    campaign = Campaign(ids, texts=80, out=out, trials=1, step_seconds=1.0)
     campaign.run()
     for world in ELSEWHERE:
         tally = campaign.tallies[planted_id(world)]
-        assert PLANTED[world] in {kind for kind, *_ in tally.causes}
-        assert tally.texts >= 240
+        assert PLANTED[world] & {kind for kind, *_ in tally.causes}
+        assert tally.texts >= 80
     _, header, rows = campaign.table()
     assert [row[0] for row in rows] == ids
     assert len(header) == len(rows[0])
