@@ -7,6 +7,8 @@ from __future__ import annotations
 from agentgym.training.audit.campaign import Campaign, Tally, replay_findings
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings
 from agentgym.training.audit.episode import Monitor, play
+from agentgym.training.audit.minimize import minimize, replay
+from agentgym.training.audit.resources import ResourceLedger
 
 __all__ = [
     "Campaign",
@@ -14,9 +16,12 @@ __all__ = [
     "Finding",
     "Monitor",
     "Report",
+    "ResourceLedger",
     "Tally",
     "all_ids",
+    "minimize",
     "play",
     "read_findings",
+    "replay",
     "replay_findings",
 ]
