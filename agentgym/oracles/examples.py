@@ -61,7 +61,7 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
         examples = [_roll(example_env, shot) for shot in range(shots)]
-        lines = [f"Example {k} of {shots}, solved step by step:" for k in range(1, shots + 1)]
+        lines = [f"Example {k}, solved step by step:" for k in range(1, shots + 1)]
         self.examples = tuple(
             message
             for k, (line, example) in enumerate(zip(lines, examples, strict=True))

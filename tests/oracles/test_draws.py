@@ -15,8 +15,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ParsedChat
 from agentgym.parsing import DIALECTS
 from agentgym.training.rollout import Trajectory, rollout
-
-from ..sampling import is_office
+from tests.sampling import is_office
 
 IDS = [entry.id for entry in worlds()]
 DUELS = [entry.id for entry in teams() if entry.options["team"] == "duel"]
