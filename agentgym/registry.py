@@ -146,6 +146,7 @@ def spec(
     *,
     oracles: str = "",
     hint_scope: str = "persistent",
+    oracle_options: Mapping[str, Mapping[str, Any]] | None = None,
     shots: int = 0,
     labels: bool = False,
     wrappers: Sequence[WrapperSpec] = (),
@@ -163,6 +164,8 @@ def spec(
             in any order.
         hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
             only.
+        oracle_options: Arguments of the oracles' wrappers by letter, such as
+            `{"H": {"keep_last_error": True}}`; those of oracles that do not help are not used.
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
         wrappers: More wrappers, inner to outer, between the oracles and the examples.
@@ -183,6 +186,7 @@ def spec(
     shared: dict[str, Any] = {
         "oracles": oracles,
         "hint_scope": hint_scope,
+        "oracle_options": oracle_options or {},
         "labels": labels,
         "wrappers": wrappers,
     }

@@ -196,6 +196,7 @@ def build_stack(
     context: str,
     window: int | None,
     context_options: Mapping[str, Mapping[str, Any]],
+    oracle_options: Mapping[str, Mapping[str, Any]],
     shots: int = 0,
 ) -> list[WrapperSpec]:
     """Compose the wrappers of an env, inner to outer; the other arguments are those of
@@ -213,9 +214,7 @@ def build_stack(
     check_choice("hint_scope", hint_scope, HINT_SCOPES)
     if labels:
         layers.append((_options["labels"], {}))
-    for letter, oracle in _oracles.items():
-        if letter in letters:
-            layers.append((oracle.layer, oracle.arguments(letters, hint_scope)))
+    layers += _oracle_layers(letters, hint_scope, oracle_options)
     if shots:
         layers.append((_options["examples"], {"shots": shots}))
     for layer, _ in layers:
@@ -224,6 +223,28 @@ def build_stack(
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]
+
+
+def _oracle_layers(
+    letters: str, hint_scope: str, options: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[Layer, Mapping[str, Any]]]:
+    """Return the oracles of an arm, each with its arguments."""
+    for letter, own in options.items():
+        if letter not in _oracles:
+            raise ValueError(
+                f"oracle_options are given for {letter!r}; oracles: {', '.join(_oracles)}"
+            )
+        known = inspect.signature(_oracles[letter].layer.wrapper).parameters
+        if unknown := [name for name in own if name not in known or name == "env"]:
+            raise ValueError(
+                f"oracle_options of {letter} ({_oracles[letter].layer.name}) name {unknown[0]!r}; "
+                f"options: {', '.join(name for name in known if name != 'env')}"
+            )
+    return [
+        (oracle.layer, {**oracle.arguments(letters, hint_scope), **options.get(letter, {})})
+        for letter, oracle in _oracles.items()
+        if letter in letters
+    ]
 
 
 def _context_layers(

@@ -62,6 +62,7 @@ class World(Generic[ConfigT]):
             roles, what ends the task is for a `closer`, and the rest for an `actor`.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for
             another; None for none.
+        horizon_unit: The meaning of the number that `config_for_horizon` takes, for axes.
         observes: Whether the env gives `read_result` each call that was carried out, with its
             result: for worlds whose tools are not their own methods.
         config: The configuration of this instance.
@@ -88,6 +89,7 @@ class World(Generic[ConfigT]):
     prose_fails: ClassVar[bool] = True
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     max_failed_rounds: ClassVar[int | None] = None
+    horizon_unit: ClassVar[str] = "turns of an optimal policy"
     observes: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, seed: int) -> None:

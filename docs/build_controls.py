@@ -48,7 +48,7 @@ def play(names: list[str]) -> None:
         if not path.exists():
             control = run_controls(name, SEEDS)
             path.write_text(json.dumps(asdict(control)) + "\n", encoding="utf-8")
-            print(name, {letter: control.found(letter) for letter in NAMES}, flush=True)  # noqa: T201
+            print(name, {letter: control.found(letter) for letter in NAMES}, flush=True)
 
 
 def read(path: Path) -> Control:
@@ -67,16 +67,19 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     complete = [c for c in controls if all(map(c.found, NAMES))]
     misses = [sum(part) for part in zip(*(c.false_findings() for c in controls), strict=True)]
     rates = ", ".join(
-        f"{NAMES[letter]} {getattr(deficits, NAMES[letter])}" for letter, deficits in DEFICITS.items()
+        f"{NAMES[letter]} {getattr(deficits, NAMES[letter])}"
+        for letter, deficits in DEFICITS.items()
     )
     lines = [
         HEAD,
         "## A deficit that was planted is found\n",
-        f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
-        "the oracle that makes up for it: the plan for planning, the state for tracking, and for "
-        "distraction the pruned history beside the state. A deficit is found if the 95 % interval "
-        "of the effect on success or on step accuracy lies above 0. "
-        f"All three are found in {len(complete)} of {len(controls)} worlds.\n",
+        (
+            (f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
+            "the oracle that makes up for it: the plan for planning, the state for tracking, and for "
+            "distraction the pruned history beside the state. A deficit is found if the 95 % interval "
+            "of the effect on success or on step accuracy lies above 0. "
+            f"All three are found in {len(complete)} of {len(controls)} worlds.\n"
+        ),
         "| world | options | turns | planning | tracking | distraction |",
         "|---|---|---|---|---|---|",
     ]
@@ -93,17 +96,21 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     lines += [f"* {name}: {why}" for name, why in REASONS.items()]
     lines += [
         "\n## Nothing is found in an agent that no hint can help\n",
-        f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
-        f"own in each arm. Of {misses[1]} effects (plan, state and history, on {' and '.join(METRICS)}, "
-        f"in {len(controls)} worlds) {misses[0]} have an interval that leaves 0 out; "
-        f"{most_misses(misses[1])} may, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n",
+        (
+            (f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
+            f"own in each arm. Of {misses[1]} effects (plan, state and history, on {' and '.join(METRICS)}, "
+            f"in {len(controls)} worlds) {misses[0]} have an interval that leaves 0 out; "
+            f"{most_misses(misses[1])} may, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
+        ),
     ]
     if covered:
         lines += [
             "## Intervals hold the truth as often as they say\n",
-            f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
-            "two contexts, whose probabilities are known, through the functions that make the tables "
-            "(`evaluation.synthetic`; `python docs/build_controls.py --coverage N`):\n",
+            (
+                (f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
+                "two contexts, whose probabilities are known, through the functions that make the tables "
+                "(`evaluation.synthetic`; `python docs/build_controls.py --coverage N`):\n"
+            ),
             "| estimate | coverage of the 95 % interval |",
             "|---|---|",
             *(f"| {kind} | {share:.1%} |" for kind, share in covered.items()),

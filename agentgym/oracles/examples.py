@@ -11,13 +11,14 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.arguments import check_int
-from agentgym.env import tool_env
+from agentgym.env import ToolEnv, tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
+from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
 from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_hooks
+from agentgym.world import check_hooks, has_hook
 
 EXAMPLE_SEED = 2**31
 """The first seed of examples, which runs should leave alone; so far up that none comes there by
@@ -25,12 +26,16 @@ counting.
 """
 
 
+TASK_FOLLOWS = "The examples end here. What follows is your task."
+
+
 class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
     """Wrapper that puts solved examples between the system message and the task.
 
     Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
-    holds every observation as it was shown when it was the newest, followed by the reply and what
-    the world said to it.
+    holds every observation as it was shown when it was the newest, followed by the reply, with the
+    reasoning of the world before the call, and what the world said to it. A line before each
+    example and one before the task set them off.
 
     Args:
         env: The env, with its oracles.
@@ -55,9 +60,15 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         gymnasium.ObservationWrapper.__init__(self, env)
         check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
+        examples = [_roll(example_env, shot) for shot in range(shots)]
+        lines = [f"Example {k}, solved step by step:" for k in range(1, shots + 1)]
         self.examples = tuple(
-            message for shot in range(shots) for message in _roll(example_env, shot)
+            message
+            for k, (line, example) in enumerate(zip(lines, examples, strict=True))
+            for message in (Message("user", line, id=f"examples:{k}:heading"), *example)
         )
+        if shots:
+            self.examples += (Message("user", TASK_FOLLOWS, id="examples:end"),)
         self._source = Chat()
         self._shown = Chat()
 
@@ -85,7 +96,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
     while not inner.over:
         messages += _newest(chat)
         start = len(inner.chat.messages)
-        chat, *_ = env.step(render(best_call(inner.world), inner.dialect))
+        chat, *_ = env.step(_think_and_call(inner, chat))
         reply, *results = inner.chat.messages[start:]
         messages.append(reply)
         if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
@@ -96,6 +107,21 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             f"{EXAMPLE_SEED + shot}"
         )
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
+
+
+def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
+    """Write the reasoning of the world and an optimal call, as a model is to write them.
+
+    Where the reasoning would be empty, or the state that is shown already, it is the next step.
+    """
+    world, call = inner.world, best_call(inner.world)
+    repeated = "state" in split_hints(chat.messages[-1].text)[1] and not has_hook(
+        inner.world_class, "reasoning"
+    )
+    thought = "" if repeated else world.reasoning(call)
+    if not thought and has_hook(inner.world_class, "subtask"):
+        thought = world.subtask(with_state=True)
+    return f"{thought}\n{render(call, inner.dialect)}".lstrip()
 
 
 def _newest(chat: Chat) -> list[Message]:

@@ -18,7 +18,9 @@ from agentgym.oracles import (
     PlanOracle,
     StateOracle,
     StepOptimality,
+    TeamPolicy,
 )
+from agentgym.oracles.examples import TASK_FOLLOWS
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout import rollout
@@ -95,16 +97,69 @@ def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
 
 
 @pytest.mark.family(scope=SCOPES, arm=["SH", "SPH"], env_id=IDS)
-def test_pruning_leaves_the_system_message_the_task_and_the_hints(
+def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
     env_id: str, arm: str, scope: str
 ) -> None:
     first = views(env_id, "")[0]
     *shown, last = views(env_id, arm, scope)
     for chat in shown:
         assert [message.id for message in chat.messages] == ["0:0", "0:1"]
-        assert chat.messages[0] == first.messages[0]
-        assert split_hints(chat.messages[1].text)[0] == first.messages[1].text
+        assert chat.messages[0].text.startswith(first.messages[0].text)
+        task, hints = split_hints(chat.messages[1].text)
+        assert set(hints) == {*TAGS[arm]}
+        # The state holds what has changed, so the task holds none of it, from the first turn on.
+        assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
+        assert len(task) <= len(first.messages[1].text)
+        world = tool_env(make(env_id)).world_class.read_task(task)
+        world.read_state(hints["state"])
+        assert world.state() == hints["state"], "task and state suffice, without the history"
     assert len(last.messages) == 2 + 2 * len(shown), "after the end the whole chat is shown"
+
+
+def test_what_is_pruned_is_shown_once() -> None:
+    *_, chat, _ = views("TreeWorld", "SH", nodes=12)
+    text = chat.messages[1].text
+    nodes = re.findall(r"\(id=([a-z]+)", text)
+    assert len(nodes) == len(set(nodes)) > 2, "no line of the tree as it was at first"
+    *_, chat, _ = views("ListWorld", "SH", items=12, removals=6)
+    assert chat.messages[1].text.count("[") == 1, "the target, and no list as it was"
+    *_, chat, _ = views("PuzzleWorld", "SH", puzzles=2)
+    assert chat.messages[1].text.startswith("Puzzle 2 of 2.")
+
+
+@pytest.mark.family(arm=ARMS, env_id=IDS)
+def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> None:
+    system = views(env_id, arm)[0].messages[0].text
+    for letter, heading in (("P", "# Plan hints"), ("S", "# State hints"), ("H", "# History")):
+        assert (f"\n\n{heading}\n" in system) == (letter in arm)
+    assert system.count("is always right") == len(set(arm) & {"P", "S"})
+    assert not re.search(r"not shown again|never shown|not be repeated", system)
+
+
+def test_options_of_oracles_reach_them() -> None:
+    options = {"H": {"keep_last_error": True}}
+    env = make("ListWorld", oracles="SH", oracle_options=options)
+    env.reset(seed=0)
+    chat, *_ = env.step(render(ToolCall("pop", {"id": 99})))
+    assert "error: the list has no index 99" in chat.messages[-1].text
+    assert make("ListWorld", oracles="S", oracle_options=options).reset(seed=0)
+    with pytest.raises(ValueError, match="oracle_options are given for 'X'; oracles: P, S, H"):
+        make("ListWorld", oracle_options={"X": {}})
+    with pytest.raises(ValueError, match=r"oracle_options of H \(history\) name 'keep'; options: "):
+        make("ListWorld", oracle_options={"H": {"keep": True}})
+    team = make("ListWorld-team", oracles="SH", oracle_options=options)
+    assert rollout(team, TeamPolicy("ListWorld-team"), 0).reward == 1.0
+
+
+@pytest.mark.parametrize("env_id", [env_id for env_id in IDS if env_id not in OFFICE])
+@pytest.mark.parametrize("arm", ["", "SPH"])
+def test_examples_reason_before_each_call(env_id: str, arm: str) -> None:
+    messages = views(env_id, arm, shots=1)[0].messages
+    replies = [message for message in messages if message.role == "assistant"]
+    assert replies
+    assert all(message.calls and message.text.strip() for message in replies)
+    assert messages[-2].text == TASK_FOLLOWS
+    assert messages[1].text == "Example 1, solved step by step:"
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -258,9 +313,9 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        assert len(tasks) == (1 if env_id in OFFICE else 3), (
-            "each example is an instance of its own"
-        )
+        # The text of a task is always the same in an office, and that of a list which is pruned.
+        alike = env_id in OFFICE or ("ListWorld" in env_id and "H" in arm)
+        assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"
         example = [
             (m.role, tags(m.text))
             for m, after in itertools.pairwise(first)
@@ -276,10 +331,8 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
         )
         assert len(example) > 1
         task = none.messages[none.pinned() - 1]
-        same = first[0].text.split("\n\n<")[0] == task.text.split("\n\n<")[0]
-        assert same == (env_id in OFFICE), (
-            "another instance than the task, whose text is always the same in an office"
-        )
+        same = first[1].text.split("\n\n<")[0] == task.text.split("\n\n<")[0]
+        assert same == alike, "another instance than the task"
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -80,6 +80,7 @@ class GridWorld(World[GridConfig]):
         "horizontal": ("left", "right", "done"),
     }
     parallel_calls = False
+    horizon_unit = "turns of the shortest way, were there no holes"
 
     def generate(self) -> None:
         """Draw start and goal, then holes anywhere but on the start."""

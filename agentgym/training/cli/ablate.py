@@ -70,6 +70,9 @@ def ablate(
     distraction: Distraction = 0.002,
     noise: Noise = 0.1,
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
+    keep_last_error: Annotated[
+        bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
+    ] = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
     context: Annotated[
         str,
@@ -96,6 +99,7 @@ def ablate(
                 policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
             ),
             hint_scope=hint_scope,
+            oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
             shots=shots,
             contexts=split(context),
         )

@@ -68,6 +68,7 @@ class Ablation(Config):
         seeds: Number of instances per world and horizon.
         policy: The policy that plays.
         hint_scope: `persistent` or `ephemeral`.
+        oracle_options: Arguments of the oracles by letter, as `agentgym.make` takes them.
         shots: Number of in-context examples.
         options: Keyword arguments of the worlds, by world; `""` for all.
         contexts: Context strategies to compare, each several joined by `+`; `none` is the bare
@@ -88,6 +89,7 @@ class Ablation(Config):
     seeds: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     hint_scope: str = "persistent"
+    oracle_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shots: int = 0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Sequence[str] = ("none",)
@@ -145,6 +147,7 @@ class Ablation(Config):
             env_id,
             oracles=arm,
             hint_scope=self.hint_scope,
+            oracle_options=self.oracle_options,
             shots=self.shots,
             labels=True,
             **managed,

@@ -1,7 +1,8 @@
 """Figures of an ablation, in the manner of LUMINA's figures 3, 4 and 6, and the pieces that papers
 draw theirs with.
 
-Matplotlib is imported here, so this module is imported where a figure is drawn.
+Matplotlib is imported here, so this module is imported where a figure is drawn. Each figure says
+under it how many instances a point has, and of which policy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,9 +22,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from agentgym.oracles import ARMS
+from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.rollout.storage import replacing
+from agentgym.world import load_world
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
 _COLOURS = dict(
@@ -30,11 +35,21 @@ _COLOURS = dict(
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
+_LINES: Mapping[str, Mapping[str, Any]] = {
+    "success": {"color": "#0072B2", "marker": "o", "linestyle": "-", "markersize": 5, "zorder": 2},
+    "step_accuracy": {
+        "color": "#E69F00",
+        "marker": "x",
+        "linestyle": "--",
+        "markersize": 5,
+        "zorder": 3,
+    },
+}
+"""The lines of a panel; where they coincide, the dashes and crosses leave the other visible."""
 _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
-_SIZES = {"horizon": "task horizon (turns of an optimal policy)"}
 _DPI = 150
 """Sharp enough for a page of print, at a tenth of a megabyte a figure."""
 
@@ -90,24 +105,50 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
             panel.set_xlabel(name)
             panel.grid(axis="x", alpha=0.3, zorder=0)
         axes[0, column].set_title(world)
+    _add_caption(figure, results)
     return figure
 
 
 def horizons_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy against the horizon, a panel per world and metric, a line
-    per arm (figure 3).
+    """Draw success rate and step accuracy against the horizon (figure 3): a column of panels per
+    world, a row per arm, and in each arm the success without oracles for comparison.
+
+    Where all is played at one horizon, there is a panel per world, with the arms side by side.
     """
-    worlds = _worlds(results)
-    figure = Figure(figsize=(3.6 * len(worlds) + 1.4, 6.4), layout="constrained")
-    axes = figure.subplots(2, len(worlds), sharex="col", sharey=True, squeeze=False)
+    if len({row.horizon for row in results}) == 1:
+        return _single_horizon_figure(results)
+    worlds, arms = _worlds(results), _arms(results)
+    figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
+    axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, world in enumerate(worlds):
         rows = [row for row in results if row.world == world]
-        for line, (metric, (name, _)) in enumerate(_METRICS.items()):
-            _draw_lines(axes[line, column], rows, metric)
-            axes[line, 0].set_ylabel(f"{name} (%)")
+        for line, arm in enumerate(arms):
+            _draw_arm(axes[line, column], rows, arm)
+            axes[line, 0].set_ylabel(f"{arm or 'none'} (%)")
         axes[0, column].set_title(world)
-        axes[1, column].set_xlabel(_SIZES.get(rows[0].axis, rows[0].axis))
-    figure.legend(handles=_arm_handles(results), title="oracles", loc="outside right center")
+        axes[-1, column].set_xlabel(axis_label(rows[0]), fontsize="small")
+    _add_legend(figure, compared="" in arms and len(arms) > 1)
+    _add_caption(figure, results)
+    return figure
+
+
+def _single_horizon_figure(results: Sequence[Result]) -> Figure:
+    """Draw success rate and step accuracy of each arm, a panel per world."""
+    worlds, arms = _worlds(results), _arms(results)
+    figure, axes = _panels(len(worlds))
+    for panel, world in zip(axes, worlds, strict=True):
+        rows = [row for row in results if row.world == world]
+        for shift, (metric, style) in zip((-0.12, 0.12), _LINES.items(), strict=True):
+            rates = summarize(rows, ("arm",), metric)
+            places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
+            intervals = [rates[arm,] for arm in arms if (arm,) in rates]
+            _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
+        panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms])
+        panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
+        panel.grid(axis="y", alpha=0.3)
+    axes[0].set_ylabel("%")
+    _add_legend(figure, compared=False)
+    _add_caption(figure, results)
     return figure
 
 
@@ -134,6 +175,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
             )
     axes[0].set_ylabel("success rate (%)")
     axes[0].set_yticks(range(0, 101, 20))
+    _add_caption(figure, results)
     return figure
 
 
@@ -157,53 +199,79 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
         panel.set(title=world, xlabel="intervention")
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in _METRICS.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+    _add_caption(figure, results)
     return figure
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
     """Return a figure with a row of panels that share their vertical axis."""
-    figure = Figure(figsize=(3.2 * count + 0.6, 3.5), layout="constrained")
+    figure = Figure(figsize=(max(5.0, 3.2 * count + 0.6), 3.9), layout="constrained")
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
-def _arm_handles(results: Sequence[Result]) -> list[Line2D]:
-    """Return legend entries for the arms of any world: a world need not have played them all."""
-    present = {row.arm for row in results}
-    arms = [arm for arm in ARMS if arm in present]
-    return [
-        Line2D([], [], color=_COLOURS[arm], marker=_MARKERS[arm], markersize=5, label=arm or "none")
-        for arm in arms
-    ]
+def axis_label(row: Result) -> str:
+    """Return the meaning of the size of an episode: the option that was varied, or what the world
+    says of its horizon.
+    """
+    if row.axis != "horizon":
+        return row.axis
+    try:
+        world = load_world(gymnasium.spec(resolve(row.world)).kwargs["world"])
+    except ValueError:  # a world of which this process knows no more than the name
+        return "task horizon"
+    return f"task horizon\n({world.horizon_unit})"
 
 
-def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
-    rates = summarize(rows, ("arm", "horizon"), metric)
+def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
+    """Draw the metrics of an arm against the horizon, and the success without oracles."""
     horizons = sorted({row.horizon for row in rows})
-    dashes = "-" if metric == "success" else "--"
-    for number, arm in enumerate(ARMS):
+    if arm:
+        bare = summarize(rows, ("arm", "horizon"), "success")
+        reference = [100 * bare["", h].value if ("", h) in bare else np.nan for h in horizons]
+        panel.plot(horizons, reference, color="#999999", linewidth=1, linestyle=":", zorder=1)
+    for metric, style in _LINES.items():
+        rates = summarize(rows, ("arm", "horizon"), metric)
         own = [horizon for horizon in horizons if (arm, horizon) in rates]
         if own:
-            # Arms at a single horizon stand side by side, or they would hide one another.
-            shift = 2 ** (0.1 * number - 0.25) if len(horizons) == 1 else 1
-            style = {
-                "color": _COLOURS[arm],
-                "marker": _MARKERS[arm],
-                "linestyle": dashes,
-                "markersize": 5,
-                "label": arm or "none",
-            }
-            draw_line(
-                panel,
-                [shift * horizon for horizon in own],
-                [rates[arm, horizon] for horizon in own],
-                style,
-            )
+            draw_line(panel, own, [rates[arm, horizon] for horizon in own], style, alpha=0.18)
     panel.set_xscale("log", base=2)
     panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
     panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_ylim(-3, 103)
+    panel.set_ylim(-5, 105)
     panel.grid(alpha=0.3)
+
+
+def _draw_points(
+    panel: Axes, places: Sequence[float], intervals: Sequence[Interval], style: Mapping[str, Any]
+) -> None:
+    values, errors = _bounds(intervals)
+    panel.errorbar(places, values, errors, capsize=3, **style)
+
+
+def _add_legend(figure: Figure, *, compared: bool) -> None:
+    handles = [
+        Line2D([], [], label=_METRICS[metric][0], **style) for metric, style in _LINES.items()
+    ]
+    if compared:
+        without = "success rate without oracles"
+        handles.append(Line2D([], [], color="#999999", linewidth=1, linestyle=":", label=without))
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+
+
+def _add_caption(figure: Figure, results: Sequence[Result]) -> None:
+    """Write under a figure how many instances its cells have, and which policy played."""
+    cells: dict[tuple[object, ...], set[int]] = {}
+    for row in results:
+        cell = row.policy, row.world, row.arm, row.context, row.horizon
+        cells.setdefault(cell, set()).add(row.seed)
+    fewest, most = min(map(len, cells.values())), max(map(len, cells.values()))
+    count = str(most) if fewest == most else f"{fewest} to {most}"
+    names = ", ".join(dict.fromkeys(row.policy for row in results if row.policy))
+    policy = f"policy: {names}; " if names else ""
+    figure.supxlabel(
+        f"{policy}n = {count} instances per world, size and arm; 95 % intervals", fontsize="small"
+    )
 
 
 def draw_line(
@@ -231,24 +299,50 @@ def _draw_bars(
     width: float,
     colours: Sequence[str],
 ) -> None:
+    values, errors = _bounds(intervals)
+    panel.bar(places, values, width, color=list(colours), zorder=2)
+    panel.errorbar(places, values, errors, fmt="none", ecolor="#444444", capsize=3, zorder=3)
+    panel.grid(axis="y", alpha=0.3, zorder=0)
+
+
+def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
+    """Return values in %, and the lengths of the error bars below and above them."""
     values = [100 * interval.value for interval in intervals]
     errors = [
         [100 * (i.value - i.low) for i in intervals],
         [100 * (i.high - i.value) for i in intervals],
     ]
-    panel.bar(places, values, width, color=list(colours), zorder=2)
-    panel.errorbar(
-        places, values, np.maximum(errors, 0), fmt="none", ecolor="#444444", capsize=3, zorder=3
-    )
-    panel.grid(axis="y", alpha=0.3, zorder=0)
+    return values, np.maximum(errors, 0)
+
+
+def _arms(results: Sequence[Result]) -> list[str]:
+    present = {row.arm for row in results}
+    return [arm for arm in ARMS if arm in present]
 
 
 def _worlds(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(row.world for row in results))
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a PNG without the version stamp that would make equal figures differ."""
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as PNG, SVG and PDF, without the dates, versions and random ids that would
+    make equal figures differ.
+
+    Args:
+        figure: The figure.
+        path: Where the PNG goes; the others have the same name and their own endings.
+
+    Returns:
+        The files.
+    """
     FigureCanvasAgg(figure)
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
+    metadata: Mapping[str, Mapping[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    }
+    with rc_context({"svg.hashsalt": path.stem}):
+        for ending, stamps in metadata.items():
+            with replacing(path.with_suffix(ending)) as file:
+                figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=dict(stamps))
+    return [path.with_suffix(ending) for ending in metadata]

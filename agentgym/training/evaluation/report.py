@@ -84,9 +84,10 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
             write(rows, out / name)
             files.append(name)
         figures |= {name: draw(rows) for name, draw in paper.figures.items()}
+    paths = [out / name for name in files]
     for name, figure in figures.items():
-        plots.save(figure, out / name)
-    return [out / name for name in (*files, *figures)]
+        paths += plots.save(figure, out / name)
+    return paths
 
 
 def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:

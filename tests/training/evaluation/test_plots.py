@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,21 +75,49 @@ def test_horizons_are_labelled() -> None:
     assert {
         "ListWorld",
         "TreeWorld",
-        "success rate (%)",
-        "step accuracy (%)",
+        "none (%)",
         "4",
         "8",
         "16",
-        "none",
-        *ARMS[1:],
+        "task horizon\n(turns of an optimal policy)",
+        "task horizon\n(nodes of the tree, the turns of the slowest search)",
+        *(f"{arm} (%)" for arm in ARMS[1:]),
     } <= texts(figure)
-    top = figure.axes[0]
-    assert len(top.lines) == len(ARMS)
-    assert len(top.collections) == len(ARMS), "an interval for each line"
-    success = {line.get_label(): line.get_ydata() for line in top.lines}
-    rows = [r for r in simulated() if (r.world, r.arm, r.horizon) == ("ListWorld", "SP", 8)]
-    assert np.asarray(success["SP"])[1] == pytest.approx(100 * np.mean([r.success for r in rows]))
-    assert {line.get_linestyle() for line in figure.axes[2].lines} == {"--"}
+    assert len(figure.axes) == len(ARMS) * 2
+    panel = figure.axes[2 * ARMS.index("SP")]  # of ListWorld
+    assert len(panel.collections) == 2, "a band for each metric, so no more than two overlap"
+    bare, success, accuracy = (np.asarray(line.get_ydata()) for line in panel.lines)
+    rows = [r for r in simulated() if (r.world, r.horizon) == ("ListWorld", 8)]
+    own = [r for r in rows if r.arm == "SP"]
+    assert success[1] == pytest.approx(100 * np.mean([r.success for r in own]))
+    assert accuracy[1] == pytest.approx(100 * np.mean([r.optimal / r.steps for r in own]))
+    assert bare[1] == pytest.approx(100 * np.mean([r.success for r in rows if not r.arm]))
+    styles = {(line.get_linestyle(), line.get_color()) for line in panel.lines}
+    assert len(styles) == 3, "lines that coincide are told apart"
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_captions_name_the_policy_and_the_number_of_instances(
+    draw: Callable[[Sequence[Result]], Figure],
+) -> None:
+    rows = [replace(row, policy="my.module:model") for row in simulated()]
+    (caption,) = (text for text in texts(draw(rows)) if "n = " in text)
+    assert caption.startswith("policy: my.module:model; n = 10 instances")
+    fewer = [row for row in rows if row.seed < 7 or row.arm]
+    (caption,) = (text for text in texts(draw(fewer)) if "n = " in text)
+    assert "n = 7 to 10 instances" in caption
+
+
+def test_figures_are_saved_as_png_svg_and_pdf(tmp_path: Path) -> None:
+    figures = [plots.arms_figure(simulated()) for _ in range(2)]
+    first, again = (
+        [path.read_bytes() for path in plots.save(figure, tmp_path / "arms.png")]
+        for figure in figures
+    )
+    assert first == again, "equal results give equal bytes in each form"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["arms.pdf", "arms.png", "arms.svg"]
+    assert first[1].startswith(b"<?xml")
+    assert first[2].startswith(b"%PDF")
 
 
 def test_arms_are_labelled_and_bars_are_the_rates() -> None:
@@ -116,10 +145,14 @@ def test_interventions_are_labelled() -> None:
     assert wanted <= texts(figure)
 
 
-def test_legends_name_what_the_first_world_lacks() -> None:
+def test_legends_name_all_that_is_drawn() -> None:
     rows = [*simulated(("ListWorld",), arms=("S",)), *simulated(("TreeWorld",))]
     (legend,) = plots.horizons_figure(rows).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["none", *ARMS[1:]]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "success rate",
+        "step accuracy",
+        "success rate without oracles",
+    ]
     figure = plots.interventions_figure(rows)
     (legend,) = figure.legends
     bars = {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches}
@@ -127,16 +160,19 @@ def test_legends_name_what_the_first_world_lacks() -> None:
     assert len(bars) == 2
 
 
-def test_intervals_at_a_single_horizon_are_seen() -> None:
+def test_a_single_horizon_has_arms_for_an_axis() -> None:
     rows = simulated(("GridWorld",), horizons=(8,))
-    top, bottom = plots.horizons_figure(rows).axes
-    intervals = [summarize(rows, ("arm",), "success")[arm,] for arm in ARMS]
-    drawn = [
-        np.asarray(collection.get_paths()[0].vertices) for collection in top.collections
-    ]  # the two ends of each line
-    assert [list(ends[:, 1]) for ends in drawn] == [[100 * i.low, 100 * i.high] for i in intervals]
-    assert len({ends[0, 0] for ends in drawn}) == len(ARMS), "side by side"
-    assert [tick.get_text() for tick in bottom.get_xticklabels()] == ["8"]
+    (panel,) = plots.horizons_figure(rows).axes
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["none", *ARMS[1:]]
+    assert panel.get_xscale() == "linear"
+    assert panel.get_title() == "GridWorld, size 8"
+    rates = summarize(rows, ("arm",), "success")
+    values = np.asarray(panel.lines[0].get_ydata())
+    assert list(values) == [100 * rates[arm,].value for arm in ARMS]
+    bars = panel.collections[0].get_segments()  # type: ignore[attr-defined]
+    ends = [[100 * rates[arm,].low, 100 * rates[arm,].high] for arm in ARMS]
+    assert [list(bar[:, 1]) for bar in bars] == [pytest.approx(pair) for pair in ends]
+    assert all(low < high for low, high in ends)
 
 
 def test_six_worlds_have_a_panel_each() -> None:
