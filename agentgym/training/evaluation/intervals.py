@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 
-from agentgym.arguments import check_int
+from agentgym.arguments import check_float, check_int
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout import Usage
 
@@ -24,8 +25,6 @@ Terms = Sequence[tuple[float, Sequence[Result]]]
 
 TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
 """The metrics that count tokens."""
-_NORMAL = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution, for intervals of 95 %."""
 
 
 def _tokens(name: str) -> Callable[[Result], tuple[float, float]]:
@@ -47,7 +46,7 @@ _PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share, or a difference of shares, with its 95 % interval."""
+    """A share, or a difference of shares, with its interval, of 95 % unless another is asked for."""
 
     value: float
     low: float
@@ -210,11 +209,19 @@ def _bootstrap(terms: Terms, metric: str, samples: int, seed: int) -> Interval:
     return Interval(float(total[0]), float(low), float(high))
 
 
-def wilson(successes: int, trials: int) -> Interval:
-    """Return a share with its 95 % interval (Wilson 1927)."""
+def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
+    """Return a share with its interval (Wilson 1927).
+
+    Args:
+        successes: The number of successes, or the sum of scores in [0, 1].
+        trials: The number of trials.
+        confidence: The confidence of the interval.
+    """
     check_int("trials", trials, 1, 10**9)
-    check_int("successes", successes, 0, trials)
-    share, z2 = successes / trials, _NORMAL**2
+    check_float("successes", successes, 0, trials)
+    check_float("confidence", confidence, 0.5, 0.9999)
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, z2 = successes / trials, normal**2
     middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _NORMAL * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
+    half = normal * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
     return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
