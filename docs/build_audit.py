@@ -93,8 +93,7 @@ def read_page() -> dict[str, tuple[str, str]]:
     sections = re.split(r"\n(?=### )", text)[1:]
     names = [section[4:].partition(":")[0] for section in sections]
     return {
-        name: (rows[name], section.strip())
-        for name, section in zip(names, sections, strict=True)
+        name: (rows[name], section.strip()) for name, section in zip(names, sections, strict=True)
     }
 
 

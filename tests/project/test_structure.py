@@ -56,7 +56,8 @@ ROOMS = {
     "rl": {"rollout", "evaluation"},
     "papers": {"rollout", "evaluation", "rl"},
     "integrations": {"rollout", "evaluation", "rl"},
-    "cli": {"rollout", "evaluation", "rl", "papers", "integrations"},
+    "audit": {"rollout", "evaluation"},
+    "cli": {"rollout", "evaluation", "rl", "papers", "integrations", "audit"},
 }
 
 

@@ -20,7 +20,14 @@ from agentgym.messages import Chat
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.policy import Policy, Reply
 from agentgym.registry import make
-from agentgym.training.audit.blind import GuessIds, Probe, Shortcut, guessed, learn_shortcuts, opaque_ids
+from agentgym.training.audit.blind import (
+    GuessIds,
+    Probe,
+    Shortcut,
+    guessed,
+    learn_shortcuts,
+    opaque_ids,
+)
 from agentgym.training.audit.ceilings import Ceiling, find_ceiling, score_interval
 from agentgym.training.audit.playing import (
     can_be_read,
@@ -152,7 +159,9 @@ def _last_turn(chat: Chat) -> Chat:
     return Chat((*messages[:2], *messages[first:]), chat.tools)
 
 
-def run_audit(config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None) -> Audit:
+def run_audit(
+    config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
+) -> Audit:
     """Play the battery in a world.
 
     Args:

@@ -74,8 +74,12 @@ class Answer:
             for guess, kind in self.guesses.values()
         ]
         for values in zip(*picks, strict=False) if picks else [()]:
-            guessed = dict(zip(self.guesses, values, strict=True))
-            yield ToolCall(self.tool, {**self.constants, **guessed})
+            varied = dict(zip(self.guesses, values, strict=True))
+            yield ToolCall(self.tool, {**self.constants, **varied})
+
+    def likeliest(self, seen: Transcript) -> Calls:
+        """Return the likeliest call alone; nothing if no rule picks anything."""
+        return list(islice(self.calls(seen), 1))
 
 
 def _typed(text: str, kind: type) -> list[Any]:
@@ -162,8 +166,7 @@ class CopyByPosition:
     def act(self, seen: Transcript) -> Calls:
         """Play the next call."""
         turn = len(seen.turns)
-        calls = self._answers[turn].calls(seen) if turn < len(self._answers) else iter(())
-        return list(islice(calls, 1))
+        return self._answers[turn].likeliest(seen) if turn < len(self._answers) else ()
 
 
 def _names(demonstration: Transcript) -> tuple[str, ...]:
@@ -192,7 +195,7 @@ class GuessIds:
         """Guess ids, then answer."""
         turn = len(seen.turns)
         if guessed(seen) or turn * _GUESSES_IN_A_REPLY >= len(self._candidates):
-            return list(islice(self._answer.calls(seen), 1))
+            return self._answer.likeliest(seen)
         begin = turn * _GUESSES_IN_A_REPLY
         valid = [call for turns in seen.turns for call, result in turns if not is_error(result)]
         return [*self._candidates[begin : begin + _GUESSES_IN_A_REPLY], *valid[:1]]
@@ -281,7 +284,9 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
     finals = [call for d in demonstrations if (call := d.final_call)]
     tools = demonstrations[0].tools
     blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
-    shown = Answer([(d.before(len(d.turns) - 1), d.final_call) for d in demonstrations if d.final_call])
+    shown = Answer(
+        [(d.before(len(d.turns) - 1), d.final_call) for d in demonstrations if d.final_call]
+    )
     shortcuts: list[Shortcut] = [Script("nothing at all", ()), *_ends(tools, finals)]
     common = Counter(_text(call) for call in finals).most_common(_TRIES)
     constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
@@ -347,7 +352,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
         return list(schema["enum"])
     if "anyOf" in schema:
         return _values(schema["anyOf"][0])
-    least = {"boolean": [True, False], "string": [""], "array": [[]], "object": [{}]}
+    least: Mapping[str, list[Any]] = {"boolean": [True, False], "string": [""], "array": [[]], "object": [{}]}
     return least.get(schema.get("type", ""), [schema.get("minimum", 0)])
 
 
@@ -359,7 +364,7 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
         first = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer])
-        probes[_FIRST] = lambda seen: list(islice(first.calls(seen), 1))
+        probes[_FIRST] = first.likeliest
     bare = [
         ToolCall(tool.name, {})
         for tool in tools
@@ -369,7 +374,7 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
     if bare := [call for call in bare if call.name in used]:
         probes["all calls without arguments"] = lambda seen: bare
     for name, page in _last_pages(longer).items():
-        probes[f"the last page of {name}"] = lambda seen, page=page: list(islice(page.calls(seen), 1))
+        probes[f"the last page of {name}"] = page.likeliest
     return probes
 
 

@@ -80,7 +80,9 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
     return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
 
 
-def demonstrations(env: ToolEnv, first_seed: int, count: int) -> Iterator[tuple[ToolEnv, Transcript]]:
+def demonstrations(
+    env: ToolEnv, first_seed: int, count: int
+) -> Iterator[tuple[ToolEnv, Transcript]]:
     """Yield the starts of episodes with what is seen by a policy that succeeds.
 
     They are played by the optimal calls of the world; where there are none, they are the random
@@ -95,7 +97,9 @@ def demonstrations(env: ToolEnv, first_seed: int, count: int) -> Iterator[tuple[
     found = 0
     for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
         begun = start(env, seed)
-        score, seen = play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
+        score, seen = (
+            play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
+        )
         if score >= 1.0 and seen.turns:
             found += 1
             yield begun, seen
@@ -105,7 +109,8 @@ def demonstrations(env: ToolEnv, first_seed: int, count: int) -> Iterator[tuple[
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
     """Play random calls that fit the schemas, whatever they show; return the score, and what was
-    seen."""
+    seen.
+    """
     rng = np.random.default_rng(seed)
     return play(env, lambda seen: [sample_call(seen.tools, rng)])
 

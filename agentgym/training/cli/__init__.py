@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve,
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve, audit,
 fuzz.
 
 Needs the extra `cli`.

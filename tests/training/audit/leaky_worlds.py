@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import gymnasium
 
@@ -45,7 +46,9 @@ class CleanNotes(World[NotesConfig]):
         """Plant the leak."""
 
     def rules(self) -> str:
-        return "Find the note whose two numbers have the sum that is asked for, and answer its name."
+        return (
+            "Find the note whose two numbers have the sum that is asked for, and answer its name."
+        )
 
     def task(self) -> str:
         total = sum(self.parts[self.target])
@@ -251,6 +254,37 @@ class _YesOrNo:
         return "Taken."
 
 
+class GuessOnce(World[NotesConfig]):
+    """Guess which of four seals is the right one; the world tells no optimal calls."""
+
+    Config = NotesConfig
+
+    def generate(self) -> None:
+        self.seal = int(self.rng.integers(1, 5))
+        self.token = int(self.rng.integers(10**9))
+        self.chosen = 0
+        self.max_turns = 3
+
+    def rules(self) -> str:
+        return "Guess the seal."
+
+    def task(self) -> str:
+        return f"Case {self.token}: which seal is it?"
+
+    @tool(final=True)
+    def guess(self, seal: Literal[1, 2, 3, 4]) -> str:
+        """Guess.
+
+        Args:
+            seal: The seal.
+        """
+        self.chosen = seal
+        return "Taken."
+
+    def score(self) -> float:
+        return float(self.chosen == self.seal)
+
+
 CLEAN = (CleanNotes, YesOrNo)
 LEAKY = (
     BudgetTells,
@@ -268,7 +302,7 @@ LEAKY = (
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY):
+for world in (*CLEAN, *LEAKY, GuessOnce):
     # Not by `agentgym.register`, so that the laws over the registry pass them over.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
