@@ -9,6 +9,8 @@ from agentgym.training.audit.battery import MEASURES, Audit, AuditConfig, run_au
 from agentgym.training.audit.campaign import Campaign, Tally, replay_findings
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings
 from agentgym.training.audit.episode import Monitor, play
+from agentgym.training.audit.minimize import minimize, replay
+from agentgym.training.audit.resources import ResourceLedger
 
 __all__ = [
     "MEASURES",
@@ -19,10 +21,13 @@ __all__ = [
     "Finding",
     "Monitor",
     "Report",
+    "ResourceLedger",
     "Tally",
     "all_ids",
+    "minimize",
     "play",
     "read_findings",
+    "replay",
     "replay_findings",
     "run_audit",
 ]

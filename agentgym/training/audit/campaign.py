@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentgym.arguments import check_float, check_int
-from agentgym.registry import resolve
+from agentgym.registry import resolve, spec
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids
 from agentgym.training.audit.minimize import TRIALS, minimize, replay
 from agentgym.training.audit.processes import PATIENCE, Worker
@@ -112,7 +112,7 @@ class Campaign:
         check_int("texts_per_episode", texts_per_episode, 1, 100_000)
         self._ids = list(dict.fromkeys(ids or all_ids()))
         for env_id in self._ids:
-            resolve(env_id)
+            spec(env_id)
         self._texts, self._seed, self._minutes, self._workers = texts, seed, minutes, workers
         self._out, self._trials = out, trials
         self._step_seconds, self._patience = step_seconds, patience
@@ -199,9 +199,8 @@ class Campaign:
 
     def _add(self, finding: Finding, worker: Worker) -> None:
         """Minimise a finding, and write it down."""
-        if finding.kind == "elsewhere":
-            smallest = finding  # it takes two processes to see it
-        else:
+        smallest = finding
+        if finding.kind != "elsewhere":  # that takes two processes to see
             smallest = minimize(finding, player(finding, worker), self._trials)
         with self._lock:
             self.findings.append(smallest)

@@ -29,6 +29,24 @@ _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
 
 
+def pack(text: str) -> Any:
+    """Return a text as JSON can carry it: one with surrogates is escaped, since two that stand side
+    by side would be read back as one character.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return {"escaped": text.encode("unicode_escape").decode("ascii")}
+    return text
+
+
+def unpack(data: Any) -> str:
+    """Return the text of `pack`."""
+    if isinstance(data, dict):
+        return str(data["escaped"].encode("ascii").decode("unicode_escape"))
+    return str(data)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One episode to play.
@@ -66,7 +84,17 @@ class Case:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the case as JSON-able data."""
-        return asdict(self)
+        data = asdict(self)
+        if self.actions is not None:
+            data["actions"] = [pack(action) for action in self.actions]
+        return {**data, "smaller": pack(self.smaller)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the case of `to_dict`."""
+        actions = data["actions"]
+        texts = None if actions is None else [unpack(action) for action in actions]
+        return cls(**{**data, "actions": texts, "smaller": unpack(data["smaller"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +120,8 @@ class Finding:
 
     def to_json(self) -> str:
         """Return the finding as one line of JSON in ASCII, lone surrogates included."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, default=str)
+        data = {**asdict(self), "case": self.case.to_dict()}
+        return json.dumps({"format": FORMAT, **data}, default=str)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
@@ -105,7 +134,7 @@ class Finding:
             data = json.loads(line)
             if data.pop("format") != FORMAT:
                 raise ValueError(f"the format is not {FORMAT}")
-            return cls(**{**data, "case": Case(**data["case"])})
+            return cls(**{**data, "case": Case.from_dict(data["case"])})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no record of a finding ({error}): {line[:80]!r}") from error
 
@@ -138,13 +167,18 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-able data."""
-        return {**asdict(self), "findings": [finding.to_json() for finding in self.findings]}
+        return {
+            **asdict(self),
+            "actions": [pack(action) for action in self.actions],
+            "findings": [finding.to_json() for finding in self.findings],
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return the report of `to_dict`."""
         findings = [Finding.from_json(line) for line in data["findings"]]
-        return cls(**{**data, "findings": findings})
+        actions = [unpack(action) for action in data["actions"]]
+        return cls(**{**data, "actions": actions, "findings": findings})
 
 
 def read_findings(path: Path) -> list[Finding]:

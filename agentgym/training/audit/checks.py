@@ -104,9 +104,10 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         yield f"{where} has a field that is no text"
         return
     if message.role == "tool" and message.text.startswith(_ERROR):
-        if len(message.text) > MAX_ERROR_CHARS + len(_ERROR):
-            yield f"{where} is an error of {len(message.text)} characters"
-        if not message.text.removeprefix(_ERROR).strip():
+        first, _, _ = message.text.removeprefix(_ERROR).partition("\n\n<")  # hints may follow
+        if len(first) > MAX_ERROR_CHARS:
+            yield f"{where} is an error of {len(first)} characters"
+        if not first.strip():
             yield f"{where} is an error that says nothing"
     try:
         data = json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False)

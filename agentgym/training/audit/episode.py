@@ -76,7 +76,9 @@ class _Stop(Exception):
     """The episode cannot go on: a finding ended it."""
 
 
-def play(case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None) -> Report:
+def play(
+    case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None
+) -> Report:
     """Play a case, and return what it came to.
 
     Args:
@@ -118,7 +120,8 @@ class _Player:
     def play(self) -> None:
         """Play the case once."""
         generators = _global_generators()
-        self.report.actions, self._times = [], []
+        self.report.actions = []
+        self._times: list[float] = []
         self._transcript = Transcript()
         self._monitor.begin(self.case)
         env: gymnasium.Env[Any, Any] | None = None
@@ -161,15 +164,16 @@ class _Player:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
             text = "".join(traceback.format_exception(error, limit=-12))
-            self.find(kind, f"{what}{text[-3_000:]}", f"{what}{_place_of(error)}")
+            self.find(kind, f"{what}{text[-3_000:]}", _place_of(error))
             raise _Stop from None
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play the replies of the case, or random ones."""
         case = self.case
-        generator = ReplyGenerator(self._rng, (case.options or {}).get("dialect", "auto"))
+        dialect = (case.options or {}).get("dialect", "auto")
+        generator = ReplyGenerator(self._rng, dialect, case.index)
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
-        probe = int(self._rng.integers(1, case.texts)) if case.index % 4 == 1 else -1
+        probe = int(self._rng.integers(case.texts)) if case.index % 4 else -1
         oracle = _oracle(case.id, generator.dialect) if prefix else None
         with self._watch("raise"):
             chat, info = env.reset(seed=case.env_seed)
@@ -223,7 +227,13 @@ class _Player:
         # The draws are made in any case, so that what is played does not depend on what is found.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
-        copies = range(3) if self.thorough else [int(draws[1] * 3)] if draws[0] * _COPY_EVERY < share else []
+        copies = (
+            range(3)
+            if self.thorough
+            else [int(draws[1] * 3)]
+            if draws[0] * _COPY_EVERY < share
+            else []
+        )
         twins = []
         for k in copies:
             with self._watch("copy"):
@@ -234,16 +244,17 @@ class _Player:
         self.report.calls += result[4]["detail"].calls
         for twin in twins:
             with self._watch("copy", "a copy raised: "):
-                for text in compare_copy(env, twin, chat, action, result):
-                    self.find("copy", text)
+                if text := compare_copy(env, twin, chat, action, result):
+                    self.find("copy", text, "copy")
         if not is_refused(result[4]):
             return result, b""
         self.report.refused += 1
         if not self.thorough and draws[2] > share:
             return result, b""
         after = state_of(env)
-        for text in differences(state, after):
-            self.find("state", f"a refused reply changed the state: {text}", _path_of(text))
+        if changes := differences(state, after):
+            text = f"a refused reply changed the state: {'; '.join(changes)}"
+            self.find("state", text, _path_of(changes[0]))
         return result, after
 
     def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
@@ -259,14 +270,17 @@ class _Player:
             self.find("memory", f"a step took {growth >> 20} MB", "memory")
         return result
 
-    def _check_result(
-        self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
-    ) -> None:
+    def _check_result(self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult) -> None:
         with self._watch("result", "the result of the step cannot be read: "):
             faults = list(faults_of_result(env, before, result))
-        for text in faults:
-            self.find("result", text)
         if faults:
+            self.find("result", "; ".join(faults), _mark_of(faults[0]))
+        reported = getattr(result[4]["detail"], "faults", ()) if not faults else ()
+        for fault in reported:
+            self.find(
+                "raise", f"{fault.tool} failed: {fault.traceback}", _place_in(fault.traceback)
+            )
+        if faults or reported:
             raise _Stop
 
     def _end(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -313,9 +327,7 @@ class _Player:
         if reward != 0:
             self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
 
-    def _probe(
-        self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator
-    ) -> None:
+    def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
         """Compare the work of a reply with that of one a few times longer."""
         unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
         smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
@@ -351,7 +363,9 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
     calls: list[ToolCall] = []
     for hook in ("legal_calls", "optimal_calls"):
         if has_hook(type(world), hook):
-            calls += [call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)]
+            calls += [
+                call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)
+            ]
     return calls
 
 
@@ -362,15 +376,22 @@ def _global_generators() -> tuple[Any, str]:
 def _place_of(error: BaseException) -> str:
     """Return the type of an error with the innermost function that is of no library."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if not frame.filename.startswith(_LIBRARIES)
-        and Path(frame.filename).parent != _HERE
-        and "site-packages" not in frame.filename
-    ]
+    own = [frame for frame in frames if not _is_library(frame.filename)]
     frame = (own or list(frames))[-1]
     return f"{type(error).__name__} in {Path(frame.filename).name}:{frame.name}"
+
+
+def _place_in(text: str) -> str:
+    """Return the same for a traceback that was formatted."""
+    frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
+    own = [frame for frame in frames if not _is_library(frame[0])]
+    file, function = (own or frames or [("?", "?")])[-1]
+    error = re.match(r"[\w.]*", text.strip().splitlines()[-1])
+    return f"{error[0] if error else ''} in {Path(file).name}:{function}"
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or "site-packages" in file or Path(file).parent == _HERE
 
 
 def _mark_of(text: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,8 @@ GROWTH_UNITS = (
 
 _SMALL, _FACTOR = 8_000, 4
 """Characters of the shorter reply, and how much longer the other is."""
+_DRAWS = 4
+"""Calls that are drawn for one that takes a text."""
 _STEEPEST = 9.0
 """Ratio of the processor times above which growth is not linear: 4 is linear, 16 quadratic."""
 _MEASURABLE = 0.25
@@ -107,8 +109,8 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
-) -> Iterator[str]:
-    """Play a reply in a copy too, and yield what comes out otherwise.
+) -> str:
+    """Play a reply in a copy too, and return what comes out otherwise; empty if nothing does.
 
     Args:
         env: The env, which has played the reply.
@@ -124,13 +126,12 @@ def compare_copy(
     again = other.step(action)
     if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
         k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
-        yield (
+        return (
             f"an env that was {twin.how} goes on otherwise: {one[max(0, k - 60) : k + 60]!r} "
             f"became {two[max(0, k - 60) : k + 60]!r}"
         )
-        return
-    for difference in differences(state, state_of(other)):
-        yield f"an env that was {twin.how} has another state: {difference}"
+    changes = differences(state, state_of(other))
+    return f"an env that was {twin.how} has another state: {'; '.join(changes)}" if changes else ""
 
 
 def growth_reply(
@@ -140,8 +141,11 @@ def growth_reply(
     one takes texts, else as it is.
     """
     texts = [unit * (size // len(unit)) for size in (_SMALL, _FACTOR * _SMALL)]
-    call = generator.legal_call(tools)
-    names = [name for name, value in call.arguments.items() if isinstance(value, str)]
+    for _ in range(_DRAWS):
+        call = generator.legal_call(tools)
+        names = [name for name, value in call.arguments.items() if isinstance(value, str)]
+        if names:
+            break
     if not names or rng.random() < 0.3:
         prefix = ("", "<tool_call>", "```python\n", "<think>")[int(rng.integers(4))]
         return prefix + texts[0], prefix + texts[1]

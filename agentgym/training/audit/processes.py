@@ -15,9 +15,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from agentgym.training.audit.cases import Case, Finding, Report
+from agentgym.training.audit.cases import Case, Finding, Report, unpack
 
 Ledger = Literal["shared", "fresh", "none"]
 
@@ -60,9 +60,6 @@ class Worker:
             ledger: The accounts of what is left behind: `shared` with earlier cases, `fresh` or
                 `none`.
             full: Whether the report lists the replies.
-
-        Raises:
-            ValueError: There is no such id, or an option is not right.
         """
         if self._played >= _RECYCLE:
             self.stop()
@@ -77,10 +74,7 @@ class Worker:
             line = self._read_line(process)
         if not line.endswith(b"\n"):
             return self._autopsy(case, process)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise ValueError(answer["error"])
-        return Report.from_dict(answer["report"])
+        return Report.from_dict(json.loads(line))
 
     def stop(self) -> None:
         """End the process; the next case starts another."""
@@ -95,13 +89,14 @@ class Worker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "stderr").open("wb"),
-            env=self._environment,
-        )
+        with (self._folder / "stderr").open("wb") as errors:
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=self._environment,
+            )
         settings = {
             "path": sys.path,
             "folder": str(self._folder),
@@ -143,8 +138,8 @@ class Worker:
         lines = self._journal().read_bytes().splitlines() if self._journal().exists() else []
         if not lines:
             raise RuntimeError(f"a worker ended with code {code} before it played: {errors}")
-        played = Case(**json.loads(lines[0]))
-        actions = [json.loads(line) for line in lines[1:]]
+        played = Case.from_dict(json.loads(lines[0]))
+        actions = [unpack(json.loads(line)) for line in lines[1:]]
         if played.id == case.id and played.index == case.index:
             case = played
         if _SIGPROF is not None and code == -_SIGPROF:

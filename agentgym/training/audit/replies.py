@@ -18,6 +18,10 @@ Schema = Mapping[str, Any]
 
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
+_HOSTILE_TEXTS = 0.1
+"""The share of hostile texts among those of legal calls: they fit the schema, so tools see them."""
+_VALUES_PER_EPISODE = 40
+"""Hostile texts that an episode of forty replies is likely to use."""
 _FINAL_SHARE = 0.04
 """The share of the calls that may be of a tool that ends the episode: few, so that most episodes go on
 into late states.
@@ -28,9 +32,9 @@ _MAX_REPLY = 200_000
 # The kinds of replies with their weights. Half are legal as far as a schema says, since only those
 # get past the checks and change anything.
 _KINDS: Mapping[str, float] = {
-    "legal": 0.42,
+    "legal": 0.38,
     "suggested": 0.12,
-    "wrong": 0.16,
+    "wrong": 0.20,
     "literal": 0.06,
     "mutated": 0.10,
     "hostile": 0.10,
@@ -41,16 +45,21 @@ _KINDS: Mapping[str, float] = {
 class ReplyGenerator:
     """Source of the replies of one episode.
 
+    The catalog of hostile values is gone through in order, each episode from where the one before
+    is likely to have stopped, so that a few hundred replies have tried all of it.
+
     Args:
         rng: What it draws from.
         dialect: The form of most calls.
+        episode: The number of the episode.
 
     Attributes:
         vocabulary: What the episode has shown, for the values of calls.
     """
 
-    def __init__(self, rng: np.random.Generator, dialect: Dialect) -> None:
+    def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
         self._rng, self.dialect = rng, dialect
+        self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode}
         self.vocabulary = Vocabulary()
         self._names, self._weights = list(_KINDS), np.cumsum(list(_KINDS.values()))
         self._last = ""
@@ -64,7 +73,9 @@ class ReplyGenerator:
             tools: The tools on offer.
             suggest: Returns calls that the world calls legal now; asked only when one is needed.
         """
-        kind = self._names[int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))]
+        kind = self._names[
+            int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
+        ]
         if kind == "suggested" and (calls := suggest()):
             text = self._render(self._pick(calls))
         elif kind == "several":
@@ -78,7 +89,7 @@ class ReplyGenerator:
             call = self._call(tools, hostile=0.0)
             text = self._pick(replies(call.name, _to_json(call.arguments)))
         else:
-            text = self._render(self._call(tools, hostile=0.6 if kind == "wrong" else 0.03))
+            text = self._render(self._call(tools, hostile=0.6 if kind == "wrong" else 0.02))
         self._last = text
         return text
 
@@ -101,7 +112,7 @@ class ReplyGenerator:
             name = self._pick(list(arguments))
             value = arguments.pop(name)
             return arguments if self._rng.random() < 0.5 else {**arguments, name.upper(): value}
-        return {**arguments, self._pick(STRINGS): self._hostile_value()}
+        return {**arguments, self._hostile_text(): self._hostile_value()}
 
     def _render(self, call: ToolCall) -> str:
         dialect: Dialect = self.dialect
@@ -131,12 +142,23 @@ class ReplyGenerator:
             text += self._render(self._call(tools, 0.0))
         return text
 
+    def _next(self, catalog: tuple[Any, ...]) -> Any:
+        """Return the value of a catalog that comes next."""
+        place = self._places[catalog]
+        self._places[catalog] = place + 1
+        return catalog[place % len(catalog)]
+
+    def _hostile_text(self) -> str:
+        """Return a hostile text, or some that are joined."""
+        count = 8 if self._rng.random() < 0.4 else 1
+        return "".join(self._next(STRINGS) for _ in range(count))
+
     def _hostile_value(self) -> Any:
         share = self._rng.random()
         if share < 0.5:
-            return self._pick(STRINGS)
+            return self._hostile_text()
         if share < 0.7:
-            return self._pick(_BOUNDARIES)
+            return self._next(_BOUNDARIES)
         if share < 0.8:
             return self._pick(_FRACTIONS)
         return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
@@ -146,10 +168,14 @@ class ReplyGenerator:
         probability.
         """
         if name and self._rng.random() < hostile:
-            fitting = schema.get("type") in ("string", None) and self._rng.random() < 0.6
-            return self._pick(STRINGS) if fitting else self._hostile_value()
+            kind = schema.get("type") if self._rng.random() < 0.6 else None
+            if kind in ("integer", "number"):
+                return self._next(_BOUNDARIES)
+            return self._hostile_text() if kind == "string" else self._hostile_value()
         if "$ref" in schema:
-            return self._value(root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile)
+            return self._value(
+                root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile
+            )
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -178,6 +204,8 @@ class ReplyGenerator:
                 return bool(rng.integers(2))
             case "null":
                 return None
+        if rng.random() < _HOSTILE_TEXTS:
+            return self._hostile_text()
         text = self.vocabulary.text(rng, name)
         self.vocabulary.note(name, text)
         return text
@@ -201,7 +229,9 @@ class ReplyGenerator:
         }
         extra = schema.get("additionalProperties")
         if extra and not properties:  # a free mapping
-            names = [self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))]
+            names = [
+                self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
+            ]
             part = extra if isinstance(extra, Mapping) else {"type": "string"}
             value = {name: self._value(part, root, name, hostile) for name in names}
         return value

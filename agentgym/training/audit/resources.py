@@ -5,6 +5,7 @@ files and sockets.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import tempfile
@@ -17,8 +18,12 @@ STEP_BYTES = 512 << 20
 """Memory that a step may add to the peak of the process: what the limits of a sandbox or of a
 database allow, twice over.
 """
-_LEAK_BYTES = 256 << 20
-"""Memory that the episodes of an id may add to the process besides the caches of the first ones."""
+_LEAK_BYTES = 192 << 20
+"""Memory that episodes of an id may add to the process until it is a strike: tables that are loaded
+once, such as those of a tokenizer, take less.
+"""
+_STRIKES = 3
+"""Strikes that are a leak: what is loaded once, or cached up to a limit, does not go on so."""
 _BYTES_PER_CHARACTER = 100
 """Memory that each character of a reply may add: a chat keeps it a few times over."""
 _WARM_UP = 3
@@ -55,7 +60,7 @@ def open_handles() -> dict[str, int]:
     handles = {"threads": threading.active_count()}
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
-            handles["open files and sockets"] = len(os.listdir(folder))
+            handles["open files and sockets"] = len(list(Path(folder).iterdir()))
             break
         except OSError:
             continue
@@ -65,7 +70,7 @@ def open_handles() -> dict[str, int]:
         handles["child processes"] = sum(
             len(each.read_text(encoding="ascii").split()) for each in lists if each.exists()
         )
-    handles["temporary files"] = len(os.listdir(tempfile.gettempdir()))
+    handles["temporary files"] = len(list(Path(tempfile.gettempdir()).iterdir()))
     return handles
 
 
@@ -74,6 +79,7 @@ class _Account:
     episodes: int = 0
     characters: int = 0
     memory: int = 0
+    strikes: int = 0
     handles: list[dict[str, int]] = field(default_factory=list)
     reported: set[str] = field(default_factory=set)
 
@@ -105,7 +111,7 @@ class ResourceLedger:
         for name in handles:
             counts = [each[name] for each in account.handles]
             recent = counts[-_RUN - 1 :]
-            steady = len(recent) > _RUN and all(a < b for a, b in zip(recent, recent[1:], strict=False))
+            steady = len(recent) > _RUN and all(a < b for a, b in itertools.pairwise(recent))
             much = len(counts) > _WARM_UP and counts[-1] > max(counts[:_WARM_UP]) + _SLACK
             if (steady or much) and name not in account.reported:
                 account.reported.add(name)
@@ -118,10 +124,12 @@ class ResourceLedger:
             account.memory, account.characters = memory, 0
             return
         growth = memory - account.memory
-        allowed = _LEAK_BYTES + _BYTES_PER_CHARACTER * account.characters
-        if growth > allowed and "memory" not in account.reported:
-            account.reported.add("memory")
+        if growth <= _LEAK_BYTES + _BYTES_PER_CHARACTER * account.characters:
+            return
+        account.memory, account.characters = memory, 0
+        account.strikes += 1
+        if account.strikes == _STRIKES:
             yield (
-                f"memory is left behind: {growth >> 20} MB more after {account.episodes - _WARM_UP} "
-                f"episodes with {account.characters} characters"
+                f"memory is left behind: {growth >> 20} MB or more for the {_STRIKES}rd time "
+                f"within {account.episodes} episodes"
             )

@@ -7,6 +7,7 @@ import functools
 import math
 import pickle
 import sqlite3
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -21,6 +22,7 @@ from agentgym.world import World
 
 _SQLITE = b"SQLite format 3\x00"
 """The beginning of the image of a database: two images with the same records may differ."""
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
 """What a team has besides its worlds and its mail, which the end of a cycle delivers."""
 _MAX_DIFFERENCES = 5
@@ -103,14 +105,11 @@ class _Comparison:
                 yield f"{path}: {len(one)} items became {len(two)}"
             for k, (left, right) in enumerate(zip(one, two, strict=False)):
                 yield from self.compare(f"{path}[{k}]", left, right)
-        elif isinstance(one, (set, frozenset)):
-            if sorted(map(repr, one)) != sorted(map(repr, two)):
-                yield _difference(path, one, two)
-        elif isinstance(one, np.ndarray):
-            if not np.array_equal(one, two):
-                yield _difference(path, one, two)
-        elif isinstance(one, type) or callable(one) and not hasattr(one, "__dict__"):
-            if one != two:
+        elif isinstance(one, functools.partial):
+            parts = [(each.func, each.args, each.keywords) for each in (one, two)]
+            yield from self.compare(path, *parts)
+        elif isinstance(one, (set, frozenset, np.ndarray, type, *_FUNCTIONS)):
+            if not _equal_values(one, two):
                 yield _difference(path, one, two)
         else:
             yield from self._compare_objects(path, one, two)
@@ -145,6 +144,12 @@ def _parts(value: Any) -> list[Any]:
     listed[2] = dict(listed[2]) if isinstance(listed[2], dict) else listed[2]
     listed[3:] = [None if items is None else list(items) for items in listed[3:]]
     return listed
+
+
+def _equal_values(one: Any, two: Any) -> bool:
+    if isinstance(one, (set, frozenset)):
+        return sorted(map(repr, one)) == sorted(map(repr, two))
+    return bool(np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two)
 
 
 def _equal_atoms(one: Any, two: Any) -> bool:

@@ -36,9 +36,7 @@ class Vocabulary:
         """Take in the words of a message."""
         text = text[:_READ_CHARS]
         for name, string, number in _PAIR.findall(text):
-            value: Value = (
-                string if not number else float(number) if "." in number else int(number)
-            )
+            value: Value = string if not number else float(number) if "." in number else int(number)
             self.note(name, value)
         self._texts.extend(word.rstrip(".?!") for word in _WORD.findall(text))
         self._numbers.extend(map(int, _NUMBER.findall(text)))

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agentgym.training.audit.cases import Case
+from agentgym.training.audit.cases import Case, pack
 from agentgym.training.audit.episode import Monitor, play
 from agentgym.training.audit.resources import ResourceLedger
 
@@ -42,7 +42,7 @@ class Journal(Monitor):
 
     def before(self, action: str) -> None:
         """Write a reply, and give it its time."""
-        self._write(action)
+        self._write(pack(action))
         self._set(self._step_seconds)
 
     def pause(self) -> None:
@@ -74,15 +74,12 @@ def main() -> None:
     ledger = ResourceLedger()
     for line in sys.stdin:
         job = json.loads(line)
-        case = Case(**job["case"])
+        case = Case.from_dict(job["case"])
         ledgers = {"shared": ledger, "fresh": ResourceLedger(), "none": None}
-        try:
-            answer = {"report": play(case, monitor, ledgers[job["ledger"]]).to_dict()}
-            if not job["full"]:
-                answer["report"]["actions"] = []
-        except ValueError as error:
-            answer = {"error": str(error)}
-        answers.write(json.dumps(answer, default=str) + "\n")
+        report = play(case, monitor, ledgers[job["ledger"]])
+        if not job["full"]:
+            report.actions = []
+        answers.write(json.dumps(report.to_dict(), default=str) + "\n")
         answers.flush()
 
 

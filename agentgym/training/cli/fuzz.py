@@ -81,6 +81,6 @@ def _show(finding: Finding, note: str) -> None:
     )
     actions = list(case.actions or ())
     for action in actions[-3:]:
-        typer.echo(f"  reply: {ascii(action[:_SHOWN_REPLY])}")
+        typer.echo(f"  reply: {action[:_SHOWN_REPLY]!a}")
     if len(actions) > 3:
         typer.echo(f"  the last three of {len(actions)} replies")
