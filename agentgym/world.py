@@ -149,6 +149,15 @@ class World(Generic[ConfigT]):
         """
         return None
 
+    @classmethod
+    def chance(cls, config: ConfigT) -> float | None:
+        """Return the mean score of the best policy that sees neither task nor results, as the
+        distribution of the instances has it; None to have it estimated by random play.
+
+        `agentgym audit` allows no shortcut more than that, or than 0.10 if that is more.
+        """
+        return None
+
     def toolsets(self) -> Sequence[object]:
         """Return the objects whose `@tool` methods are on offer; a world with optional tools
         chooses here.

@@ -109,6 +109,13 @@ class TreeWorld(World[TreeConfig]):
         """The number of values that a target can have, of which each tree has one."""
         return _VALUES
 
+    @classmethod
+    def chance(cls, config: TreeConfig) -> float:
+        """The share of trees without the target, in which `unreachable` is right; ids cannot be
+        guessed.
+        """
+        return config.absent_probability
+
     def _start(self, target: int, may_be_absent: bool) -> None:
         self.target = target
         self.known: dict[str, int] = {}

@@ -1,9 +1,11 @@
 """Adversaries of worlds that need no knowledge of them: a fuzzer that plays hostile, mutated and
-random replies in any registered world, and holds every step to the laws that all worlds obey.
+random replies in any registered world, and holds every step to the laws that all worlds obey; and a
+battery of shortcuts, which must not earn the reward of a task without doing it.
 """
 
 from __future__ import annotations
 
+from agentgym.training.audit.battery import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.audit.campaign import Campaign, Tally, replay_findings
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings
 from agentgym.training.audit.episode import Monitor, play
@@ -11,6 +13,9 @@ from agentgym.training.audit.minimize import minimize, replay
 from agentgym.training.audit.resources import ResourceLedger
 
 __all__ = [
+    "MEASURES",
+    "Audit",
+    "AuditConfig",
     "Campaign",
     "Case",
     "Finding",
@@ -24,4 +29,5 @@ __all__ = [
     "read_findings",
     "replay",
     "replay_findings",
+    "run_audit",
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from agentgym.training.cli.ablate import ablate, score
+from agentgym.training.cli.audit import audit
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, play, rollout
 from agentgym.training.cli.export import export
@@ -28,6 +29,7 @@ for _command in (play, rollout, ablate, train, score, doctor, export):
     app.command()(_command)
 add_paper_commands(app)
 app.command()(serve)
+app.command()(audit)
 app.command()(fuzz)
 
 

@@ -21,7 +21,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from agentgym.arguments import check_int
+from agentgym.arguments import check_float, check_int
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout import Usage
 
@@ -71,7 +71,7 @@ _PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share, or a difference of shares, with its 95 % interval.
+    """A share, or a difference of shares, with its interval, of 95 % unless another is asked for.
 
     Attributes:
         value: The share or difference.
@@ -384,11 +384,18 @@ def _normal_score(t: float, freedom: int) -> float:
     return sqrt(freedom * log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
 
 
-def wilson(successes: int, trials: int) -> Interval:
-    """Return a share with its 95 % interval (Wilson 1927)."""
+def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
+    """Return a share with its interval (Wilson 1927).
+
+    Args:
+        successes: The number of successes, or the sum of scores in [0, 1].
+        trials: The number of trials.
+        confidence: The confidence of the interval.
+    """
     check_int("trials", trials, 1, 10**9)
-    check_int("successes", successes, 0, trials)
-    return _score_interval(successes / trials, trials, _LEVEL)
+    check_float("successes", successes, 0, trials)
+    check_float("confidence", confidence, 0.5, 0.9999)
+    return _score_interval(successes / trials, trials, _NORMAL.inv_cdf((1 + confidence) / 2))
 
 
 def _score_interval(share: float, trials: float, quantile: float) -> Interval:

@@ -1,0 +1,246 @@
+"""Battery of shortcuts against a world: policies that do not do its task must not earn its reward.
+
+Shortcuts learn from demonstrations on training seeds and are played on others, of the split for
+testing, so that nothing is won by having seen an instance. Ceilings are known before they play.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentgym.adversaries import adversaries
+from agentgym.config import Config
+from agentgym.env import ToolEnv, tool_env
+from agentgym.messages import Chat
+from agentgym.oracles import OraclePolicy, RandomPolicy
+from agentgym.policy import Policy, Reply
+from agentgym.registry import make
+from agentgym.training.audit.blind import (
+    GuessIds,
+    Probe,
+    Shortcut,
+    guessed,
+    learn_shortcuts,
+    opaque_ids,
+)
+from agentgym.training.audit.ceilings import Ceiling, find_ceiling, score_interval
+from agentgym.training.audit.playing import (
+    can_be_read,
+    demonstrations,
+    play,
+    play_at_random,
+    play_optimally,
+    play_policy,
+    start,
+)
+from agentgym.training.audit.transcripts import Transcript
+from agentgym.training.evaluation import Interval, Table, percent
+
+_CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
+"""The first seeds of the episodes that estimate chance and of the demonstrations; those that are
+played begin at 0, so no two meet.
+"""
+_GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
+MEASURES: Mapping[str, str] = {
+    _GUESSED: "an id that nothing had shown was accepted",
+    _REPEATED: "an opaque id that the oracle uses was used in training already",
+}
+"""Shares of episodes that are no scores, with their meanings."""
+
+
+@dataclass(frozen=True)
+class AuditConfig(Config):
+    """Settings of an audit.
+
+    Attributes:
+        world: The id of a world or of a preset.
+        seeds: Episodes of each policy; 60 without a success show that it stays below 0.10.
+        demonstrations: Episodes to learn from.
+        options: Options of the world.
+        splits: Whether demonstrations are of the split for training, and the episodes that are
+            played of that for testing; if not, both are of all instances, on different seeds.
+    """
+
+    world: str
+    seeds: Annotated[int, Field(ge=1, le=100_000)] = 200
+    demonstrations: Annotated[int, Field(ge=4, le=10_000)] = 100
+    options: Mapping[str, Any] = field(default_factory=dict)
+    splits: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one policy, or of one measure.
+
+    Attributes:
+        name: The policy or the measure.
+        kind: `shortcut`, `measure` or `baseline`.
+        interval: The mean score, or share of episodes, with its 99 % interval.
+        seeds: The number of episodes.
+        verdict: `holds`, `leak` or `undecided`; empty for a baseline.
+    """
+
+    name: str
+    kind: str
+    interval: Interval
+    seeds: int
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Result of an audit.
+
+    Attributes:
+        world: The id.
+        ceiling: The most that a shortcut may earn.
+        rows: The policies and measures; baselines come last.
+    """
+
+    world: str
+    ceiling: Ceiling
+    rows: Sequence[Row]
+
+    @property
+    def leaks(self) -> list[Row]:
+        """Return the rows that are above the ceiling."""
+        return [row for row in self.rows if row.verdict == "leak"]
+
+    @property
+    def verdict(self) -> str:
+        """Return the worst verdict of all rows."""
+        verdicts = {row.verdict for row in self.rows}
+        return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
+
+    def table(self) -> Table:
+        """Return a table of the rows."""
+        ceiling = f"ceiling {100 * self.ceiling.value:.1f}"
+        chance = f"chance {100 * self.ceiling.chance:.1f} ({self.ceiling.source})"
+        rows = [
+            [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
+            for row in self.rows
+        ]
+        title = f"{self.world}: {ceiling}, {chance}; % with 99 % intervals"
+        return title, ["policy", "kind", "score", "seeds", "verdict"], rows
+
+
+class WithoutMemory:
+    """Oracle policy that sees the task and the last reply with its results, and nothing else.
+
+    Args:
+        env_id: The id of the world.
+    """
+
+    def __init__(self, env_id: str) -> None:
+        self._oracle, self._random = OraclePolicy(env_id), RandomPolicy(env_id)
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Write one call for each chat; any legal one where the oracle cannot tell."""
+        replies = []
+        for chat in chats:
+            shown = _last_turn(chat)
+            try:
+                replies += self._oracle([shown])
+            except (IndexError, KeyError, StopIteration, ValueError):
+                # The belief is of a world that it has seen too little of.
+                replies += self._random([shown])
+        return replies
+
+
+def _last_turn(chat: Chat) -> Chat:
+    messages = chat.messages
+    replies = [k for k in range(len(messages)) if messages[k].role == "assistant"]
+    first = replies[-1] if replies else len(messages)
+    return Chat((*messages[:2], *messages[first:]), chat.tools)
+
+
+def run_audit(
+    config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
+) -> Audit:
+    """Play the battery in a world.
+
+    Args:
+        config: The settings.
+        on_progress: Called with the number of seeds that were just played.
+
+    Raises:
+        ValueError: The world or an option is unknown, or no demonstration can be had.
+    """
+    train, test = _envs(config)
+    starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
+    if not starts:
+        raise ValueError(
+            f"{config.world} has no demonstration: fill optimal_calls, or make it easier, so that "
+            "random play succeeds now and then"
+        )
+
+    def probing(probe: Probe) -> list[Transcript]:
+        return [_look(begun, seen.before(0), probe) for begun, seen in starts]
+
+    lessons = [seen for _, seen in starts]
+    luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
+    ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
+    shortcuts = learn_shortcuts(lessons, probing)
+    known = {value for lesson in lessons for value in opaque_ids(lesson)}
+    own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
+    policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}
+    if can_be_read(test.world_class):
+        policies["oracle without memory"] = WithoutMemory(config.world)
+    scores: dict[str, list[float]] = defaultdict(list)
+    for seed in range(config.seeds):
+        _play_seed(start(test, seed), shortcuts, policies, known, scores)
+        on_progress(1)
+    rows = [_row(name, values, ceiling) for name, values in scores.items()]
+    return Audit(config.world, ceiling, sorted(rows, key=lambda row: _KINDS.index(row.kind)))
+
+
+_BASELINES = ("random legal", "oracle without memory", "oracle")
+_KINDS = ("shortcut", "measure", "baseline")
+
+
+def _envs(config: AuditConfig) -> tuple[ToolEnv, ToolEnv]:
+    names = ("train", "test") if config.splits else (None, None)
+    train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
+    return train, test
+
+
+def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
+    """Return what a probe shows at the start of an episode."""
+    if not (calls := probe(seen)):
+        return seen
+    _, shown = play(begun.clone(), lambda now: () if now.turns else calls)
+    return shown
+
+
+def _play_seed(
+    begun: ToolEnv,
+    shortcuts: Sequence[Shortcut],
+    policies: Mapping[str, Policy],
+    known: set[str],
+    scores: dict[str, list[float]],
+) -> None:
+    """Play all policies on one instance, and add their scores and measures."""
+    for shortcut in shortcuts:
+        score, seen = play(begun.clone(), shortcut.act)
+        scores[shortcut.name].append(score)
+        if isinstance(shortcut, GuessIds):
+            scores[_GUESSED].append(float(guessed(seen)))
+    for name, policy in policies.items():
+        scores[name].append(play_policy(begun.clone(), policy))
+    if begun.world.optimal_calls() is not None:
+        score, seen = play_optimally(begun)
+        scores["oracle"].append(score)
+        scores[_REPEATED].append(float(bool(known & opaque_ids(seen))))
+
+
+def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
+    interval = score_interval(scores)
+    if name in _BASELINES:
+        return Row(name, "baseline", interval, len(scores))
+    kind = "measure" if name in MEASURES else "shortcut"
+    return Row(name, kind, interval, len(scores), ceiling.verdict(interval))

@@ -1,0 +1,46 @@
+"""The command `audit`: shortcuts against a world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.training.audit import AuditConfig, run_audit
+from agentgym.training.cli.common import (
+    Options,
+    exit_on_user_error,
+    parse_options,
+    progress_bar,
+    show_table,
+)
+from agentgym.training.evaluation import to_markdown
+
+
+def audit(
+    world: Annotated[str, typer.Argument(metavar="ID", help="A world or one of its presets.")],
+    seeds: Annotated[
+        int, typer.Option(help="Episodes of each policy; 60 show that one stays below 10 %.")
+    ] = 200,
+    demonstrations: Annotated[
+        int, typer.Option(help="Successful episodes for the shortcuts to learn from.")
+    ] = 100,
+    splits: Annotated[
+        bool, typer.Option(help="Learn on the split train and play on test; else on all instances.")
+    ] = True,
+    options: Options = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
+) -> None:
+    """Play shortcuts that do not do the task of a world; exit code 1 if one earns more than chance."""
+    with exit_on_user_error():
+        config = AuditConfig(world, seeds, demonstrations, parse_options(options), splits)
+        with progress_bar() as progress:
+            bar = progress.add_task("seeds", total=seeds)
+            result = run_audit(config, lambda played: progress.advance(bar, played))
+        if out is not None:
+            out.write_text(to_markdown(result.table()) + "\n", encoding="utf-8")
+    show_table(result.table())
+    leaks = ", ".join(row.name for row in result.leaks)
+    typer.echo(f"verdict: {result.verdict}{f' ({leaks})' if leaks else ''}")
+    raise typer.Exit(int(bool(leaks)))

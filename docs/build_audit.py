@@ -1,0 +1,118 @@
+"""Write docs/audit.md: what shortcuts earn in each world, beside chance and honest play.
+
+`python docs/build_audit.py` audits all worlds, in about an hour of one core; with ids behind it, it
+audits these and keeps what the page says of the others.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import agentgym
+from agentgym.envs.loca.task import OfficeTask
+from agentgym.registry import Entry
+from agentgym.training.audit import MEASURES, Audit, AuditConfig, run_audit
+from agentgym.training.evaluation import percent, to_markdown
+
+PAGE = Path(__file__).with_name("audit.md")
+SEEDS, OFFICE_SEEDS = 200, 60
+"""Episodes of each policy. An office takes long to draw, and 60 without a success are enough to show
+a score below 0.10.
+"""
+DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 30
+"""Episodes to learn from."""
+
+HEAD = """# Audit: what shortcuts earn
+
+<!-- Written by `python docs/build_audit.py`. -->
+
+`agentgym audit ID` plays a battery of policies that know a world only through its chat and the
+schemas of its tools, and do not do its task: constants and majority answers of other seeds, the
+first, last and longest option, rules on words, numbers, lines and marks of the prompt and of the
+first, last and unnumbered page, lookups by budget and length, ids by guessing, ends at once,
+re-reading, and copies of other episodes, word by word or by position. They learn from successful
+episodes of the split `train` and are played on the split `test` ([splits](splits.md)).
+
+The ceiling is known before they play: chance, or 10 % if that is more. Chance is *stated* by the
+world (`World.chance`), or *enumerated* from the choices of the final tool and the options of the
+prompts, or *estimated* by random calls on seeds that nothing else plays. A policy `holds` if the
+99 % interval of its score (Wilson) ends below the ceiling or, where chance reaches 10 %, does not
+begin above it; it is a `leak` if the interval begins above; otherwise more seeds have to decide.
+Measures are shares of episodes in which something happened that must not: {measures}. Baselines
+have no verdict: random legal calls (of what the world's own belief state allows), the oracle, and
+the oracle policy when it sees only the task and the last result. A world registers shortcuts of its
+own with `agentgym.adversaries.register_adversary`.
+"""
+SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
+           "random legal", "without memory", "oracle", "seeds", "verdict")  # fmt: skip
+
+
+def audit(entry: Entry) -> Audit:
+    """Audit a world with as many seeds as its cost allows."""
+    office = issubclass(entry.world, OfficeTask)
+    return run_audit(
+        AuditConfig(
+            entry.id.removeprefix("agentgym/").removesuffix("-v0"),
+            seeds=OFFICE_SEEDS if office else SEEDS,
+            demonstrations=OFFICE_DEMONSTRATIONS if office else DEMONSTRATIONS,
+        )
+    )
+
+
+def summary(result: Audit) -> str:
+    """Return the row of a world in the table at the top."""
+    shortcuts = [row for row in result.rows if row.kind == "shortcut"]
+    best = max(shortcuts, key=lambda row: row.interval.value)
+    rows = {row.name: row for row in result.rows}
+    measures = [row for row in result.rows if row.kind == "measure"]
+    worst = max(measures, key=lambda row: row.interval.value, default=None)
+    ceiling = result.ceiling
+    cells = [
+        result.world,
+        f"{100 * ceiling.value:.1f}",
+        f"{100 * ceiling.chance:.1f} ({ceiling.source})",
+        best.name,
+        percent(best.interval),
+        f"{worst.name} {percent(worst.interval)}" if worst else "",
+        *(
+            f"{100 * rows[name].interval.value:.1f}" if name in rows else ""
+            for name in ("random legal", "oracle without memory", "oracle")
+        ),
+        str(best.seeds),
+        result.verdict,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def read_page() -> dict[str, tuple[str, str]]:
+    """Return the rows and sections of the worlds on the page as it is."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    rows = {m[1]: m[0] for m in re.finditer(r"^\| (\w+) \|.*\|$", text, re.MULTILINE)}
+    sections = re.split(r"\n(?=### )", text)[1:]
+    names = [section[4:].partition(":")[0] for section in sections]
+    return {
+        name: (rows[name], section.strip()) for name, section in zip(names, sections, strict=True)
+    }
+
+
+def write_page(worlds: dict[str, tuple[str, str]]) -> None:
+    """Write the page, with the worlds in the order of their ids."""
+    measures = "; ".join(f"*{name}*, {meaning}" for name, meaning in MEASURES.items())
+    table = [f"| {' | '.join(SUMMARY)} |", "| " + " | ".join(["---"] * len(SUMMARY)) + " |"]
+    table += [worlds[name][0] for name in sorted(worlds)]
+    sections = [worlds[name][1] for name in sorted(worlds)]
+    parts = [HEAD.format(measures=measures).strip(), "\n".join(table), *sections]
+    PAGE.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    pages = read_page()
+    for chosen in agentgym.worlds():
+        short = chosen.id.removeprefix("agentgym/").removesuffix("-v0")
+        if not sys.argv[1:] or short in sys.argv[1:]:
+            done = audit(chosen)
+            pages[short] = summary(done), to_markdown(done.table())
+            write_page(pages)
+            print(short, done.verdict, *[row.name for row in done.leaks], sep="; ", flush=True)
