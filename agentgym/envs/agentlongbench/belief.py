@@ -14,14 +14,14 @@ from agentgym.tools import ToolError
 
 _NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
 _STATE = re.compile(
-    r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\])\n"
+    r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"
     r"\nGuessed: "
     r"(?P<guessed>\[.*\])\n"
     r"Puzzle (?P<puzzle>[0-9]+), rounds left: (?P<left>[0-9]+)"
 )
 
-_ALL_ITEMS = "all items but those guessed"
+_ALL_ITEMS, _ALL_KNOWN = "all items but those guessed", "all of it"
 
 
 @dataclass
@@ -168,9 +168,10 @@ class Belief:
         if self.items and self.pool == self._unguessed():
             pool = _ALL_ITEMS
         number = "" if self.pool is None else f" ({len(self.pool)})"
+        known, listed = dumps(self.conditions()), dumps(to_conditions(self.listed.atoms()))
         return [
-            f"Known of the hidden item: {dumps(self.conditions())}",
-            f"The candidates meet: {dumps(to_conditions(self.listed.atoms()))}",
+            f"Known of the hidden item: {known}",
+            f"The candidates meet: {_ALL_KNOWN if listed == known != '[]' else listed}",
             f"Candidates left{number}: {pool}",
             f"Guessed: {dumps(list(self.guessed))}",
             f"Puzzle {self.puzzle}, rounds left: {self.left}",
@@ -190,8 +191,11 @@ class Belief:
         if match is None:
             raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
         known, listed = (
-            [atom for condition in json.loads(match[name]) for atom in to_atoms([condition])]
-            for name in ("known", "listed")
+            [atom for condition in json.loads(part) for atom in to_atoms([condition])]
+            for part in (
+                match["known"],
+                match["known" if match["listed"] == _ALL_KNOWN else "listed"],
+            )
         )
         belief = cls(
             Constraints.of(known),

@@ -71,8 +71,10 @@ _FEW = 3.2
 """Turns below which one hidden item among few comes closer than one among 100: they take 2.4 and
 3.9 on average.
 """
-_GROUP = 8
-"""Hidden items of a puzzle of a long horizon; more would make the belief state long."""
+_GROUP = 4
+"""Hidden items of a puzzle of a horizon: the belief state, of some 300 tokens for each, has to fit
+into the small windows of ablations.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
