@@ -124,7 +124,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
             f"{self.max_turns}"
         )
 
-    def begin(self, start: Sequence[str]) -> Codebase:
+    def begin(self) -> Codebase:
         """Return the knowledge of a reader of the task: there is a first file."""
         return Codebase.begin()
 

@@ -17,6 +17,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, make, render, tool_env
+from agentgym.envs.lore.config import PAPER
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
@@ -37,6 +38,12 @@ def submit(value: str) -> ToolCall:
 
 
 def generated(seed: int, **options: Any) -> DocumentWorld:
+    """A world under the rules of the paper, unless options say otherwise."""
+    rules = {**PAPER, "distractor_documents": 0.0, **options}
+    return default(seed, **rules)
+
+
+def default(seed: int, **options: Any) -> DocumentWorld:
     world = DocumentWorld(DocumentWorld.Config(**options), seed)
     world.generate()
     return world
@@ -47,7 +54,7 @@ def reply(*calls: ToolCall) -> str:
 
 
 def labelled(seed: int = 0, **options: Any) -> Any:
-    env = make("DocumentWorld", labels=True, **options)
+    env = make("DocumentWorld-paper", labels=True, **options)
     env.reset(seed=seed)
     return env
 
@@ -128,7 +135,7 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
         "max_calls_per_turn": 128,
         "budget_by": "rounds",
     }
-    env = start("DocumentWorld", seed=5, budget_factor=1.0, budget_slack=0, **options)
+    env = start("DocumentWorld-paper", seed=5, budget_factor=1.0, budget_slack=0, **options)
     solver = Solver(env.chat.messages[1].text)
 
     def reading(files: Any) -> list[str]:
@@ -250,7 +257,7 @@ def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never
             < len(world.graph.nodes)
         )
         outcome = play_optimally(
-            start("DocumentWorld", seed=seed, operations=15, distractor_documents=1.0)
+            start("DocumentWorld-paper", seed=seed, operations=15, distractor_documents=1.0)
         )
         assert outcome.reward == 1.0
     assert irrelevant > 30
@@ -391,7 +398,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
         "text = w.task() + ''.join(n.file + str(w.show(n)) for n in w.graph.nodes)\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )
-    world = generated(7, operations=80, difficulty="hard", distractor_documents=0.5)
+    world = default(7, operations=80, difficulty="hard", distractor_documents=0.5)
     here = world.task() + "".join(node.file + str(world.show(node)) for node in world.graph.nodes)
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -429,7 +436,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_ids_that_do_not_exist_are_refused_and_change_nothing(strict: bool) -> None:
-    env = start("DocumentWorld", strict_ids=strict, budget_slack=1_000, max_failed_rounds=None)
+    env = start(
+        "DocumentWorld-paper", strict_ids=strict, budget_slack=1_000, max_failed_rounds=None
+    )
     first = env.world.known.useful()[0]
 
     def public() -> tuple[str, dict[str, Any]]:
