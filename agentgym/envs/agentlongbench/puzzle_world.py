@@ -374,8 +374,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         counts = (
             min(belief.left / 50, 1),
             min(self.turns_left / 50, 1),
-            belief.puzzle / self._puzzles
-            - len(self.hunt.beliefs) / (self._hidden * self._puzzles),
+            belief.puzzle / self._puzzles - len(self.hunt.beliefs) / (self._hidden * self._puzzles),
         )
         return np.array([belief.pool is not None, belief.exact, size, *counts], np.float32)
 
@@ -475,7 +474,13 @@ register(
     presets={
         "easy": {"items": 12, "hidden": 1},
         "medium": {"items": 200, "rounds": 10},
-        "hard": {"items": 600, "hidden": 12, "rounds": 12, "style": "verbose", "source": "synthetic"},
+        "hard": {
+            "items": 600,
+            "hidden": 12,
+            "rounds": 12,
+            "style": "verbose",
+            "source": "synthetic",
+        },
         "long": {"items": 200, "rounds": 10, "hidden": 60},
         "extreme": {"items": 200, "rounds": 10, "hidden": 40, "puzzles": 8},
         **{

@@ -167,9 +167,7 @@ def test_the_cap_of_rounds_ends_the_episode() -> None:
 
 @pytest.mark.parametrize("hidden", [1, 3])
 def test_puzzles_follow_one_another_and_each_counts(hidden: int) -> None:
-    env = start(
-        "PuzzleWorld", hidden=hidden, puzzles=3, seed=2, budget_factor=1.0, budget_slack=0
-    )
+    env = start("PuzzleWorld", hidden=hidden, puzzles=3, seed=2, budget_factor=1.0, budget_slack=0)
     first: Any = env.world
     tables = [first.table]
     while first.belief.puzzle < 2:

@@ -378,7 +378,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
 
 
 def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
-    env = make("MultimodalWorld", labels=True)
+    env = make("MultimodalWorld-paper", labels=True)
     env.reset(seed=0)
     inner: Any = tool_env(env)
     while True:

@@ -57,7 +57,9 @@ def test_a_document_that_may_be_irrelevant_is_speculative_while_others_are_certa
 ):
     seen = set()
     for seed in range(20):
-        env = labelled(seed, operations=8, theta=3, p=1.0, distractor_documents=2.0)
+        env = labelled(
+            seed, operations=8, theta=3, p=1.0, distractor_documents=2.0, budget_slack=500
+        )
         world: Any = tool_env(env).world
         while world.known.answer is None and not tool_env(env).over:
             doubtful = list(world.known.doubtful)
@@ -165,7 +167,7 @@ def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
     outcome = play(env, read(env.world.known.useful()[0]))
     assert (outcome.truncated, outcome.reward) == (True, 0.0)
     env = start("DocumentWorld-paper", budget_factor=1.0, budget_slack=0)
-    assert play_optimally(env).turn == env.world.graph.needed + 1 == env.world.max_turns
+    assert play_optimally(env).turn == env.world.graph.needed + 1 <= env.world.max_turns
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def test_a_report_is_given_at_any_end_and_not_before() -> None:
 
 
 def test_outcomes_and_their_curves() -> None:
-    env = make("DocumentWorld", labels=True, operations=2)
+    env = make("DocumentWorld-paper", labels=True, operations=2)
     bad = reply(read("v1%no"))
     texts = iter([bad, "hm", bad, reply(*(read(f) for f in generated_leads()[:1])), bad, bad, bad])
     failed = outcome(rollout(env, lambda chats: [agentgym.Reply(next(texts))], 0))
