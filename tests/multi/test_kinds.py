@@ -81,7 +81,7 @@ def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
 
 
 def hosted(seed: int = 0, **options: Any) -> Game:
-    env = make("PuzzleWorld-host", **{"items": 20, **options}).unwrapped
+    env = make("PuzzleWorld-host", **{"items": 20, "hidden": 1, **options}).unwrapped
     env.reset(seed=seed)
     game: Game = env.game
     return game
@@ -328,7 +328,7 @@ def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
 
 def test_a_long_hosted_game_goes_from_puzzle_to_puzzle() -> None:
     trajectory = rollout(
-        make("PuzzleWorld-host", items=12, puzzles=5), TeamPolicy("PuzzleWorld-host"), 3
+        make("PuzzleWorld-host", items=12, hidden=2, puzzles=2), TeamPolicy("PuzzleWorld-host"), 3
     )
     assert trajectory.reward == 1.0
     assert trajectory.terminated
@@ -358,7 +358,7 @@ def test_rivals_that_are_equal_share_and_one_that_is_out_is_asked_no_more() -> N
     env = make("PuzzleWorld-duel")
     assert rollout(env, OraclePolicy("PuzzleWorld"), 0).reward == 1.0
     assert env.unwrapped.game.rewards == {"player_0": 0.5, "player_1": 0.5}
-    env = make("PuzzleWorld-duel", items=20, rounds=2).unwrapped
+    env = make("PuzzleWorld-duel", items=20, hidden=1, rounds=2).unwrapped
     env.reset(seed=0)
     game = env.game
     world: Any = game.team.worlds["player_0"]

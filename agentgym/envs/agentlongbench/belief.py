@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.envs.agentlongbench.engine import Feedback, dumps, read_lists, to_atoms, to_conditions
+from agentgym.envs.agentlongbench.engine import Feedback, dumps, to_atoms, to_conditions
 from agentgym.envs.agentlongbench.items import Atom, Value
 from agentgym.tools import ToolError
 
 _NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
 _STATE = re.compile(
-    r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\])\n"
-    r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|\[.*\])\nGuessed: "
+    r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
+    r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"
+    r"\nGuessed: "
     r"(?P<guessed>\[.*\])\n"
     r"Puzzle (?P<puzzle>[0-9]+), rounds left: (?P<left>[0-9]+)"
 )
+
+_ALL_ITEMS, _ALL_KNOWN = "all items but those guessed", "all of it"
 
 
 @dataclass
@@ -96,7 +99,7 @@ class Constraints:
 
 @dataclass
 class Belief:
-    """Knowledge in the present puzzle.
+    """Knowledge of one hidden item.
 
     Attributes:
         known: The constraints on the hidden item from feedback.
@@ -106,7 +109,8 @@ class Belief:
             the first list.
         guessed: The names that were guessed.
         puzzle: The number of the puzzle.
-        left: The rounds that remain in it.
+        left: The rounds that remain for the item.
+        items: The names of all items in order, where the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -115,6 +119,7 @@ class Belief:
     guessed: dict[str, None] = field(default_factory=dict)
     puzzle: int = 1
     left: int = 0
+    items: Sequence[str] = ()
 
     @property
     def exact(self) -> bool:
@@ -130,13 +135,11 @@ class Belief:
         if self.pool is not None:
             self.pool = [name for name in self.pool if name != feedback.name]
 
-    def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Take in the result of a query; only lists that are known to hold the hidden item count.
-
-        Raises:
-            ValueError: The text is not a result.
+    def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
+        """Take in the lists of a query, each with the atoms that its items meet; only those that
+        are known to hold the hidden item count.
         """
-        for atoms, names in read_lists(conditions, result):
+        for atoms, names in lists:
             if not all(map(self.known.implies, atoms)):
                 continue
             order = names if self.pool is None else self.pool
@@ -162,18 +165,24 @@ class Belief:
     def lines(self) -> list[str]:
         """Write the knowledge in words."""
         pool = "not listed yet" if self.pool is None else dumps(self.pool)
+        if self.items and self.pool == self._unguessed():
+            pool = _ALL_ITEMS
         number = "" if self.pool is None else f" ({len(self.pool)})"
+        known, listed = dumps(self.conditions()), dumps(to_conditions(self.listed.atoms()))
         return [
-            f"Known of the hidden item: {dumps(self.conditions())}",
-            f"The candidates meet: {dumps(to_conditions(self.listed.atoms()))}",
+            f"Known of the hidden item: {known}",
+            f"The candidates meet: {_ALL_KNOWN if listed == known != '[]' else listed}",
             f"Candidates left{number}: {pool}",
             f"Guessed: {dumps(list(self.guessed))}",
             f"Puzzle {self.puzzle}, rounds left: {self.left}",
         ]
 
+    def _unguessed(self) -> list[str]:
+        return [name for name in self.items if name not in self.guessed]
+
     @classmethod
-    def from_lines(cls, text: str) -> Belief:
-        """Read the text of `lines`.
+    def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
+        """Read the text of `lines`, for a puzzle that lists these items.
 
         Raises:
             ValueError: The text is not one that `lines` wrote.
@@ -182,16 +191,23 @@ class Belief:
         if match is None:
             raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
         known, listed = (
-            [atom for condition in json.loads(match[name]) for atom in to_atoms([condition])]
-            for name in ("known", "listed")
+            [atom for condition in json.loads(part) for atom in to_atoms([condition])]
+            for part in (
+                match["known"],
+                match["known" if match["listed"] == _ALL_KNOWN else "listed"],
+            )
         )
-        pool = None if match["pool"] == "not listed yet" else list(json.loads(match["pool"]))
-        guessed = dict.fromkeys(json.loads(match["guessed"]))
-        return cls(
+        belief = cls(
             Constraints.of(known),
             Constraints.of(listed),
-            pool,
-            guessed,
+            None,
+            dict.fromkeys(json.loads(match["guessed"])),
             int(match["puzzle"]),
             int(match["left"]),
+            items,
         )
+        if match["pool"] == _ALL_ITEMS:
+            belief.pool = belief._unguessed()
+        elif match["pool"] != "not listed yet":
+            belief.pool = list(json.loads(match["pool"]))
+        return belief

@@ -47,8 +47,14 @@ class Puzzle(Protocol):
     """World with a hidden item."""
 
     table: ItemTable
-    target: int
-    belief: Belief
+
+    @property
+    def target(self) -> int:
+        """The hidden item."""
+
+    @property
+    def belief(self) -> Belief:
+        """The knowledge of it."""
 
 
 class QuestionTool:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log
 from typing import Annotated, Any, ClassVar, Self
 
@@ -17,10 +18,11 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.envs.agentlongbench.belief import Belief
-from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
+from agentgym.envs.agentlongbench.config import FULL, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import (
     TOOL,
     Condition,
+    dumps,
     explain_game,
     read_feedback,
     search,
@@ -36,7 +38,9 @@ from agentgym.envs.agentlongbench.hosting import (
     reply_to,
     write_question,
 )
+from agentgym.envs.agentlongbench.hunt import Hunt, OptimalMoves
 from agentgym.envs.agentlongbench.items import ItemTable
+from agentgym.envs.agentlongbench.reference import ReferenceTurns, count_turns
 from agentgym.envs.agentlongbench.scoring import last_tag
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -44,17 +48,34 @@ from agentgym.tools import tool
 from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World
 
-_TASK = re.compile(r"Puzzle ([0-9]+) of ([0-9]+)\.")
+_TASK = re.compile(
+    r"Puzzle (?P<number>[0-9]+) of (?P<puzzles>[0-9]+)\. There are (?P<items>[0-9]+) items, of "
+    r"which (?P<hidden>[0-9]+) (?:is|are) hidden, with (?P<rounds>[0-9]+) rounds each\."
+)
+_ITEMS = re.compile(r"^All items: (\[.*\])$", re.MULTILINE)
+_NEXT_ITEM = "\n\nNext: hidden item "
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _NEXT = re.compile(r"\nPuzzle ([0-9]+) of ")
 _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
-_QUERY = "Query the items that meet all that is known of the hidden item."
+_QUERY = "Query the items that meet all that is known of the hidden item that is next."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
-_TURNS = 3.85
-"""Average turns of a puzzle of 60 items."""
 _QUICKEST = 2
-"""Fewest turns of a puzzle, a query and a guess: no name but a wrong one is known before a query."""
+"""Fewest turns for an item of which no candidate is known: a query and a guess."""
+_SAMPLES = 8
+"""Tables that set the budget of a configuration; of each, the turns of all items are counted."""
+_SAMPLE_SEED = 20
+"""Any number: the budget is the same for every seed of a configuration."""
+_TURNS = 4.85
+"""Average turns for one of several hidden items among 100."""
+_FEW = 3.2
+"""Turns below which one hidden item among few comes closer than one among 100: they take 2.4 and
+3.9 on average.
+"""
+_GROUP = 4
+"""Hidden items of a puzzle of a horizon: the belief state, of some 300 tokens for each, has to fit
+into the small windows of ablations.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,86 +83,147 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
-        rounds: The guesses that a puzzle allows, including the first, which is drawn.
+        hidden: The number of hidden items of a puzzle. Of one, a first guess is drawn and its
+            feedback given, as in the paper; of several, all items are listed, and the hidden ones
+            are guessed in turn.
+        rounds: The guesses that a puzzle allows for each hidden item, a drawn one included. Where
+            they are few, some puzzles need luck.
         puzzles: The number of puzzles, one after the other, each with a table of its own.
     """
 
-    rounds: Annotated[int, Field(ge=2, le=100_000)] = 50
+    items: ItemCount = 100
+    hidden: Annotated[int, Field(ge=1, le=1_000)] = 8
+    rounds: Annotated[int, Field(ge=2, le=100_000)] = 8
     puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+    def reference(self, table: ItemTable, rng: np.random.Generator) -> tuple[int, ReferenceTurns]:
+        """Draw the first guess, and count the turns that each item takes after it."""
+        first = int(rng.integers(len(table)))
+        return first, count_turns(table, first if self.hidden == 1 else None)
+
+
+@lru_cache(256)  # of the few configurations of a run
+def _limits(config: PuzzleConfig) -> tuple[int, int]:
+    """Return the turns of a puzzle, and the rounds of an item, that almost no draw exceeds.
+
+    They are those of the configuration: what is drawn for an episode does not change them, so that
+    the budget tells nothing of it.
+
+    Raises:
+        ValueError: The sections do not distinguish any item from the others.
+    """
+    turns, rounds = 0, config.rounds
+    for sample in range(_SAMPLES):
+        rng = np.random.default_rng((_SAMPLE_SEED, sample))
+        table = config.table(rng)
+        next(config.targets(table, rng))  # raises an error where items cannot be distinguished
+        _, counts = config.reference(table, rng)
+        turns = max(turns, counts.bound(config.hidden))
+        rounds = max(rounds, int(counts.rounds.max()))
+    return turns, rounds
 
 
 class PuzzleWorld(World[PuzzleConfig]):
-    """Find a hidden item by guessing, with feedback on each guess and a tool that lists items.
+    """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
+
+    Several hidden items are guessed in turn: after a guess of one, wrong or right, the next one is
+    due, so that feedback on an item is needed again only when all others have been guessed.
 
     Optimal are, where the candidates are not known exactly, the queries whose result makes them so,
     and then a guess of any candidate: any item that agrees with all feedback. That is what is
     exact: such a guess may be right, and whatever the feedback, it is never repeated. It is not
     claimed that no other way needs fewer guesses on average. The turn budget counts what this way
-    of playing takes, if it always guesses the first candidate. Lists of earlier
-    puzzles do not count as knowledge.
+    of playing takes at most, if it always guesses the first candidate, whatever is hidden: it is
+    the same for all seeds. Lists of earlier puzzles do not count as knowledge.
 
     Attributes:
         table: The items of the present puzzle; a world that was read from a chat has none, and
-            neither has it a target.
-        target: The hidden item.
-        belief: The knowledge so far.
+            neither has it targets.
+        targets: The hidden items, by number from 1.
+        hunt: The knowledge so far.
     """
 
     Config = PuzzleConfig
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (TOOL,), "guesser": ("guess",)}
     parallel_calls = False
     table: ItemTable
-    target: int
-    belief: Belief
+    targets: Mapping[int, int]
+    hunt: Hunt
 
     def generate(self) -> None:
-        """Draw the puzzles, and count the turns that they take."""
+        """Draw the puzzles, and set the budget."""
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
-        self.max_turns = self.config.budget(
-            sum(self._begin(k) for k in reversed(range(self._puzzles)))
-        )
+        self._hidden = self.config.hidden
+        self._begin(1)
+        self.max_turns = self.config.budget(self._puzzles * _limits(self.config)[0])
 
-    def _begin(self, number: int) -> int:
-        """Set up a puzzle.
+    def _begin(self, number: int) -> None:
+        """Set up a puzzle."""
+        config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
+        most, deepest = _limits(config)
+        turns = most + 1
+        while turns > most:
+            self.table = config.table(rng)
+            first, counts = config.reference(self.table, rng)
+            able = counts.rounds <= deepest
+            able[first] &= self._hidden > 1
+            targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
+            turns = int(counts.turns[targets].sum())
+        self.targets = dict(enumerate(targets, 1))
+        self._opening = f"All items: {dumps(list(self.table.names))}{_NEXT_ITEM}1."
+        self.hunt = Hunt.begin(self.table.names, self._hidden, number, config.rounds)
+        if self._hidden == 1:
+            self._opening = write_feedback(self.table, 1, first, targets[0], config.rounds - 1)
+            self.hunt = Hunt.from_opening(self._opening, number)
 
-        Returns:
-            The turns that it takes.
-        """
-        rng = np.random.default_rng(self._seeds[number])
-        self.table = self.config.table(rng)
-        for target in self.config.targets(self.table, rng):
-            first = int((target + rng.integers(1, len(self.table))) % len(self.table))
-            opening = write_feedback(self.table, 1, first, target, self.config.rounds - 1)
-            turns = count_turns(self.table, target, opening, self.config)
-            if turns:
-                break
-        self.target, self._round, self._opening = target, 1, opening
-        self.belief = _hear(opening, number + 1)
-        return turns
+    @property
+    def target(self) -> int:
+        """The hidden item that is to be guessed next."""
+        return self.targets[self.hunt.number]
+
+    @property
+    def belief(self) -> Belief:
+        """The knowledge of it."""
+        return self.hunt.belief
 
     def rules(self) -> str:
         """The system message."""
+        several = (
+            ""
+            if self._hidden == 1
+            else (
+                "Several items are hidden, each drawn by itself; you look for them in turn. Each "
+                "guess is for the hidden item that is next, and whether it is right or wrong, the "
+                "one after it is next, until all are found. A query may be about any of them.\n"
+            )
+        )
+        drawn = "; the guess of round 1 was drawn for you" if self._hidden == 1 else ""
         return (
-            f"{explain_game(self.config.style)}\nGuess with the tool guess, or reply with "
-            "<answer>name</answer>. A puzzle allows "
-            "a number of rounds, one for each guess; the guess of round 1 was drawn for you. A "
-            "wrong guess in the last round, or "
+            f"{explain_game(self.config.style)}\n{several}Guess with the tool guess, or reply with "
+            "<answer>name</answer>. A puzzle allows a number of rounds for each hidden item, one "
+            f"for each guess{drawn}. A wrong guess in the last round, or "
             "the end of the turn budget, ends the task. Every query and every guess takes a turn."
         )
 
     def task(self) -> str:
-        """The first puzzle with the feedback of its first round, and the budget."""
-        return f"{self.restate()}\n\n{self._opening}\nTurn budget: {self.max_turns}"
+        """The first puzzle with the feedback of its first round or its items, and the budget."""
+        return f"{self._describe(1)}\n\n{self._opening}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """The present puzzle; the state has what feedback has shown of it."""
+        """The present puzzle; the state has what is known of it, and the items of a later one."""
+        number = min(self._found // self._hidden + 1, self._puzzles)
+        listed = f"\n\n{self._opening.partition(_NEXT_ITEM)[0]}" if self._hidden > 1 else ""
+        return f"{self._describe(number)}{listed if number == 1 else ''}"
+
+    def _describe(self, number: int) -> str:
         kinds = ", ".join(
             s.name + (" (a number)" if s.numeric else "") for s in self.table.sections
         )
         return (
-            f"Puzzle {min(self._found + 1, self._puzzles)} of {self._puzzles}. There are "
-            f"{len(self.table)} items. The sections of a profile: {kinds}."
+            f"Puzzle {number} of {self._puzzles}. There are {len(self.table)} items, of which "
+            f"{self._hidden} {'is' if self._hidden == 1 else 'are'} hidden, with "
+            f"{self.config.rounds} rounds each. The sections of a profile: {kinds}."
         )
 
     @tool(name=TOOL)
@@ -153,31 +235,43 @@ class PuzzleWorld(World[PuzzleConfig]):
                 {"type": "numeric", "section": S, "comparator": ">", "threshold": 300}.
         """
         result = search(self.table, conditions, self.config.style)
-        self.belief.add_result(conditions, result)
+        self.hunt.add_result(conditions, result)
         return result
 
     @tool
     def guess(self, name: str) -> str:
-        """Guess the hidden item.
+        """Guess the hidden item; of several, the one that is next.
 
         Args:
             name: The name of an item.
         """
-        place = self.table.find(name)
-        self._round += 1
-        text = write_feedback(
-            self.table, self._round, place, self.target, self.config.rounds - self._round
-        )
-        if place != self.target:
+        place, number = self.table.find(name), self.hunt.number
+        left = self.belief.left - 1
+        text = write_feedback(self.table, self.config.rounds - left, place, self.target, left)
+        if self._hidden > 1:
+            text = f"Hidden item {number}.\n{text}"
+        if place == self.target:
+            self._found += 1
+            if not self._found % self._hidden:
+                return self._finish_puzzle(text)
+            self.hunt.advance(solved=True)
+        else:
             self.belief.add_feedback(read_feedback(text)[0])
-            self.done = self._round >= self.config.rounds
+            self.done = left == 0
+            if not self.done:
+                self.hunt.advance(solved=False)
+        if self._hidden == 1 or self.done:
             return text
-        self._found += 1
-        if self._found == self._puzzles:
+        return f"{text}\n\nNext: hidden item {self.hunt.number}."
+
+    def _finish_puzzle(self, text: str) -> str:
+        """Begin the next puzzle after the last right guess of one, if there is another."""
+        number = self.hunt.belief.puzzle
+        if number == self._puzzles:
             self.done = True
             return f"{text}\nAll is found."
-        self._begin(self._found)
-        return f"{text}\n\nPuzzle {self._found + 1} of {self._puzzles}.\n{self._opening}"
+        self._begin(number + 1)
+        return f"{text}\n\nPuzzle {number + 1} of {self._puzzles}.\n{self._opening}"
 
     def final_answer(self, text: str) -> ToolCall | None:
         """Read the last `<answer>name</answer>` of a reply without a call."""
@@ -185,18 +279,29 @@ class PuzzleWorld(World[PuzzleConfig]):
         return None if name is None else ToolCall("guess", {"name": name})
 
     def score(self) -> float:
-        """The share of the puzzles that were solved."""
-        return self._found / self._puzzles
+        """The share of the hidden items that were found."""
+        return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """The numbers of puzzles and of solved ones, and the last round."""
-        return {"puzzles": self._puzzles, "found": self._found, "round": self._round}
+        """The numbers of puzzles, of hidden items in all, of those that were found, and the last
+        round of the one that is next.
+        """
+        return {
+            "puzzles": self._puzzles,
+            "hidden": self._puzzles * self._hidden,
+            "found": self._found,
+            "round": self.config.rounds - self.belief.left,
+        }
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """One puzzle of few items, or as many puzzles of 60 as take that many turns on average."""
-        check_int("horizon", steps, 2, 38_000)
-        return {"items": 8} if steps < _TURNS else {"items": 60, "puzzles": round(steps / _TURNS)}
+        """One hidden item of few, or as many among 100 as take that many turns on average."""
+        check_int("horizon", steps, 2, 380_000)
+        targets = round(steps / _TURNS)
+        if targets < 2:
+            return {"items": 8 if steps < _FEW else 100, "hidden": 1}
+        puzzles = -(-targets // _GROUP)
+        return {"items": 100, "hidden": max(2, round(targets / puzzles)), "puzzles": puzzles}
 
     # What a host does in the world's place (`agentgym.multi.host`).
 
@@ -231,29 +336,38 @@ class PuzzleWorld(World[PuzzleConfig]):
         """A query that makes the candidates exact, or a guess of any of them; on the last turn only
         a guess can succeed.
         """
-        spare = self.turns_left - _QUICKEST * (self._puzzles - self.belief.puzzle)
         pool = self.belief.pool or ()
+        spare = self.turns_left - self._fewest_after()
         if self.done or spare < (1 if pool else _QUICKEST):
             return ()
-        if self.belief.exact or spare == 1:
-            return CallSet("guess", "name", pool)
-        return _Queries(self.belief)
+        return CallSet("guess", "name", pool) if spare == 1 else OptimalMoves(self.hunt)
+
+    def _fewest_after(self) -> int:
+        """Count the turns that must be left after the next right guess, if all after it are right
+        at once.
+        """
+        puzzle = _QUICKEST if self._hidden == 1 else self._hidden
+        return len(self.hunt.beliefs) - 1 + puzzle * (self._puzzles - self.belief.puzzle)
+
+    def _query(self) -> ToolCall:
+        return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The query of all that is known, and a guess of each candidate."""
-        query = ToolCall(TOOL, {"conditions": self.belief.conditions()})
-        return (query, *CallSet("guess", "name", self.belief.pool or ()))
+        """The query of all that is known of the next hidden item, if there is anything, and a guess
+        of each of its candidates.
+        """
+        query = self._query()
+        guesses = CallSet("guess", "name", self.belief.pool or ())
+        return (*([query] if query.arguments["conditions"] else ()), *guesses)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """The query of all that is known, and a guess of each candidate in order: `items + 1`
-        calls. A candidate that there is not has an empty name.
+        calls. A candidate that there is not has an empty name; a query while nothing is known has
+        no conditions.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
-        return (
-            ToolCall(TOOL, {"conditions": self.belief.conditions()}),
-            *(ToolCall("guess", {"name": name}) for name in names),
-        )
+        return (self._query(), *(ToolCall("guess", {"name": name}) for name in names))
 
     def features(self) -> NDArray[np.float32]:
         """Return the progress of the search.
@@ -261,20 +375,21 @@ class PuzzleWorld(World[PuzzleConfig]):
         Returns:
             float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact,
             the logarithm of their number as a share of that of all items, the rounds and the turns
-            left as shares of 50, and the share of puzzles that are solved.
+            left as shares of 50, and the share of the hidden items of all puzzles that were
+            found.
         """
         belief, count = self.belief, len(self.belief.pool or ())
         size = log(1 + count) / log(1 + self.config.items)
         counts = (
             min(belief.left / 50, 1),
             min(self.turns_left / 50, 1),
-            (belief.puzzle - 1) / self._puzzles,
+            belief.puzzle / self._puzzles - len(self.hunt.beliefs) / (self._hidden * self._puzzles),
         )
         return np.array([belief.pool is not None, belief.exact, size, *counts], np.float32)
 
     def state(self) -> str:
-        """The knowledge of the hidden item and of the candidates, and the turns left."""
-        return "\n".join([*self.belief.lines(), f"Turns left: {self.turns_left}"])
+        """The knowledge of the hidden items and of their candidates, and the turns left."""
+        return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
         """Query all that is known, or guess the first candidate."""
@@ -294,39 +409,71 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the first feedback, the number of puzzles and the budget."""
-        world = cls(PuzzleConfig(), 0)
-        puzzles, budget = _TASK.search(task), _BUDGET.search(task)
-        if puzzles is None:
+        """Read the numbers of puzzles, hidden items and rounds, the opening, and the budget; a
+        task that is restated has only the items of the first puzzle.
+        """
+        head, budget = _TASK.match(task), _BUDGET.search(task)
+        if head is None:
             raise ValueError(f"this is not a task of PuzzleWorld: {task[:100]!r}")
-        number, world._puzzles = map(int, puzzles.groups())
-        world._found = number - 1
-        world.max_turns = int(budget[1]) if budget else None
-        world.belief = _hear(task, number) if budget else Belief(puzzle=number)
+        number, puzzles = int(head["number"]), int(head["puzzles"])
+        items, hidden, rounds = int(head["items"]), int(head["hidden"]), int(head["rounds"])
+        world = cls(
+            PuzzleConfig(
+                items=items, source="synthetic", hidden=hidden, rounds=rounds, puzzles=puzzles
+            ),
+            0,
+        )
+        world._puzzles, world._hidden = puzzles, hidden
+        if budget:
+            world.max_turns = int(budget[1])
+            world.hunt = world._hear(task, number)
+        else:
+            names = _ITEMS.search(task)
+            world.hunt = Hunt.begin(json.loads(names[1]) if names else (), hidden, number, rounds)
         return world
 
+    def _hear(self, opening: str, puzzle: int) -> Hunt:
+        """Return the knowledge from the opening of a puzzle.
+
+        Raises:
+            ValueError: There is none in the text.
+        """
+        if self._hidden == 1:
+            return Hunt.from_opening(opening, puzzle)
+        names = _ITEMS.search(opening)
+        if names is None:
+            raise ValueError(f"there is no list of items in {opening[:100]!r}")
+        return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self.config.rounds)
+
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a list or feedback; after the right guess, the next puzzle."""
+        """Take in a list or feedback; after the right guess, the next hidden item or puzzle."""
         if call.name == TOOL:
-            self.belief.add_result(call.arguments["conditions"], result)
+            self.hunt.add_result(call.arguments["conditions"], result)
             return
         if call.name == ASK:
             learn(self.belief, call.arguments["condition"], result)
             return
         following = _NEXT.search(result)
         if following:
-            self.belief = _hear(result[following.start() :], int(following[1]))
+            self.hunt = self._hear(result[following.start() :], int(following[1]))
             return
         for feedback in read_feedback(result)[:1]:
-            self.belief.add_feedback(feedback)
-            self.done = feedback.right or not feedback.left
+            if not feedback.right:
+                self.belief.add_feedback(feedback)
+            if feedback.right and len(self.hunt.beliefs) == 1:
+                self.done = True
+            elif feedback.right or feedback.left:
+                self.hunt.advance(solved=feedback.right)
+            else:
+                self.done = True
 
     def read_state(self, state: str) -> None:
         """Take the knowledge and the turns from the text."""
         match = _LEFT.fullmatch(state)
         if match is None:
             raise ValueError(f"this is not a state of PuzzleWorld: {state[:100]!r}")
-        self.belief = Belief.from_lines(match[1])
+        items = next(iter(self.hunt.beliefs.values())).items
+        self.hunt = Hunt.from_lines(match[1], items)
         self.set_turns_left(int(match[2]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
@@ -338,75 +485,24 @@ class PuzzleWorld(World[PuzzleConfig]):
         return None
 
 
-class _Queries(Sequence[ToolCall]):
-    """All queries that make the candidates exact; the one that is listed asks for all that is
-    known.
-    """
-
-    def __init__(self, belief: Belief) -> None:
-        self._belief = belief
-
-    def __contains__(self, call: object) -> bool:
-        return (
-            isinstance(call, ToolCall)
-            and call.name == TOOL
-            and self._belief.makes_exact(call.arguments.get("conditions"))
-        )
-
-    def __iter__(self) -> Iterator[ToolCall]:
-        yield ToolCall(TOOL, {"conditions": self._belief.conditions()})
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
-
-    def __len__(self) -> int:
-        return 1
-
-
-def count_turns(table: ItemTable, target: int, opening: str, config: PuzzleConfig) -> int:
-    """Count the turns that a puzzle takes if the first candidate is always guessed; 0 if it takes
-    more rounds than there are.
-    """
-    belief, name = _hear(opening, 1), table.names[target]
-    for turns in range(1, 2 * config.rounds):
-        if not belief.exact:
-            conditions = belief.conditions()
-            belief.add_result(conditions, search(table, conditions, config.style))
-        elif belief.pool and belief.pool[0] == name:
-            return turns
-        elif belief.pool and belief.left > 1:
-            guess = table.find(belief.pool[0])
-            belief.add_feedback(
-                read_feedback(write_feedback(table, 0, guess, target, belief.left - 1))[0]
-            )
-        else:
-            break
-    return 0
-
-
-def _hear(text: str, puzzle: int) -> Belief:
-    """Return the knowledge from the opening of a puzzle.
-
-    Raises:
-        ValueError: There is no feedback in it.
-    """
-    feedback = read_feedback(text)
-    if not feedback:
-        raise ValueError(f"there is no feedback in {text[:100]!r}")
-    belief = Belief(puzzle=puzzle)
-    belief.add_feedback(feedback[-1])
-    return belief
-
-
 register(
     PuzzleWorld,
     presets={
-        "easy": {"items": 12},
-        "medium": {"items": 200},
-        "hard": {"items": 600, "style": "verbose", "source": "synthetic"},
-        "long": {"items": 200, "puzzles": 30},
-        "extreme": {"puzzles": 400},
-        **{name: {**FULL[name], "rounds": 2010 if name.endswith("c") else 260} for name in FULL},
+        "easy": {"items": 12, "hidden": 1},
+        "medium": {"items": 200, "rounds": 10},
+        "hard": {
+            "items": 600,
+            "hidden": 12,
+            "rounds": 12,
+            "style": "verbose",
+            "source": "synthetic",
+        },
+        "long": {"items": 200, "rounds": 10, "hidden": 60},
+        "extreme": {"items": 200, "rounds": 10, "hidden": 40, "puzzles": 8},
+        **{
+            name: {**FULL[name], "hidden": 1, "rounds": 2010 if name.endswith("c") else 260}
+            for name in FULL
+        },
     },
     teams=("host", "duel"),
 )

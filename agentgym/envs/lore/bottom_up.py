@@ -29,9 +29,8 @@ LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 x, since X stands for what has to be computed; a change of case stays among them. """
 
 MOST_IRRELEVANT = 8
-"""The most irrelevant documents that one index lists, and irrelevant variables of one document.
-
-Geometric counts are cut off here: without a limit, one index could fill the context of an agent.
+"""The most irrelevant variables of one document: geometric counts are cut off here, since without a
+limit one document could fill the context of an agent.
 """
 
 # Pairs, since one random number then gives two letters: ids are most of what is drawn.
@@ -56,7 +55,7 @@ class DocumentSampler:
         value: Draws the value of an operand, and a note for its node.
         field: Draws the value of an irrelevant variable.
         field_rate: The average number of irrelevant variables in a document of values.
-        document_rate: The average number of irrelevant documents in an index.
+        document_rate: The average number of irrelevant documents for each other one in a list.
     """
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
@@ -78,9 +77,11 @@ class _BottomUp(Grower):
 
     def grow(self) -> Graph:
         (root,) = self._values([("", None)], 0)
-        leaves = self.run(root)
+        leaves = self._among_decoys(self.run(root))
         for leaf in leaves:
             leaf.file = self._file(self._letters(1, 4))
+        if self.sampler.document_rate:
+            self._renumber()
         root.content = self._letters(8, 8)
         graph = self.finished(leaves, root.content, top_down=False)
         _check(graph, self._numbers)
@@ -99,9 +100,7 @@ class _BottomUp(Grower):
 
     def gather(self, picked: list[Node]) -> Node:
         depth = 1 + max([node.depth for node in picked])
-        if decoys := self._counts(self.sampler.document_rate, 1)[0]:
-            values = [(self.sampler.field(self.rng), None) for _ in range(decoys)]
-            picked = shuffled(self.rng, picked + self._values(values, depth - 1, needed=False))
+        picked = self._among_decoys(picked)
         hub = self.add("index", depth)
         children = (hub.uid,)
         for node in picked:
@@ -109,6 +108,29 @@ class _BottomUp(Grower):
             node.children = children
         hub.content = tuple([node.uid for node in picked])
         return hub
+
+    def _among_decoys(self, listed: list[Node]) -> list[Node]:
+        """Add irrelevant documents to those of a list, in a random order."""
+        rate = self.sampler.document_rate
+        if not rate:  # nothing is drawn, so that the options of a domain do not shift each other
+            return listed
+        count = int(rate * len(listed) + self.rng.random())
+        values = [(self.sampler.field(self.rng), None) for _ in range(count)]
+        depth = min([node.depth for node in listed])
+        return shuffled(self.rng, listed + self._values(values, depth, needed=False))
+
+    def _renumber(self) -> None:
+        """Deal the numbers of all variables but the root's again, since those of irrelevant
+        documents were drawn last.
+        """
+        nodes = [node for node in self.nodes[1:] if node.kind == "value"]
+        numbers = [node.number for node in nodes]
+        numbers += [number for node in self.nodes for number, _ in node.fields]
+        new = iter(shuffled(self.rng, numbers))
+        for node in nodes:
+            node.number = next(new)
+        for node in self.nodes:
+            node.fields = tuple([(next(new), value) for _, value in node.fields])
 
     def _values(
         self, values: list[tuple[Value, Any]], depth: int, needed: bool = True

@@ -125,7 +125,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         name = letters(Random(self._salt), 8).lower()
         return f"Find what main() in {ROOT} of the program '{name}' returns."
 
-    def begin(self, start: Sequence[str]) -> Codebase:
+    def begin(self) -> Codebase:
         """Return the knowledge of a reader of the task: there is a first file."""
         return Codebase.begin()
 

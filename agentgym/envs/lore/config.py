@@ -21,12 +21,24 @@ GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
 own.
 """
 
+PAPER: Mapping[str, Any] = {
+    "max_calls_per_turn": 16,
+    "strict_ids": False,
+    "rereads": True,
+    "budget_by": "reads",
+    "budget_factor": 2.0,
+    "budget_slack": 10,
+}
+"""The rules of the paper: any document can be read, as often as one likes and many in one reply. An
+optimiser learns to guess ids under them.
+"""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"operations": 1},
     "medium": {"operations": 10},
     "hard": {"operations": 30, "difficulty": "hard"},
     "long": {"operations": 120},
     "extreme": {"operations": 350, "difficulty": "hard"},
+    "paper": PAPER,
     **{f"n{count}": {"operations": count} for count in GRID},
 }
 """Presets of each world of LORE: sizes, and the operation counts of the benchmark."""
@@ -46,10 +58,11 @@ class LoreConfig(TurnBudget):
         max_arity: The most operands of a rule, at least `min_arity`; an operator may take fewer.
         weights: The relative frequencies of the operators, by name; all alike if None.
         max_calls_per_turn: The most calls in one reply.
-        strict_ids: Whether an id that no result has shown yet is answered like one that does not
-            exist.
+        strict_ids: Whether an id that does not follow from what was read is answered like one that
+            does not exist. If not, as in the paper, ids can be guessed.
+        rereads: Whether a document can be read again; if not, that is an error.
         budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn
-            (`reads`) or all at once (`rounds`).
+            (`reads`) or as many as a reply may hold (`rounds`).
         hints: Whether plan and state leave computing to the agent (`plain`) or spell it out
             (`full`).
     """
@@ -61,12 +74,13 @@ class LoreConfig(TurnBudget):
     min_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 2
     max_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 4
     weights: Mapping[str, Annotated[float, Field(ge=0.0, le=1e9)]] | None = None
-    max_calls_per_turn: CallsPerTurn = 16
-    strict_ids: bool = False
-    budget_by: Literal["reads", "rounds"] = "reads"
+    max_calls_per_turn: CallsPerTurn = 1
+    strict_ids: bool = True
+    rereads: bool = False
+    budget_by: Literal["reads", "rounds"] = "rounds"
     hints: Literal["plain", "full"] = "plain"
-    budget_factor: BudgetFactor = 2.0
-    budget_slack: BudgetSlack = 10
+    budget_factor: BudgetFactor = 1.25
+    budget_slack: BudgetSlack = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

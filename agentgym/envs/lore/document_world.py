@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from random import Random
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from agentgym.envs.lore.bottom_up import MOST_IRRELEVANT, DocumentSampler, grow_bottom_up
-from agentgym.envs.lore.config import PRESETS, LoreConfig
+from agentgym.envs.lore.bottom_up import DocumentSampler, grow_bottom_up
+from agentgym.envs.lore.config import PAPER, PRESETS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below
 from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, number, text
@@ -23,7 +24,10 @@ from agentgym.messages import Content
 from agentgym.registry import register
 
 _TASK = re.compile(r"Find the value of (v[0-9]+)\.(?: Start with these documents: (.+)\.)?")
-_DOUBTING = "Some of the documents that a record lists may be irrelevant."
+_DOUBTING = (
+    "Behind the id of a document that gives the value of a variable stands the variable; those "
+    "that no rule asks for are irrelevant, here and in other lists."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +36,13 @@ class DocumentConfig(LoreConfig):
 
     Attributes:
         distractor_fields: The number of irrelevant variables in a document of values, on average.
-        distractor_documents: The number of irrelevant documents in a list of documents, on average.
+        distractor_documents: The number of irrelevant documents for each other one in a list of
+            documents, on average. Where there are any, lists name the variables of documents of
+            values, so that rules tell which of these are needed.
     """
 
     distractor_fields: Annotated[float, Field(ge=0.0, le=4.0)] = 0.25
-    distractor_documents: Annotated[float, Field(ge=0.0, le=4.0)] = 0.0
+    distractor_documents: Annotated[float, Field(ge=0.0, le=4.0)] = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,15 +56,14 @@ class DocumentConfig(LoreConfig):
     @property
     def most_documents(self) -> int:
         """Upper bound of the number of documents."""
-        return super().most_documents + (
-            MOST_IRRELEVANT * self.operations if self.distractor_documents else 0
-        )
+        return ceil((1 + self.distractor_documents) * super().most_documents) + self.operations + 1
 
 
 class DocumentWorld(LoreWorld[DocumentConfig]):
     """Find the value of a variable in documents whose ids have to be computed from others."""
 
     Config = DocumentConfig
+    records: ClassVar[type[Records]] = Records
 
     def grow(self, rng: Random) -> Graph:
         """Draw the graph bottom-up."""
@@ -93,7 +98,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
 
     def task(self) -> str:
         """The target, where to start, and the budget."""
-        start = ", ".join(self.graph.nodes[uid].file for uid in self.graph.start)
+        start = ", ".join(map(self._entry, self.graph.start))
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
         return (
             f"Find the value of v0. Start with these documents: {start}.{doubt}\nTurn budget: "
@@ -105,21 +110,29 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
         return f"Find the value of v0.{doubt}"
 
-    def begin(self, start: Sequence[str]) -> Records:
+    def begin(self) -> Records:
         """Return the knowledge of a reader of the task."""
-        return Records.begin("v0", start, self.config.distractor_documents > 0)
+        return self.records.begin("v0", map(self._entry, self.graph.start))
+
+    def _entry(self, uid: int, form: str = "{}") -> str:
+        """Return the id of a document as lists give it: with the variable of a document of values
+        where others may be irrelevant.
+        """
+        node = self.graph.nodes[uid]
+        named = self.config.distractor_documents and node.kind == "value"
+        return form.format(node.file) + (f" (v{node.number})" if named else "")
 
     def read_start(self, task: str) -> ReadDocuments:
         """Return the knowledge of a reader of the task."""
         match = _TASK.search(task)
         if match is None:
             raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
-        return Records.begin(match[1], match[2].split(", ") if match[2] else (), _DOUBTING in task)
+        return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
 
     def show(self, node: Node) -> str | Content:
         """The document as text."""
         if node.kind == "index":
-            return write_index(self.graph.nodes[uid].file for uid in node.content)
+            return write_index(self._entry(uid, "'{}'") for uid in node.content)
         if node.kind == "rule":
             rule, operator = node.content, BY_NAME[node.content.operator]
             names = [f"v{self.graph.nodes[uid].number}" for uid in rule.operands]
@@ -141,4 +154,4 @@ def _field(rng: Random) -> Value:
     return text(rng) if below(rng, 3) == 0 else number(rng)
 
 
-register(DocumentWorld, presets=PRESETS)
+register(DocumentWorld, presets={**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}})

@@ -8,15 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from random import Random
-from typing import Literal, cast
+from typing import Literal
 
 from agentgym.config import Share
 from agentgym.envs.lore.bottom_up import DocumentSampler, grow_bottom_up
-from agentgym.envs.lore.config import PRESETS
+from agentgym.envs.lore.config import PAPER, PRESETS
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
-from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import BY_NAME, STANDARD
 from agentgym.envs.lore.pictures import (
     COLOURS,
@@ -117,11 +117,12 @@ class MultimodalWorld(DocumentWorld):
     expressions read.
 
     What the hints and the scripted policies know of a picture comes from its description
-    (`Image.alt`), which models are not sent. The turn budget is that of the reads; changes of
-    pictures can share a reply with reads.
+    (`Image.alt`), which models are not sent. The turn budget is that of the reads, and of one
+    change of each distorted picture.
     """
 
     Config = MultimodalConfig
+    records = PictureRecords
     config: MultimodalConfig
 
     @classmethod
@@ -164,14 +165,15 @@ class MultimodalWorld(DocumentWorld):
             return among(rng, 1, MOST_COUNTED), _PICTURED
         return value, None
 
-    def begin(self, start: Sequence[str]) -> PictureRecords:
-        """Return the knowledge of a reader of the task."""
-        return PictureRecords.begin("v0", start, self.config.distractor_documents > 0)
+    def turns(self) -> int:
+        """Count the turns of reading, and one for each picture that is turned or stretched."""
+        hard = self.config.difficulty == "hard"
+        distorted = sum(hard and n.kind == "rule" and n.note is not None for n in self.graph.nodes)
+        return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
 
-    def read_start(self, task: str) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
-        known = cast(Records, super().read_start(task))
-        return PictureRecords.begin(known.target, known.order, known.doubting)
+    def may_reread(self, file: str) -> bool:
+        """Return whether a document is shown again: one whose picture was changed always is."""
+        return file in self._views or super().may_reread(file)
 
     def rules(self) -> str:
         """The system message."""
@@ -353,4 +355,4 @@ def _irrelevant(rng: Random) -> Value:
     return STANDARD[below(rng, len(STANDARD))].child(rng)
 
 
-register(MultimodalWorld, presets=PRESETS)
+register(MultimodalWorld, presets={**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}})

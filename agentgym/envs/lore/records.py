@@ -43,8 +43,11 @@ _RULE = re.compile(
     r".* end to end)\."
 )
 _INDEX = "This record only points onward. Related documents: {}."
-_LISTED = re.compile(r"'([^']+)'")
-_POINTS = re.compile(rf"{re.escape(_INDEX.format(''))[:-2]}('[^']+'(?:, '[^']+')*)\.")
+_LISTED = re.compile(r"'([^']+)'(?: \((v[0-9]+)\))?")
+_ENTRY = re.compile(r"([^ \n]+)(?: \((v[0-9]+)\))?")
+_POINTS = re.compile(
+    rf"{re.escape(_INDEX.format(''))[:-2]}({_LISTED.pattern}(?:, {_LISTED.pattern})*)\."
+)
 _FILE = rf"v[0-9]+%{_TEXT[1:-1]}"
 
 _STATE = re.compile(
@@ -71,18 +74,20 @@ def write_rule(prefix: int, expression: str, operand: str) -> str:
     return _OPEN.format(prefix) + rule.format(expression)
 
 
-def write_index(files: Iterable[str]) -> str:
-    """Write a document that lists ids."""
-    return _INDEX.format(", ".join(f"'{file}'" for file in files))
+def write_index(entries: Iterable[str]) -> str:
+    """Write a document that lists ids, each in quotes and perhaps with a variable behind it."""
+    return _INDEX.format(", ".join(entries))
 
 
 @dataclass
 class Facts:
-    """Content of a document: values by variable, the prefix and the expression of a rule, ids."""
+    """Content of a document: values by variable, the prefix and the expression of a rule, ids with
+    the variable of each, if it is named.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
-    files: Sequence[str] = ()
+    files: Sequence[tuple[str, str]] = ()
 
 
 def read_document(text: str) -> Facts:
@@ -122,29 +127,30 @@ class Records(ReadDocuments):
 
     Attributes:
         target: The variable that the task asks for.
-        doubting: Whether a listed document may be irrelevant.
         values: The values of variables, without those whose rule has been applied.
         rules: The expressions of the rules whose document was not read, by prefix.
-        ready: The ids that were listed or computed, and not read.
-        doubtful: The ids that were listed where some may be irrelevant, and not read.
+        ready: The ids that were listed or computed, and not read, with the variable of a document
+            of values, if a list named it.
+        doubtful: Likewise the ids of documents of values for which no rule has asked yet.
         ahead: The ids that were read before anything referred to them.
     """
 
     target: str = "v0"
-    doubting: bool = False
     values: dict[str, Value] = field(default_factory=dict)
     rules: dict[str, str] = field(default_factory=dict)
-    ready: dict[str, None] = field(default_factory=dict)
-    doubtful: dict[str, None] = field(default_factory=dict)
+    ready: dict[str, str] = field(default_factory=dict)
+    doubtful: dict[str, str] = field(default_factory=dict)
     ahead: dict[str, None] = field(default_factory=dict)
     _waiting: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, target: str, start: Iterable[str], doubting: bool) -> Self:
-        """Return the knowledge from a task alone."""
-        known = cls(target=target, doubting=doubting)
-        for file in start:
-            known._follow(file, known.ready)
+    def begin(cls, target: str, start: Iterable[str]) -> Self:
+        """Return the knowledge from a task alone, whose entries are ids, perhaps with a variable
+        behind them in brackets.
+        """
+        known = cls(target=target)
+        for file, variable in _ENTRY.findall("\n".join(start)):
+            known._follow(file, variable)
         return known
 
     def facts(self, text: str) -> Facts:
@@ -175,13 +181,16 @@ class Records(ReadDocuments):
                 self._compute(self._waiting.get(variable, ""))
         if facts.rule:
             self._add_rule(*facts.rule)
-        for listed in facts.files:
-            self._follow(listed, self.doubtful if self.doubting else self.ready)
+        for listed, variable in facts.files:
+            self._follow(listed, variable)
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:
         self.rules[prefix] = expression
         self._waiting.update(dict.fromkeys(variables(expression), prefix))
+        for file, variable in [*self.doubtful.items()]:
+            if variable in self._waiting:
+                self.ready[file] = self.doubtful.pop(file)
         if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
             del self.ahead[early]
             self._finish(prefix)
@@ -191,12 +200,14 @@ class Records(ReadDocuments):
         """Add the id that a rule leads to, once all its values are known."""
         expression = self.rules.get(prefix)
         if expression and all(variable in self.values for variable in variables(expression)):
-            self._follow(f"{prefix}%{evaluate(expression, self.values)}", self.ready)
+            self._follow(f"{prefix}%{evaluate(expression, self.values)}")
 
-    def _follow(self, file: str, unread: dict[str, None]) -> None:
+    def _follow(self, file: str, variable: str = "") -> None:
+        """Add an id that follows; one of a variable that no rule has asked for is doubtful."""
         self.ahead.pop(file, None)
         if file not in self.read:
-            unread[file] = None
+            certain = variable in ("", self.target) or variable in self._waiting
+            (self.ready if certain else self.doubtful)[file] = variable
             self.order[file] = None
 
     def _finish(self, prefix: str) -> None:
@@ -214,8 +225,10 @@ class Records(ReadDocuments):
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """List the certainly needed ids or, if there are none, those that may be irrelevant."""
-        return _late_first(self.ready or self.doubtful)
+        """List the certainly needed ids; there is always one while the target is not known, unless
+        a document was lost on the way.
+        """
+        return _late_first(self.ready)
 
     def lines(self, full: bool) -> list[str]:
         """Write the target, the values and rules that are still of use, and the unread ids."""
@@ -230,7 +243,9 @@ class Records(ReadDocuments):
             "Unread documents": ", ".join(ready),
         }
         if self.doubtful:
-            rows["Possibly irrelevant"] = ", ".join(_late_first(self.doubtful))
+            rows["Possibly irrelevant"] = ", ".join(
+                f"{file} ({self.doubtful[file]})" for file in _late_first(self.doubtful)
+            )
         if self.ahead:
             rows["Read ahead of their rules"] = ", ".join(_late_first(self.ahead))
         rows["Read last"] = ", ".join(self.recent())
@@ -245,16 +260,16 @@ class Records(ReadDocuments):
         match = _STATE.fullmatch(text)
         if match is None:
             raise ValueError(f"this is not what was found out: {text[:100]!r}")
-        known = cls(target=start.target, doubting=start.doubting)
+        known = cls(target=start.target)
         known.answer = match["answer"]
         known.ahead = dict.fromkeys(_split(match["ahead"]))
         recent = _split(match["recent"])
         for file in (*(file for file in known.ahead if file not in recent), *recent):
             known.record(file, read=True)
         for file in _split(match["ready"]):
-            known._follow(file, known.ready)
-        for file in _split(match["doubtful"]):
-            known._follow(file, known.doubtful)
+            known._follow(file)
+        for file, variable in _ENTRY.findall("\n".join(_split(match["doubtful"]))):
+            known._follow(file, variable)
         for entry in _split(match["values"]):
             variable, value = entry.split(" = ")
             known.values[variable] = _typed(value)

@@ -24,6 +24,10 @@ from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
 from agentgym.world import CallSet, World
 
+_SAMPLES, _FEWEST_SAMPLES = 8, 2
+"""Tasks that set the budget of a configuration; one task in nine is larger, and is drawn again."""
+_SAMPLED = 4_000
+"""Operations of all these tasks, about, so that the largest cost no more than a few resets."""
 LOST_AFTER = 20
 """Turns after which a lead that was never followed counts as lost: it was passed over in each."""
 
@@ -36,6 +40,9 @@ _FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
 _SUBMIT = "Submit the answer."
 _LOST = "No turn is left to find the answer out."
 
+
+_most_turns: dict[tuple[type[Any], str], int] = {}
+"""Turns of reading by class and configuration, whose mapping of weights has no hash."""
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
@@ -88,8 +95,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Draw the task."""
         raise NotImplementedError
 
-    def begin(self, start: Sequence[str]) -> ReadDocuments:
-        """Return the knowledge of a reader of the task, which names the ids `start`."""
+    def begin(self) -> ReadDocuments:
+        """Return the knowledge of a reader of the task."""
         raise NotImplementedError
 
     def show(self, node: Node) -> str | Content:
@@ -102,23 +109,48 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """
         return Random(self._salt << 32 | node.uid)
 
+    def may_reread(self, file: str) -> bool:
+        """Return whether a document that was read is shown again."""
+        return self.config.rereads
+
     def shortest_rounds(self) -> int:
         """Count the fewest turns in which all needed documents can be read, any number in one."""
         return self.graph.height + 1
 
     # The episode.
 
+    def turns(self) -> int:
+        """Count the turns of reading of an optimal policy that plays in the way of `budget_by`."""
+        if self.config.budget_by == "reads":
+            return self.graph.needed
+        calls = self.config.max_calls_per_turn
+        return max(self.shortest_rounds(), ceil(self.graph.needed / calls))
+
+    def most_turns(self) -> int:
+        """Return the turns of reading that the budget allows for: those of the largest of a few
+        tasks of the configuration, so that the budget tells nothing of the task at hand.
+        """
+        key = type(self), repr(self.config)
+        if key not in _most_turns:
+            samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
+            turns = []
+            for seed in range(samples):
+                self.graph = self.grow(Random(seed))
+                turns.append(self.turns())
+            _most_turns[key] = max(turns)
+        return _most_turns[key]
+
     def generate(self) -> None:
         """Draw the graph, and set the budget."""
+        most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
+        while self.turns() > most:
+            self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
-        self.known = self.begin([self.graph.nodes[uid].file for uid in self.graph.start])
+        self.known = self.begin()
         self._since = dict.fromkeys(self.known.order, 0)
         self._round = (0, self.rounds_left())
-        turns = self.graph.needed
-        if self.config.budget_by == "rounds":
-            turns = max(self.shortest_rounds(), ceil(turns / self.config.max_calls_per_turn))
-        self.max_turns = self.config.budget(turns + 1)
+        self.max_turns = self.config.budget(most + 1)
 
     @tool
     def read_document(self, file_id: str) -> str | Content:
@@ -132,6 +164,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         derivable = again or self.known.follows(file_id)
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
+        if again and not self.may_reread(file_id):
+            raise ToolError(f"document {echo(file_id)} was read before and is shown only once")
         self._close_round()
         self._counts["reads"] += 1
         self._counts["redundant_reads"] += again
@@ -195,12 +229,15 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", self.known.useful())
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """List a read of each known document that was not read or was read last, and an answer
-        (`unknown` if it is not known). Older documents could be read again too, but the state does
-        not name them.
+        """List a read of each known document that was not read or, if that is allowed, was read
+        last, and an answer (`unknown` if it is not known). Older documents could be read again too,
+        but the state does not name them.
         """
-        files = [*self.known.unread(), *self.known.recent()]
+        files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
+
+    def _rereadable(self) -> list[str]:
+        return self.known.recent() if self.config.rereads else []
 
     def _answer(self) -> ToolCall:
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
@@ -210,7 +247,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         `most_documents + 1` calls. An unknown document has an empty id, and so has one that is no
         longer legal.
         """
-        legal = {*self.known.unread(), *self.known.recent()}
+        legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
         files += [""] * (self.config.most_documents - len(files))
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, make, tool_env
-from agentgym.envs.agentlongbench.engine import TOOL, read_feedback, search
+from agentgym.envs.agentlongbench.engine import TOOL, Feedback, read_feedback, search
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
@@ -23,50 +23,92 @@ def world(seed: int = 0, **options: Any) -> PuzzleWorld:
     return made
 
 
+def heard(chat: Any, number: int) -> list[Feedback]:
+    """The feedback on one hidden item, from the texts of a chat."""
+    several = [m.text for m in chat.messages if m.text.startswith(f"Hidden item {number}.\n")]
+    return [f for text in several or map(str, texts(chat)) for f in read_feedback(text)]
+
+
+def texts(chat: Any) -> list[str]:
+    return [message.text for message in chat.messages if "Hidden item" not in message.text]
+
+
+@pytest.mark.parametrize("hidden", [1, 5])
 @pytest.mark.parametrize("style", ["concise", "verbose"])
 @pytest.mark.parametrize("knowledge", ["intensive", "free"])
 @pytest.mark.parametrize("source", ["species", "synthetic"])
 def test_exact_candidates_are_the_items_that_agree_with_all_feedback(
-    style: str, knowledge: str, source: str
+    style: str, knowledge: str, source: str, hidden: int
 ) -> None:
     options: dict[str, Any] = {
         "style": style,
         "knowledge": knowledge,
         "source": source,
         "items": 150,
+        "hidden": hidden,
+        "rounds": 30,
         "budget_slack": 20,
     }
     env, exact = make("PuzzleWorld", **options), 0
     policy = NoisyPolicy("PuzzleWorld", 0.5)
-    for seed in range(12):
+    for seed in range(10 if hidden == 1 else 2):
         chat, _ = env.reset(seed=seed)
         inner = tool_env(env)
         while not inner.over:
             played: Any = inner.world
-            table, belief = played.table, played.belief
-            heard = [f for m in inner.chat.messages for f in read_feedback(m.text)]
-            agree = [
-                name
-                for place, name in enumerate(table.names)
-                if name not in {f.name for f in heard}
-                and all(
-                    table.feedback_atoms(table.find(f.name), place) == list(f.atoms) for f in heard
-                )
-            ]
-            assert table.names[played.target] in agree
-            if belief.exact:
-                exact += 1
-                assert belief.pool == agree or belief.pool == [table.names[played.target]]
-            elif belief.pool is not None:
-                assert set(belief.pool) >= set(agree)
+            table = played.table
+            for number, belief in played.hunt.beliefs.items():
+                feedback = heard(inner.chat, number)
+                agree = [
+                    name
+                    for place, name in enumerate(table.names)
+                    if name not in {f.name for f in feedback}
+                    and all(
+                        table.feedback_atoms(table.find(f.name), place) == list(f.atoms)
+                        for f in feedback
+                    )
+                ]
+                target = table.names[played.targets[number]]
+                assert target in agree
+                if belief.exact:
+                    exact += 1
+                    assert belief.pool == agree or belief.pool == [target]
+                elif belief.pool is not None:
+                    assert set(belief.pool) >= set(agree)
             chat, *_ = env.step(policy([chat])[0].text)
     assert exact > 12
+
+
+def test_hidden_items_are_due_in_turn_and_a_query_may_be_about_any() -> None:
+    env = start("PuzzleWorld", hidden=3, seed=4)
+    played: Any = env.world
+    due = []
+    for name in played.table.names[:3]:
+        due.append(played.hunt.number)
+        assert not [call for call in played.optimal_calls() if call.name == TOOL]
+        play(env, ToolCall("guess", {"name": name}))
+    first, second = (
+        ToolCall(TOOL, {"conditions": played.hunt.beliefs[k].conditions()}) for k in (1, 2)
+    )
+    assert due == [1, 2, 3]
+    assert played.hunt.number == 1
+    assert all(call in played.optimal_calls() for call in (first, second))
+    assert list(played.optimal_calls()) == [first]
+    play(env, second)
+    assert [belief.exact for belief in played.hunt.beliefs.values()] == [False, True, False]
+    assert second not in played.optimal_calls(), "it has nothing new to say"
+    play(env, first)
+    target = played.table.names[played.target]
+    assert ToolCall("guess", {"name": target}) in played.optimal_calls()
+    outcome = play(env, ToolCall("guess", {"name": target}))
+    assert outcome.text.endswith("Next: hidden item 2.")
+    assert list(played.hunt.beliefs) == [2, 3]
 
 
 def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact() -> None:
     tried = {True: 0, False: 0}
     for seed in range(20):
-        played = world(seed, budget_slack=9)
+        played = world(seed, hidden=1, budget_slack=9)
         assert not played.belief.exact
         conditions = played.belief.conditions()
         for asked in (
@@ -80,14 +122,14 @@ def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact
             [{"type": "value"}],
         ):
             call = ToolCall(TOOL, {"conditions": asked})
-            again = world(seed, budget_slack=9)
+            again = world(seed, hidden=1, budget_slack=9)
             if (
                 asked
                 and isinstance(asked, list)
                 and isinstance(asked[0], dict)
                 and "section" in asked[0]
             ):
-                again.belief.add_result(asked, search(again.table, asked, "concise"))
+                again.hunt.add_result(asked, search(again.table, asked, "concise"))
             optimal = call in played.optimal_calls()
             tried[optimal] += 1
             if optimal:
@@ -97,11 +139,11 @@ def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact
                     "one candidate is exact whatever was asked, which nobody can know before"
                 )
     assert all(tried.values())
-    assert ToolCall("guess", {"name": "x"}) not in world(0).optimal_calls()
+    assert ToolCall("guess", {"name": "x"}) not in world(0, hidden=1).optimal_calls()
 
 
 def test_a_list_that_the_hidden_item_may_not_be_in_tells_nothing() -> None:
-    played = world(3, knowledge="intensive", source="synthetic")
+    played = world(3, hidden=1, knowledge="intensive", source="synthetic")
     name = played.table.sections[0].name
     wrong = next(
         v
@@ -114,7 +156,7 @@ def test_a_list_that_the_hidden_item_may_not_be_in_tells_nothing() -> None:
 
 
 def test_the_cap_of_rounds_ends_the_episode() -> None:
-    env = start("PuzzleWorld", rounds=2, seed=1)
+    env = start("PuzzleWorld", hidden=1, rounds=2, seed=1)
     played: Any = env.world
     names = [name for name in played.table.names if name != played.table.names[played.target]]
     outcome = say(env, f"I think it is <answer>{names[0]}</answer>")
@@ -123,31 +165,40 @@ def test_the_cap_of_rounds_ends_the_episode() -> None:
     assert (outcome.terminated, outcome.reward) == (True, 0.0)
 
 
-def test_puzzles_follow_one_another_and_each_counts() -> None:
-    env = start("PuzzleWorld", puzzles=3, seed=2, budget_factor=1.0, budget_slack=0)
+@pytest.mark.parametrize("hidden", [1, 3])
+def test_puzzles_follow_one_another_and_each_counts(hidden: int) -> None:
+    env = start("PuzzleWorld", hidden=hidden, puzzles=3, seed=2, budget_factor=1.0, budget_slack=0)
     first: Any = env.world
     tables = [first.table]
     while first.belief.puzzle < 2:
         outcome = play(env, first.optimal_calls()[0])
-    assert "Puzzle 2 of 3.\nRound 1: Guess" in outcome.text
+    opening = "Round 1: Guess" if hidden == 1 else "All items: ["
+    assert f"Puzzle 2 of 3.\n{opening}" in outcome.text
     tables.append(first.table)
     assert tables[0] != tables[1]
     assert play_optimally(env).reward == 1.0
-    half = start("PuzzleWorld", puzzles=2, seed=2, rounds=4, budget_slack=50)
+    half = start("PuzzleWorld", hidden=hidden, puzzles=2, seed=2, budget_slack=50)
     played: Any = half.world
     while played.belief.puzzle < 2:
         play(half, played.optimal_calls()[0])
-    wrong = next(name for k, name in enumerate(played.table.names) if k != played.target)
+    wrong = next(
+        name for k, name in enumerate(played.table.names) if k not in played.targets.values()
+    )
     while True:
         outcome = play(half, ToolCall("guess", {"name": wrong}))
         if outcome.terminated:
             break
     assert outcome.reward == 0.5
-    assert played.report() == {"puzzles": 2, "found": 1, "round": 4}
+    assert played.report() == {
+        "puzzles": 2,
+        "hidden": 2 * hidden,
+        "found": hidden,
+        "round": 8,
+    }
 
 
 def test_on_the_last_turn_only_a_guess_can_succeed() -> None:
-    env = start("PuzzleWorld", seed=5, budget_slack=3)
+    env = start("PuzzleWorld", hidden=1, seed=5, budget_slack=3)
     played: Any = env.world
     played.turn = played.max_turns - 1
     assert list(played.optimal_calls()) == []
@@ -160,11 +211,11 @@ def test_on_the_last_turn_only_a_guess_can_succeed() -> None:
 
 
 def test_answers_in_tags_and_odd_names_are_taken() -> None:
-    env = start("PuzzleWorld", knowledge="intensive", items=1025, seed=1)
+    env = start("PuzzleWorld", hidden=1, knowledge="intensive", items=1025, seed=1)
     played: Any = env.world
     target = played.table.names[played.target]
     assert say(env, f"<answer>no</answer> <answer> {target.upper()} </answer>").reward == 1.0
-    env = start("PuzzleWorld", knowledge="intensive", items=1025, seed=1)
+    env = start("PuzzleWorld", hidden=1, knowledge="intensive", items=1025, seed=1)
     assert (
         say(env, "<answer>Missingno</answer>").text == 'error: there is no item called "Missingno"'
     )
@@ -183,26 +234,34 @@ def test_a_replay_gives_the_same_lists() -> None:
                     assert json.loads(answer.text)
 
 
-@pytest.mark.parametrize("steps", [2, 4, 64, 400])
+@pytest.mark.parametrize("steps", [2, 4, 10, 64, 400])
 def test_at_horizon_gives_episodes_that_take_about_that_many_turns(steps: int) -> None:
-    options = {**PuzzleWorld.config_for_horizon(steps), "budget_factor": 1.0, "budget_slack": 0}
-    turns = [world(seed, **options).max_turns or 0 for seed in range(max(3, 400 // steps))]
+    turns = []
+    for seed in range(max(3, 200 // steps)):
+        outcome = play_optimally(
+            start("PuzzleWorld", seed=seed, **PuzzleWorld.config_for_horizon(steps))
+        )
+        assert outcome.reward == 1.0
+        turns.append(outcome.turn)
     assert abs(sum(turns) / len(turns) - steps) <= max(1, 0.15 * steps)
 
 
 def test_at_horizon_refuses_what_no_configuration_takes() -> None:
-    with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 38000\], got 1"):
+    with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 380000\], got 1"):
         PuzzleWorld.config_for_horizon(1)
-    for name in ("rounds", "puzzles"):
+    for name in ("rounds", "puzzles", "hidden"):
         with pytest.raises(ValueError, match=f"{name} must be an integer in"):
             PuzzleConfig(**{name: 0})
 
 
 def test_texts_of_other_worlds_are_refused() -> None:
     played = world(1)
-    for bad in ("", "Puzzle 1 of 1.\nTurn budget: 3", "Initial list: [1]"):
+    head = "Puzzle 1 of 1. There are 9 items, of which {} hidden, with 3 rounds each."
+    cut = [f"{head.format(count)}\nTurn budget: 3" for count in ("1 is", "2 are")]
+    for bad in ("", "Puzzle 1 of 1.\nTurn budget: 3", "Initial list: [1]", *cut):
         with pytest.raises(
-            ValueError, match=r"this is not a task of PuzzleWorld|there is no feedback in"
+            ValueError,
+            match=r"this is not a task of PuzzleWorld|there is no feedback in|there is no list of",
         ):
             PuzzleWorld.read_task(bad)
     for bad in ("", "Turns left: 3", "x\nTurns left: 3"):

@@ -17,6 +17,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, make, render, tool_env
+from agentgym.envs.lore.config import PAPER
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
@@ -37,6 +38,12 @@ def submit(value: str) -> ToolCall:
 
 
 def generated(seed: int, **options: Any) -> DocumentWorld:
+    """A world under the rules of the paper, unless options say otherwise."""
+    rules = {**PAPER, "distractor_documents": 0.0, **options}
+    return default(seed, **rules)
+
+
+def default(seed: int, **options: Any) -> DocumentWorld:
     world = DocumentWorld(DocumentWorld.Config(**options), seed)
     world.generate()
     return world
@@ -47,7 +54,7 @@ def reply(*calls: ToolCall) -> str:
 
 
 def labelled(seed: int = 0, **options: Any) -> Any:
-    env = make("DocumentWorld", labels=True, **options)
+    env = make("DocumentWorld-paper", labels=True, **options)
     env.reset(seed=seed)
     return env
 
@@ -128,7 +135,7 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
         "max_calls_per_turn": 128,
         "budget_by": "rounds",
     }
-    env = start("DocumentWorld", seed=5, budget_factor=1.0, budget_slack=0, **options)
+    env = start("DocumentWorld-paper", seed=5, budget_factor=1.0, budget_slack=0, **options)
     solver = Solver(env.chat.messages[1].text)
 
     def reading(files: Any) -> list[str]:
@@ -140,7 +147,8 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
     outcome = say(env, f"I have it.\nFinal answer: {solver.answer}")
     assert (outcome.reward, outcome.terminated, outcome.turn) == (1.0, True, rounds + 1)
     graph = env.world.graph
-    assert env.world.max_turns == max(graph.height + 1, -(-graph.needed // 128)) + 1 == rounds + 1
+    assert env.world.turns() == max(graph.height + 1, -(-graph.needed // 128)) == rounds
+    assert env.world.max_turns == env.world.most_turns() + 1 > rounds
     assert env.world.report()["round_optimal_turns"] == rounds
 
 
@@ -217,7 +225,8 @@ def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() 
             compared += 1
         assert list(world.optimal_calls()) == [submit(str(graph.answer))]
         assert cost(frozenset()) == graph.needed
-        assert world.max_turns == 2 * (graph.needed + 1) + 10
+        assert world.turns() == graph.needed
+        assert world.max_turns == 2 * (world.most_turns() + 1) + 10
     assert compared > 80
 
 
@@ -241,16 +250,20 @@ def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never
             if not node.needed:
                 irrelevant += 1
                 assert f"v{node.number}" not in used
-                assert sum(f"'{node.file}'" in text for text in texts.values()) == 1, (
-                    "one list names it"
-                )
+                assert (
+                    sum(
+                        f"{node.file}{quote} (v{node.number})" in text
+                        for quote, text in [("", world.task()), *(("'", t) for t in texts.values())]
+                    )
+                    == 1
+                ), "one list names it, with its variable"
         assert (
             world.graph.needed
             == sum(node.needed for node in world.graph.nodes)
             < len(world.graph.nodes)
         )
         outcome = play_optimally(
-            start("DocumentWorld", seed=seed, operations=15, distractor_documents=1.0)
+            start("DocumentWorld-paper", seed=seed, operations=15, distractor_documents=1.0)
         )
         assert outcome.reward == 1.0
     assert irrelevant > 30
@@ -353,6 +366,7 @@ def test_what_was_guessed_is_part_of_the_state() -> None:
         assert f"Read ahead of their rules: {target.file}" in world.state()
         while world.known.useful() and world.known.answer is None:
             told = DocumentWorld.read_task(world.task())
+            told.config = world.config
             told.read_state(world.state())
             assert told.state() == world.state()
             assert list(told.optimal_calls()) == list(world.optimal_calls())
@@ -391,7 +405,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
         "text = w.task() + ''.join(n.file + str(w.show(n)) for n in w.graph.nodes)\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )
-    world = generated(7, operations=80, difficulty="hard", distractor_documents=0.5)
+    world = default(7, operations=80, difficulty="hard", distractor_documents=0.5)
     here = world.task() + "".join(node.file + str(world.show(node)) for node in world.graph.nodes)
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -429,7 +443,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_ids_that_do_not_exist_are_refused_and_change_nothing(strict: bool) -> None:
-    env = start("DocumentWorld", strict_ids=strict, budget_slack=1_000, max_failed_rounds=None)
+    env = start(
+        "DocumentWorld-paper", strict_ids=strict, budget_slack=1_000, max_failed_rounds=None
+    )
     first = env.world.known.useful()[0]
 
     def public() -> tuple[str, dict[str, Any]]:

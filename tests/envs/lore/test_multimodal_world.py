@@ -18,6 +18,7 @@ import pytest
 
 import agentgym
 from agentgym import Content, ToolCall, ToolError, make, tool_env
+from agentgym.envs.lore.config import PAPER
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
@@ -30,6 +31,11 @@ LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
 
 
 def generated(seed: int, **options: Any) -> MultimodalWorld:
+    """A world under the rules of the paper, unless options say otherwise."""
+    return default(seed, **{**PAPER, "distractor_documents": 0.0, **options})
+
+
+def default(seed: int, **options: Any) -> MultimodalWorld:
     world = MultimodalWorld(MultimodalWorld.Config(**options), seed)
     world.generate()
     return world
@@ -197,7 +203,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
         "w = W(W.Config(operations=20, difficulty='hard', distractor_documents=0.5), 7); w.generate()\n"
         "print(hashlib.sha256(repr([w.task(), *((n.file, w.show(n)) for n in w.graph.nodes)]).encode()).hexdigest())"
     )
-    world = generated(7, operations=20, difficulty="hard", distractor_documents=0.5)
+    world = default(7, operations=20, difficulty="hard", distractor_documents=0.5)
     here = repr([world.task(), *((node.file, world.show(node)) for node in world.graph.nodes)])
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -225,7 +231,7 @@ def first_pictured(env: Any, kind: str = "value") -> str:
 
 
 def test_pictures_come_as_parts_of_the_chat() -> None:
-    env = start("MultimodalWorld", operations=4)
+    env = start("MultimodalWorld-paper", operations=4)
     file = first_pictured(env)
     message = env.chat.messages[-1]
     (image,) = message.images
@@ -245,8 +251,8 @@ def test_pictures_come_as_parts_of_the_chat() -> None:
 
 
 def test_in_scenes_no_picture_is_sent_and_all_is_told() -> None:
-    env = start("MultimodalWorld", operations=4, render="scene", difficulty="hard")
-    image = start("MultimodalWorld", operations=4, difficulty="hard")
+    env = start("MultimodalWorld-paper", operations=4, render="scene", difficulty="hard")
+    image = start("MultimodalWorld-paper", operations=4, difficulty="hard")
     file = first_pictured(env, "rule")
     assert file == first_pictured(image, "rule")
     same = image.chat.messages[-1]
@@ -364,7 +370,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
         ToolError, match="was changed 16 times: read the document again to start afresh"
     ):
         world.flip_image(file, "horizontal")
-    env = start("MultimodalWorld")
+    env = start("MultimodalWorld-paper")
     outcome = play(env, ToolCall("flip_image", {"doc_id": file, "flip_type": "diagonal"}))
     assert outcome.text == (
         "error: flip_image: argument 'flip_type': input should be 'horizontal' or 'vertical', got \"diagonal\""
@@ -372,7 +378,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
 
 
 def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
-    env = make("MultimodalWorld", labels=True)
+    env = make("MultimodalWorld-paper", labels=True)
     env.reset(seed=0)
     inner: Any = tool_env(env)
     while True:

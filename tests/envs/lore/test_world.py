@@ -57,7 +57,9 @@ def test_a_document_that_may_be_irrelevant_is_speculative_while_others_are_certa
 ):
     seen = set()
     for seed in range(20):
-        env = labelled(seed, operations=8, theta=3, p=1.0, distractor_documents=2.0)
+        env = labelled(
+            seed, operations=8, theta=3, p=1.0, distractor_documents=2.0, budget_slack=500
+        )
         world: Any = tool_env(env).world
         while world.known.answer is None and not tool_env(env).over:
             doubtful = list(world.known.doubtful)
@@ -102,10 +104,10 @@ def test_a_call_of_another_tool_is_neutral() -> None:
     ],
 )
 def test_answers_are_compared_exactly_but_for_quotes_and_a_full_stop(said: str, right: int) -> None:
-    env = start("DocumentWorld")
+    env = start("DocumentWorld-paper")
     answer = str(env.world.graph.answer)
     assert play(env, submit(said.format(answer))).reward == right
-    env = start("DocumentWorld")
+    env = start("DocumentWorld-paper")
     assert play(env, submit(answer.swapcase())).reward == 0
 
 
@@ -116,7 +118,7 @@ def test_a_last_line_answers() -> None:
         ("Final answer:\n{}", False),
         ("{}", False),
     ]:
-        env = start("DocumentWorld")
+        env = start("DocumentWorld-paper")
         outcome = say(env, said.format(env.world.graph.answer))
         assert (outcome.terminated, outcome.reward) == (over, float(over))
         assert outcome.going_on or env.chat.messages[-2].calls[0].name == "submit"
@@ -124,7 +126,7 @@ def test_a_last_line_answers() -> None:
 
 def test_the_third_round_in_a_row_in_which_all_calls_fail_ends_the_episode() -> None:
     bad, worse = reply(read("v1%no")), reply(ToolCall("open", {}), ToolCall("read_document", {}))
-    env = start("DocumentWorld", operations=10)
+    env = start("DocumentWorld-paper", operations=10)
     good = reply(read("v1%no"), read(env.world.known.useful()[0]))
     for said in (bad, worse, "Let me think.", good, bad, "", "<tool_call>{</tool_call>", "Hm."):
         assert say(env, said).going_on
@@ -136,7 +138,7 @@ def test_the_third_round_in_a_row_in_which_all_calls_fail_ends_the_episode() -> 
 
 
 def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() -> None:
-    env = start("DocumentWorld", operations=8, p=0.0, max_calls_per_turn=3)
+    env = start("DocumentWorld-paper", operations=8, p=0.0, max_calls_per_turn=3)
     assert "at most 3." in env.chat.messages[0].text
     files = env.world.known.useful()[:4]
     outcome = say(env, reply(*map(read, files)))
@@ -150,7 +152,7 @@ def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() 
 
 
 def test_one_call_at_a_time_is_said_to_be_so() -> None:
-    env = start("DocumentWorld", parallel_calls=False)
+    env = start("DocumentWorld-paper", parallel_calls=False)
     assert "exactly one call" in env.chat.messages[0].text
     assert say(env, reply(*map(read, env.world.known.useful()[:2]))).text.endswith(
         "takes one call in each reply; none was run"
@@ -158,21 +160,21 @@ def test_one_call_at_a_time_is_said_to_be_so() -> None:
 
 
 def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
-    env = start("DocumentWorld", budget_factor=1.0, budget_slack=0)
+    env = start("DocumentWorld-paper", budget_factor=1.0, budget_slack=0)
     play(env, *[read(env.world.known.useful()[0])] * (env.world.max_turns - 1))
     assert (list(env.world.optimal_calls()), env.world.turns_left) == ([], 1)
     assert env.world.subtask(with_state=False) == "No turn is left to find the answer out."
     outcome = play(env, read(env.world.known.useful()[0]))
     assert (outcome.truncated, outcome.reward) == (True, 0.0)
-    env = start("DocumentWorld", budget_factor=1.0, budget_slack=0)
-    assert play_optimally(env).turn == env.world.graph.needed + 1 == env.world.max_turns
+    env = start("DocumentWorld-paper", budget_factor=1.0, budget_slack=0)
+    assert play_optimally(env).turn == env.world.graph.needed + 1 <= env.world.max_turns
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
     """The report of an episode in which one document was read, or all, the first again and
     again, and then `last` was answered.
     """
-    env = start("DocumentWorld", operations=2, budget_slack=200)
+    env = start("DocumentWorld-paper", operations=2, budget_slack=200)
     first = env.world.known.useful()[0]
     play(env, read(first))
     while everything and env.world.known.answer is None:
@@ -185,7 +187,7 @@ def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, An
 
 def test_failures_are_told_apart() -> None:
     kinds = ("premature_halt", "lost_leads", "synthesis_error", "answered")
-    answer = str(start("DocumentWorld", operations=2).world.graph.answer)
+    answer = str(start("DocumentWorld-paper", operations=2).world.graph.answer)
     leads = len(generated_leads()) - 1
     assert [reported("x")[kind] for kind in kinds] == [True, 0, False, True]
     assert [reported(answer)[kind] for kind in kinds] == [False, 0, False, True]
@@ -198,7 +200,7 @@ def test_failures_are_told_apart() -> None:
 
 
 def generated_leads() -> list[str]:
-    return list(start("DocumentWorld", operations=2).world.known.useful())
+    return list(start("DocumentWorld-paper", operations=2).world.known.useful())
 
 
 def test_a_report_is_given_at_any_end_and_not_before() -> None:
@@ -213,7 +215,7 @@ def test_a_report_is_given_at_any_end_and_not_before() -> None:
 
 
 def test_outcomes_and_their_curves() -> None:
-    env = make("DocumentWorld", labels=True, operations=2)
+    env = make("DocumentWorld-paper", labels=True, operations=2)
     bad = reply(read("v1%no"))
     texts = iter([bad, "hm", bad, reply(*(read(f) for f in generated_leads()[:1])), bad, bad, bad])
     failed = outcome(rollout(env, lambda chats: [agentgym.Reply(next(texts))], 0))

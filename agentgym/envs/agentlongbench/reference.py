@@ -1,0 +1,107 @@
+"""Turns of a reference player, which always guesses the first candidate: for every target of a
+table at once, so that a budget can be set without looking at the hidden one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.agentlongbench.items import ItemTable, Value
+
+SPREAD = 3.0
+"""Standard deviations between the average and the bound: the reference player needs more in one
+draw of several hundred.
+"""
+
+
+@dataclass(frozen=True)
+class ReferenceTurns:
+    """Turns and rounds that each target of a table takes.
+
+    Attributes:
+        turns: int, shape `(items,)`: queries and guesses; 0 for the guess that was drawn.
+        rounds: int, shape `(items,)`: guesses, the drawn one included.
+    """
+
+    turns: NDArray[np.int64]
+    rounds: NDArray[np.int64]
+
+    def bound(self, hidden: int) -> int:
+        """Return the turns in which `hidden` random targets are almost certainly found."""
+        turns = self.turns[self.turns > 0]
+        most = int(turns.max())
+        spread = SPREAD * float(turns.std()) * hidden**0.5
+        return min(hidden * most, int(np.ceil(hidden * float(turns.mean()) + spread)))
+
+
+def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
+    """Play all targets of a table at once, guess by guess: targets that have had the same feedback
+    share their candidates, and so the next guess.
+
+    Args:
+        table: The items.
+        first: The guess of round 1 if it was drawn; else it is a guess of the first item and takes
+            a turn.
+    """
+    size, signatures = len(table), _Signatures(table)
+    turns, rounds = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    active, groups = np.arange(size), np.zeros(size, np.int64)
+    guesses = np.full(1, first or 0)
+    cost, listed = np.full(1, int(first is None)), first is not None
+    played = 0
+    while len(active):
+        guess = guesses[groups]
+        played += 1
+        turns[active] += cost[groups]
+        rounds[active] = played
+        wrong = active != guess
+        codes = signatures.codes(guess[wrong], active[wrong])
+        # One candidate that is left is known without a query, but for the first list.
+        several = (np.bincount(groups, minlength=len(guesses)) > 2) | listed
+        before, active = groups[wrong], active[wrong]
+        _, index, groups = np.unique(
+            (before << signatures.bits) | codes, return_index=True, return_inverse=True
+        )
+        groups = groups.reshape(-1)
+        guesses, cost, listed = active[index], 1 + several[before[index]], False
+    return ReferenceTurns(turns, rounds)
+
+
+class _Signatures:
+    """Feedback on any guess for any target, as a number."""
+
+    def __init__(self, table: ItemTable) -> None:
+        self._numeric: list[NDArray[np.int64]] = []
+        self._texts: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
+        self.bits = 0
+        for section, column in zip(table.sections, table.columns, strict=True):
+            if section.numeric:
+                self._numeric.append(np.array([values[0] for values in column], np.int64))
+                self.bits += 2
+                continue
+            names: dict[Value, int] = {}
+            codes = [names.setdefault(value, len(names)) for row in column for value in row]
+            counts = np.fromiter(map(len, column), np.int64, len(column))
+            places = np.repeat(np.arange(len(column)), counts)
+            ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+            width = int(counts.max())
+            # Items with fewer values refer to one more, which no item has.
+            values = np.full((len(column), width), len(names))
+            holders = np.zeros((len(names) + 1, len(column)), np.bool_)
+            values[places, ranks] = codes
+            holders[codes, places] = True
+            self._texts.append((values, holders))
+            self.bits += width
+
+    def codes(self, guesses: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the feedback on guesses, each for its target."""
+        codes = np.zeros(len(targets), np.int64)
+        for numbers in self._numeric:
+            codes = codes << 2 | (1 + np.sign(numbers[guesses] - numbers[targets]))
+        for values, holders in self._texts:
+            for mentioned in values[guesses].T:
+                codes = codes << 1 | holders[mentioned, targets]
+        return codes
