@@ -262,7 +262,7 @@ class PuzzleWorld(World[PuzzleConfig]):
                 self.hunt.advance(solved=False)
         if self._hidden == 1 or self.done:
             return text
-        return f"{text}\n\nNext: hidden item {self.hunt.number}."
+        return f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
         """Begin the next puzzle after the last right guess of one, if there is another."""
