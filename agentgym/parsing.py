@@ -201,10 +201,12 @@ def _as_unicode(text: str) -> tuple[str, str]:
         return _as_unicode(text[:MAX_REPLY_CHARS])[
             0
         ], f"the reply is longer than {MAX_REPLY_CHARS} characters"
-    if text.isascii():
-        return text, ""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return clean, "" if clean == text else "the reply is not valid Unicode (lone surrogate)"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return clean, "the reply is not valid Unicode (lone surrogate)"
+    return text, ""
 
 
 def _scan(raw: str) -> _ReplyParts:

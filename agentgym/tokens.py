@@ -189,7 +189,9 @@ def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:
-        if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
             text = text.encode("utf-8", "replace").decode("utf-8")
         return sum(map(of_block, _blocks(text)))
 

@@ -26,7 +26,7 @@ from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
 LIMIT = 60  # seconds of CPU time after which a measurement is given up
-RESOLUTION = 0.01
+RESOLUTION = 0.02
 """Seconds below which a clock of CPU time shows steps rather than a cost."""
 STACKS = {
     "none": "",

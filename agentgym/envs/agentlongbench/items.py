@@ -90,7 +90,7 @@ class ItemTable:
         Raises:
             ToolError: There is none.
         """
-        place = self._by_name.get(normalize_name(name[:_LONGEST_NAME]))
+        place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
         return place
@@ -247,7 +247,7 @@ def compare(guess: Value, target: Value) -> Operator:
 
 def normalize_name(name: str) -> str:
     """Normalize a name for comparison: lower case, no accents, spaces or punctuation."""
-    letters = unicodedata.normalize("NFKD", name.casefold())
+    letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold())
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(
         _DROPPED
     )

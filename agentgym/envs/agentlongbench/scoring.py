@@ -51,7 +51,7 @@ _PREFIX = re.compile(
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
-_LONGEST = 100_000  # characters of an answer: more than the names of all items, and quick to read
+_LONGEST = 1_000_000  # characters of a reply: patterns stay fast on longer ones
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 
