@@ -126,7 +126,7 @@ def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     assert [fault.tool for fault in info["detail"].faults] == [call.name]
     assert pickle.dumps(public_state(inner.world)) == before
     # The program itself breaks after its calls were made: they are undone with it.
-    repair = plant(inner, "run_python", OSError("xyzzy"))
+    repair = plant(inner, "run_python", LookupError("xyzzy"))
     code = f"print({call.name}(**{call.arguments!r}))"
     chat, *_, info = env.step(render(ToolCall("run_python", {"code": code})))
     repair()

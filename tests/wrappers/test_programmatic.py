@@ -342,9 +342,11 @@ def test_the_world_may_end_during_code(sandbox: str) -> None:
 
 
 def test_faults_of_the_world_are_not_hidden(sandbox: str) -> None:
-    env = started(sandbox, world={"fail": True})
+    code = python("try:\n    peek('count')\nexcept BaseException:\n    pass")
     with pytest.raises(ValueError, match="a bug of the world"):
-        env.step(python("try:\n    peek('count')\nexcept BaseException:\n    pass"))
+        started(sandbox, world={"fail": True, "on_fault": "raise"}).step(code)
+    (fault,) = started(sandbox, world={"fail": True}).step(code)[4]["detail"].faults
+    assert (fault.tool, fault.message) == ("peek", "a bug of the world")
 
 
 def test_hostile_code_leaves_the_env_going(sandbox: str) -> None:

@@ -21,6 +21,7 @@ import json
 import keyword
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, ClassVar, Literal, Union
 
 import datasets  # type: ignore[import-untyped]
@@ -35,7 +36,7 @@ from agentgym.policy import Reply
 from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
-from agentgym.training.integrations.datasets import TokenRow, to_training_dict
+from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
 
 _TYPES: dict[Any, Any] = {
@@ -211,9 +212,26 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
                 episode.play(reply)
         trajectories = [to_training_dict(episode.trajectory()) for episode in episodes]
         output = _as_output([draw.choice(each["rows"]) for each in trajectories])
-        return {**output, "env_reward": [each["reward"] for each in trajectories]}
+        for each, mask in zip(trajectories, output["env_mask"], strict=True):
+            if each["failure"]:  # TRL wants a row all the same; nothing in it is learnt from
+                mask[:] = [0] * len(mask)
+        return {**output, "env_reward": _rewards(trajectories)}
 
     return play
+
+
+def _rewards(played: Sequence[TrainingDict]) -> list[float]:
+    """Return the rewards; an episode that says nothing about the policy gets the mean of those of
+    its group that do, so that it moves no advantage.
+    """
+    groups: dict[str, list[float]] = {}
+    for each in played:
+        rewards = groups.setdefault(each["group_id"], [])
+        rewards += [] if each["failure"] else [each["reward"]]
+    return [
+        fmean(groups[each["group_id"]] or [0.0]) if each["failure"] else each["reward"]
+        for each in played
+    ]
 
 
 def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:

@@ -216,6 +216,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             )  # verifiers scores what was played before it
             raise
         outcome = trace.info["agentgym"] = _outcome(episode, trace.stop_condition or "")
+        if cause := episode.trajectory().failure:  # verifiers leaves out a trace with an error
+            raise RuntimeError(f"the episode says nothing about the policy: {cause}")
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
 

@@ -81,7 +81,10 @@ gymnasium.register(
 
 
 def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
-    return gymnasium.make("tests/FaultyWorld-v0", disable_env_checker=True, **options)
+    # What breaks is to leave the step, as what a wrapper of a user raises does.
+    return gymnasium.make(
+        "tests/FaultyWorld-v0", disable_env_checker=True, **{"on_fault": "raise", **options}
+    )
 
 
 @dataclass(frozen=True)
