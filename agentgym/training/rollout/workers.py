@@ -29,6 +29,8 @@ from agentgym.training.rollout.engines import (
 )
 from agentgym.training.rollout.episode import Player, StepOutcome
 
+_SIGKILL = 9
+"""The signal by which the kernel ends a process for want of memory; Windows has no name for it."""
 News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
 """A chat against the one before: how many messages stay, those that follow, and the tools if they
 are others.
@@ -188,7 +190,7 @@ def worker_error(cause: str, by_policy: bool) -> Exception:
 def describe_exit(code: int | None) -> str:
     """Return the end of a worker process as a sentence; a negative code is that of a signal."""
     text = f"the worker process ended with exit code {code}"
-    if code == -signal.SIGKILL:  # the only signal by which the kernel ends a process for memory
+    if code == -_SIGKILL:
         text += ": it was killed, perhaps for want of memory"
     return text
 
