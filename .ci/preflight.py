@@ -58,13 +58,13 @@ def limits():
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         yield "there is no C compiler; a package without a wheel for this Python would need one (apt install build-essential)"
     if not sys.platform.startswith("linux"):
-        yield "the sandboxes of bubblewrap need Linux; their tests are skipped"
+        yield "the sandboxes of bubblewrap and the office tasks need Linux; their tests are skipped"
     elif os.geteuid() and shutil.which("unshare"):
         made = subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False)
         if made.returncode:
             yield (
-                "user namespaces are not allowed here, so the tests of bubblewrap's sandboxes are "
-                "skipped; in Docker run with "
+                "user namespaces are not allowed here, so the tests of bubblewrap's sandboxes and of the "
+                "office tasks are skipped; in Docker run with "
                 "--security-opt seccomp=unconfined --security-opt apparmor=unconfined, on Ubuntu "
                 "24.04 set "
                 "sysctl kernel.apparmor_restrict_unprivileged_userns=0"

@@ -14,6 +14,7 @@ from types import MappingProxyType
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "code": ("pydantic_monty",),
+        "embed": ("wordllama",),
         "images": ("PIL",),
         "office": (
             *("PIL", "duckdb", "icalendar", "openpyxl", "pandas", "pypdf"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
 _CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
+_PIPE_CHUNKS = 16  # that Linux gives a pipe by default
 _TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
@@ -61,9 +62,11 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as there is room for."""
+        """Write as much as there is room for, up to what an empty pipe takes: a quick reader may
+        not keep this process from its other duties.
+        """
         with contextlib.suppress(BlockingIOError):
-            while True:
+            for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )

@@ -161,6 +161,10 @@ def test_a_world_whose_need_depends_on_its_options(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MissingRequirement, match=r"needs PIL: .*or let .*render='scene'"):
         make("MultimodalWorld")
     make("MultimodalWorld", render="scene").reset(seed=0)
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    with pytest.raises(MissingRequirement, match=r"needs wordllama: .*or search_by='words'"):
+        make("SearchWorld", search_by="wordllama")
+    make("SearchWorld")
 
 
 def test_the_system_s_bwrap_comes_first_and_one_that_does_not_work_is_passed_over(

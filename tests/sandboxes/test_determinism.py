@@ -312,6 +312,13 @@ def test_a_loop_that_waits_for_the_clock_ends_and_no_two_readings_are_equal() ->
     assert run(namespaces.BASH, "a=$(date +%s%N); b=$(date +%s%N); echo $((b > a))") == "1\n"
 
 
+def test_an_endless_reader_of_randomness_is_stopped_like_any_other() -> None:
+    limits = Limits(seconds=1.0, memory_mb=256)
+    command = "echo x > x; cat /dev/urandom > /dev/null & cat /dev/random > /dev/null"
+    result = workbench.run([namespaces.BASH, "-c", command], {}, "/workspace", limits)
+    assert (result.stopped, dict(result.files)) == ("stopped after 1 s", {"x": b"x\n"})
+
+
 def test_waits_with_a_time_limit_last_as_long_as_they_say() -> None:
     code = """
 import queue, select, threading, time

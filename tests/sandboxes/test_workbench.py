@@ -111,6 +111,7 @@ BOMBS = {
     "threads": (py, f"{THREADS}\nopen('x', 'w').write('x')\nwhile True: Thread(target=time.sleep, args=(1,)).start()", ""),
     "memory of many": (sh, f"echo -n x > x; for i in 1 2 3 4 5; do python3 -c '{MANY}' & done; wait", "memory"),
     "output": (sh, "echo -n x > x; yes", "printing"),
+    "randomness": (sh, "echo -n x > x; cat /dev/urandom > /dev/null & cat /dev/random | yes", "printing"),
     "errors": (sh, "echo -n x > x; yes >&2", "printing"),
     "files": (py, "open('x', 'w').write('x')\nfor k in range(10**6): open(f'/tmp/{k}', 'w')", "files"),
     "deep": (py, "import os\nopen('x', 'w').write('x')\nfor k in range(10**6):\n    os.mkdir('d'); os.chdir('d')", "files"),

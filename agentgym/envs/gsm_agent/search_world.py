@@ -139,6 +139,11 @@ class SearchWorld(World[SearchConfig]):
         """The database of this configuration, which all worlds of the process share."""
         return get_database(self.config.database_options)
 
+    @classmethod
+    def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
+        """Return the extra of the vectors, if they are searched by."""
+        return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
+
     # The episode.
 
     def generate(self) -> None:
