@@ -330,10 +330,22 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List all known atoms, those first that exclude most of the items still in all lists."""
-        atoms = list(self.heard)
-        excluded = [int((self.left & ~self.table.mask(atom)).sum()) for atom in atoms]
-        return [atoms[k] for k in np.argsort(np.negative(excluded), kind="stable") if excluded[k]]
+        """List few known atoms that exclude the items still in all lists: each time the one that
+        excludes most of them and, of several, that which the longest list meets.
+
+        The lists stay long, so that the last of them do not tell the hidden item by themselves.
+        """
+        masks = {atom: self.table.mask(atom) for atom in self.heard}
+        left, chosen = self.left.copy(), list[Atom]()
+        while left.sum() > 1:
+            best = max(
+                masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
+            )
+            if not (left & ~masks[best]).any():
+                break
+            left &= masks[best]
+            chosen.append(best)
+        return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
         """As many of the atoms as leave every list long enough, with certain items in it; any other
