@@ -15,6 +15,7 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.config import Choice
+from agentgym.envs.agentlongbench.baselines import last_page_score
 from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.evidence import Evidence
@@ -251,8 +252,8 @@ class LongContextQA(World[QAConfig]):
         return score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
-        """The columns of the paper's figures: setting, task, length, metric, the score of chance,
-        and the two context lengths.
+        """The columns of the paper's figures: setting, task, length, metric, the scores of the best
+        constant answer and of the last page alone, and the two context lengths.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
         return {
@@ -263,6 +264,7 @@ class LongContextQA(World[QAConfig]):
             "rounds": len(self.log.rounds),
             "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
+            "last_page": last_page_score(self.question, self.log, self.config.page),
             "acl_scan": context_length(self.question.scan, self.log, tokens),
             "acl_min": context_length(self.question.least, self.log, tokens),
         }

@@ -40,6 +40,8 @@ FEWEST = 4
 """Fewest rounds of a log that fills a length: each task can then be asked."""
 
 _DECOYS = 2  # one could be excluded by chance
+_RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
+_ENDING = 0.6  # of a log; the last page of a short one is a quarter of it
 _TRIES = 40  # rounds from which the largest that fits is taken
 _ATTEMPTS = 12  # logs to play before giving up, each two with a longer end
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
@@ -235,6 +237,8 @@ class _Game:
         heard: Each atom that feedback told, with the round in which it was told last.
         left: The items that are in all lists so far.
         decoys: Items that stay in all lists until the log nears its end.
+        returning: Items that early lists exclude, and that are in all lists near the end, so that
+            these alone do not tell the hidden item.
     """
 
     def __init__(
@@ -253,6 +257,7 @@ class _Game:
         self.left = np.ones(len(table), bool)
         self.guessed = np.zeros(len(table), bool)
         self.decoys = np.zeros(len(table), bool)
+        self.returning = np.zeros(len(table), bool)
         self.rounds: list[Round] = []
         self.repeats = 0
         self.system = Message("system", explain_game(style), id="0:0")
@@ -284,7 +289,9 @@ class _Game:
             if by_rounds and used >= limit:
                 return not isolating
             closing = isolating and used >= (close_at or 0)
-            kept = self.decoys if isolating and not closing else np.zeros(len(self.table), bool)
+            if close_at is not None and used >= _ENDING * limit and not self.returning.any():
+                self._choose_returning()
+            kept = self.returning | (self.decoys if isolating and not closing else False)
             drawn = self._draw(closing, kept)
             room = limit - self.tokens
             share = room // max(1, FEWEST - len(self.rounds))
@@ -330,10 +337,23 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List all known atoms, those first that exclude most of the items still in all lists."""
-        atoms = list(self.heard)
-        excluded = [int((self.left & ~self.table.mask(atom)).sum()) for atom in atoms]
-        return [atoms[k] for k in np.argsort(np.negative(excluded), kind="stable") if excluded[k]]
+        """List few known atoms that exclude the items still in all lists: each time the one that
+        excludes most of them and, of several, that which the longest list meets.
+
+        The lists stay long, so that the last of them do not tell the hidden item by themselves.
+        """
+        masks = {atom: self.table.mask(atom) for atom in self.heard}
+        masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
+        left, chosen = self.left.copy(), list[Atom]()
+        while left.sum() > 1 and masks:
+            best = max(
+                masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
+            )
+            if not (left & ~masks[best]).any():
+                break
+            left &= masks[best]
+            chosen.append(best)
+        return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
         """As many of the atoms as leave every list long enough, with certain items in it; any other
@@ -373,7 +393,7 @@ class _Game:
         """An item of the list, one that was not guessed before if there is one; never the hidden
         item or a decoy.
         """
-        able = found & ~self.decoys
+        able = found & ~self.decoys & ~self.returning
         if closing:
             able = self._telling(found)
         able[self.target] = False
@@ -467,6 +487,16 @@ class _Game:
         self.guessed[drawn.guess] = True
         for atom in self.table.feedback_atoms(drawn.guess, self.target):
             self.heard[atom] = drawn.number
+
+    def _choose_returning(self) -> None:
+        """Choose items that early lists exclude and that are most like the hidden one: they meet
+        the most of what was heard.
+        """
+        able = np.flatnonzero(~self.left & ~self.guessed)
+        met = np.zeros(len(self.table), np.int64)
+        for atom in self.heard:
+            met += self.table.mask(atom)
+        self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
 
     def _choose_decoys(self, drawn: Round) -> None:
         """Items of the first list that stay in all lists until the end is near."""

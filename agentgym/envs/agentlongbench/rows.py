@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.envs.agentlongbench.baselines import last_page_score
 from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
 from agentgym.envs.agentlongbench.rollout import Log
@@ -134,6 +135,7 @@ def _row(
         "task": spec.task,
         "metric": metric(spec.task, spec.style),
         "chance": question.chance,
+        "last_page": last_page_score(question, log, QAConfig.page),
         "rounds": len(log.rounds),
         "tokens": log.tokens,
         "acl_scan": context_length(question.scan, log, counter),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,8 @@ class LogQuestion:
         least: A smallest part of the log that proves it: entries, lines or the heads of lists. For
             the concise intersection, the results of few rounds that leave the item alone, found
             greedily.
-        chance: The expected score of the best answer that ignores the evidence.
+        chance: The most that any answer which ignores the evidence scores on average: answers are
+            drawn so that each that the log allows is equally likely, or the places of rounds are.
         extra: More fields of the published row.
     """
 
@@ -81,8 +84,10 @@ def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> in
 
 def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
     turn = _tool_round(log, rng)
-    listed = within_any(turn.lists, len(log.table))
-    place = _pick(listed if rng.random() < 0.5 or listed.all() else ~listed, rng)
+    holding = np.zeros(len(log.table), np.int64)
+    for places in turn.lists:
+        holding[places] += 1
+    place, chance = _balanced(holding.tolist(), rng)
     counted = [place in places for places in turn.lists]
     spec = QuestionSpec("count_frequency_tool", i=turn.number, name=log.table.names[place])
     least = [
@@ -90,9 +95,7 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
         for k, hit in enumerate(counted)
     ]
     extra = {"round": turn.number, "target_name": spec.name}
-    return LogQuestion(
-        spec, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra
-    )
+    return LogQuestion(spec, sum(counted), (_whole(turn),), tuple(least), chance, extra)
 
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
@@ -112,8 +115,9 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     ]
     missing = [_whole(turn) for turn, mask in pairs if not mask[place]][:1]
     extra = {"i_round": first.number, "j_round": second.number, "pokemon_name": name}
+    chance = 0.5 if wrong.any() else 1.0
     return LogQuestion(
-        spec, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra
+        spec, answer, (_whole(first), _whole(second)), tuple(least or missing), chance, extra
     )
 
 
@@ -134,30 +138,40 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 
 def _count_correctness(log: Log, rng: np.random.Generator) -> LogQuestion:
-    turn = log.rounds[rng.integers(len(log.rounds))]
-    atoms = log.table.feedback_atoms(turn.guess, log.target)
+    answers = [
+        sum(
+            operator in _CORRECT
+            for _, operator, _ in log.table.feedback_atoms(turn.guess, log.target)
+        )
+        for turn in log.rounds
+    ]
+    place, chance = _balanced(answers, rng)
+    turn = log.rounds[place]
     spans = (_sections(turn),)
     spec = QuestionSpec("count_correctness_env", i=turn.number)
-    answer = sum(operator in _CORRECT for _, operator, _ in atoms)
-    return LogQuestion(spec, answer, spans, spans, 1 / (1 + len(atoms)), {"round": turn.number})
+    return LogQuestion(spec, answers[place], spans, spans, chance, {"round": turn.number})
 
 
 def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
     table = log.table
     texts = [k for k, section in enumerate(table.sections) if not section.numeric]
-    guess = log.rounds[rng.integers(len(log.rounds))].guess
-    place = int(rng.choice(texts)) if texts else 0
-    value = table.columns[place][guess][int(rng.integers(len(table.columns[place][guess])))]
+    counts = Counter(
+        (place, value)
+        for turn in log.rounds
+        for place in texts or [0]
+        for value in table.columns[place][turn.guess]
+    )
+    values = list(counts)
+    number, chance = _balanced([counts[each] for each in values], rng)
+    place, value = values[number]
     section = table.sections[place].name
     spec = QuestionSpec(
         "count_frequency_env", last=len(log.rounds), name=str(value), section=section
     )
-    answer = sum(value in table.columns[place][turn.guess] for turn in log.rounds)
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"property_value": spec.name}
-    return LogQuestion(
-        spec, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra
-    )
+    answer = counts[place, value]
+    return LogQuestion(spec, answer, tuple(map(_sections, log.rounds)), least, chance, extra)
 
 
 def _find_largest(log: Log, rng: np.random.Generator) -> LogQuestion:
@@ -170,25 +184,36 @@ def _find_largest(log: Log, rng: np.random.Generator) -> LogQuestion:
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
     answer = 1 + numbers.index(max(numbers))
-    return LogQuestion(
-        spec, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra
-    )
+    # Of several rounds with the largest number the first is asked for, so that an early round is
+    # right as often as any of them has it.
+    chance = numbers.count(max(numbers)) / len(numbers)
+    return LogQuestion(spec, answer, tuple(map(_sections, log.rounds)), least, chance, extra)
 
 
 def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
-    first, second = _two(log.rounds, rng)
     weights = {section.name: section.weight for section in log.table.sections}
-    feedback = [log.table.feedback_atoms(turn.guess, log.target) for turn in (first, second)]
-    scores = [
-        sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT)
-        for atoms in feedback
+    rounds: dict[int, list[Round]] = {}
+    for turn in log.rounds:
+        atoms = log.table.feedback_atoms(turn.guess, log.target)
+        score = sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT)
+        rounds.setdefault(score, []).append(turn)
+    pairs = [
+        (one, other)
+        for one, other in combinations_with_replacement(sorted(rounds), 2)
+        if one != other or len(rounds[one]) > 1
     ]
-    most = max(sum(weights[name] for name, _, _ in atoms) for atoms in feedback)
+    pair, chance = _balanced([other - one for one, other in pairs], rng)
+    low, high = pairs[pair]
+    drawn = (
+        _two(rounds[low], rng)
+        if low == high
+        else tuple(rounds[k][int(rng.integers(len(rounds[k])))] for k in (low, high))
+    )
+    first, second = sorted(drawn, key=lambda turn: turn.number)
     spec = QuestionSpec("weighted_summation_env", i=first.number, j=second.number, weights=weights)
     spans = (_sections(first), _sections(second))
     extra = {"i_round": first.number, "j_round": second.number}
-    answer = abs(scores[0] - scores[1])
-    return LogQuestion(spec, answer, spans, spans, 1 / (1 + most), extra)
+    return LogQuestion(spec, high - low, spans, spans, chance, extra)
 
 
 def _intersection(log: Log, rng: np.random.Generator) -> LogQuestion:
@@ -246,6 +271,18 @@ def within_any(lists: Sequence[NDArray[np.intp]], items: int) -> NDArray[np.bool
 
 def _tool_round(log: Log, rng: np.random.Generator) -> Round:
     return log.rounds[1 + rng.integers(len(log.rounds) - 1)]
+
+
+def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
+    """Draw a place, each of the different values with the same probability.
+
+    Returns:
+        The place, and that probability: what the best constant answer earns.
+    """
+    distinct = sorted(set(values))
+    value = distinct[int(rng.integers(len(distinct)))]
+    places = [place for place, each in enumerate(values) if each == value]
+    return places[int(rng.integers(len(places)))], 1 / len(distinct)
 
 
 def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import ceil
@@ -54,6 +54,8 @@ class DatabaseOptions(ProblemOptions):
             sixteenth).
         distractors: The number of tasks that are never asked, for each one that is; their documents
             are in the database too.
+        decoys: The number of problems for each task that are never asked and are about the same
+            people in the same month, so that names and dates do not tell which documents matter.
         anonymised: The share of the documents about one person in which a role stands for the name.
         search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
             `package.module:function`.
@@ -65,6 +67,7 @@ class DatabaseOptions(ProblemOptions):
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
     size: Annotated[str, Choice(SIZES)] = "full"
     distractors: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    decoys: Annotated[int, Field(ge=0, le=10)] = 1
     anonymised: Share = 0.3
     search_by: str = "words"
     database_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
@@ -179,10 +182,13 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskPool:
-    """Tasks with the documents of each, in the order of drawing; playable ones come first."""
+    """Tasks with the documents of each and those of its decoys, in the order of drawing; playable
+    ones come first.
+    """
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
+    decoys: tuple[tuple[Document, ...], ...]
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
@@ -195,7 +201,11 @@ class TaskPool:
             order = list(group)
             Random(seed).shuffle(order)
             numbers += sorted(order[: ceil(len(order) / one_in)])
-        documents = [document for number in numbers for document in self.documents[number]]
+        documents = [
+            document
+            for number in numbers
+            for document in (*self.documents[number], *self.decoys[number])
+        ]
         documents.sort(key=lambda document: document.id)
         place = {document.id: k for k, document in enumerate(documents)}
         tasks = []
@@ -232,7 +242,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
-    tasks, documents = [], []
+    tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
         ambiguous = any(shared[person] > 1 for person in casts[number])
@@ -240,7 +250,28 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
         question = write_question(problem.question, month, rng)
         tasks.append(Task(f"gsm-{number:05d}", question, str(problem.answer)))
         documents.append(_write(problem, stamp, options.anonymised, rng))
-    return TaskPool(tuple(tasks), _with_ids(documents, seed), options.tasks)
+        decoys.append(
+            [
+                document
+                for decoy in _draw_decoys(problem, casts[number], options, rng)
+                for document in _write(decoy, stamp, options.anonymised, rng)
+            ]
+        )
+    written = _with_ids([*documents, *decoys], seed)
+    return TaskPool(tuple(tasks), written[: len(tasks)], written[len(tasks) :], options.tasks)
+
+
+def _draw_decoys(
+    problem: Problem, cast: Sequence[str], options: DatabaseOptions, rng: Random
+) -> Iterator[Problem]:
+    """Draw problems about the same people that define none of the same quantities."""
+    defined = set(problem.facts)
+    for _ in range(options.decoys):
+        decoy = draw_problem(rng, cast, options)
+        while not defined.isdisjoint(decoy.facts):
+            decoy = draw_problem(rng, cast, options)
+        defined |= decoy.facts.keys()
+        yield decoy
 
 
 def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tuple[Document, ...]:

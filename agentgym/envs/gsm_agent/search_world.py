@@ -164,6 +164,10 @@ class SearchWorld(World[SearchConfig]):
         if self.static:
             self.known.learn(self._documents())
 
+    def instance_key(self) -> str:
+        """Return the problem, which names its people and, where it matters, the month."""
+        return f"{self.problem.question} #### {self.problem.answer}"
+
     def _documents(self) -> str:
         return "\n\n".join(
             self.database.documents.document(place).show() for place in self.problem.documents
@@ -472,7 +476,7 @@ class Answering:
 
 
 _RULE = {"max_failed_rounds": 3}
-_FULL = {"tasks": 7_000}
+_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes are those of the paper
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"premises": 2, "tasks": 100},
     "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},

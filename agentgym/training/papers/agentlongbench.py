@@ -55,6 +55,10 @@ _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
 
+_MEASURES = ("setting", "task", "length", "chance", "last_page", "acl_scan", "acl_min")
+"""Fields that a row and the report of an episode have in common."""
+
+
 @dataclass(frozen=True, slots=True)
 class LongBenchResult:
     """The score of one answer.
@@ -64,7 +68,8 @@ class LongBenchResult:
         task: The task.
         length: The tokens of the bucket.
         score: In [0, 1], in the metric of the task; 0 where there is no answer.
-        chance: The expected score of an answer that is drawn without looking.
+        chance: The expected score of the best constant answer.
+        last_page: That of an answer from the last page of the log alone.
         acl_scan: The tokens of the evidence.
         acl_min: Those of a smallest part that proves the answer.
         answered: True if there was a reply with an answer in it.
@@ -75,6 +80,7 @@ class LongBenchResult:
     length: int
     score: float
     chance: float
+    last_page: float
     acl_scan: int
     acl_min: int
     answered: bool
@@ -261,9 +267,7 @@ def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
     parsed = None if value is None else read(kind, value)
-    fields = {
-        name: row[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")
-    }
+    fields = {name: row[name] for name in _MEASURES}
     return LongBenchResult(
         **fields, score=score(kind, row["answer"], parsed), answered=parsed is not None
     )
@@ -280,10 +284,7 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
         raise ValueError(
             f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end"
         )
-    fields = {
-        name: report[name]
-        for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")
-    }
+    fields = {name: report[name] for name in _MEASURES}
     return LongBenchResult(**fields, score=float(trajectory.reward), answered=trajectory.terminated)
 
 
@@ -323,6 +324,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
         "ACL (least)",
         "score",
         "chance",
+        "last page",
         "unanswered",
     ]
     lines = []
@@ -331,7 +333,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
     ):
         rows = groups[style, part, length]
         tokens = [f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")]
-        shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance")]
+        shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance", "last_page")]
         unanswered = str(sum(not row.answered for row in rows))
         lines.append(
             [style, _PARTS[part], f"{length:,}", str(len(rows)), *tokens, *shares, unanswered]
@@ -340,7 +342,9 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return the mean score of each setting, task and length, beside that of chance."""
+    """Return the mean score of each setting, task and length, beside those of the best
+    constant answer and of the last page alone.
+    """
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = f"{100 * mean(rows, 'score'):.1f}"
@@ -354,10 +358,11 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
                 str(len(rows)),
                 share,
                 f"{100 * mean(rows, 'chance'):.1f}",
+                f"{100 * mean(rows, 'last_page'):.1f}",
             ]
         )
     title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
-    return title, ["setting", "task", "length", "rows", "score", "chance"], lines
+    return title, ["setting", "task", "length", "rows", "score", "chance", "last page"], lines
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,9 @@ import pytest
 
 from agentgym import make, worlds
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
+from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
+from agentgym.envs.agentlongbench.scoring import TASKS, form, score
+from agentgym.envs.agentlongbench.tasks import as_json
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 from tests.envs.agentlongbench.shortcuts import blind, carrier, scores
@@ -114,3 +119,56 @@ def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
     everything = [rollout(make(env_id), OraclePolicy(env_id), seed).reward for seed in range(2)]
     assert everything == [1.0, 1.0]
     assert scores(env_id, carrier, seeds) <= 0.5
+
+
+@pytest.mark.parametrize("style", ["concise", "verbose"])
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_no_constant_answer_earns_more_than_the_chance_that_is_stated(
+    task: str, style: str
+) -> None:
+    """Of every answer that occurs, over seeds that did not choose it."""
+    worlds = [log_world(seed, task=task, style=style) for seed in range(60)]
+    kind = form(task, style)
+    chance = sum(world.question.chance for world in worlds) / len(worlds)
+    answers = {as_json(world.question.answer): world.question.answer for world in worlds[:30]}
+    totals = {
+        text: [score(kind, world.question.answer, answer) for world in worlds[30:]]
+        for text, answer in answers.items()
+    }
+    best = max(sum(each) / len(each) for each in totals.values())
+    assert best <= chance + 3 * (chance * (1 - chance) / 30) ** 0.5 + 0.05
+    assert worlds[0].report()["chance"] == worlds[0].question.chance
+
+
+def log_world(seed: int, **options: Any) -> LongContextQA:
+    world = LongContextQA(QAConfig(**options), seed)
+    world.generate()
+    return world
+
+
+def test_the_last_page_alone_does_not_isolate_the_hidden_item() -> None:
+    """Counted from the text of the page itself."""
+    total, seeds = 0.0, 30
+    for seed in range(seeds):
+        world = log_world(seed, task="intersection")
+        text = world.read_page(world._count)
+        lists = [
+            set(json.loads(line)["intersection"]) for line in re.findall(r"^\{.*$", text, re.M)
+        ]
+        left = set.intersection(*lists) - set(re.findall(r"<answer>(.*)</answer>", text))
+        assert world.question.answer in left
+        assert world.report()["last_page"] == 1 / len(left)
+        total += 1 / len(left)
+    assert total / seeds <= 0.25
+
+
+def test_the_last_page_is_worth_what_its_reader_scores() -> None:
+    """The round with the largest value, by a reader of the last page."""
+    task = "find_round_largest_value_env"
+    for seed in range(12):
+        world = log_world(seed, task=task)
+        spec = world.question.spec
+        text = world.read_page(world._count)
+        rounds = re.findall(rf"Round ([0-9]+): .*?  - {spec.section}: ([0-9]+)", text, re.S)
+        best = max(rounds, key=lambda each: int(each[1]))[0]
+        assert world.report()["last_page"] == float(int(best) == world.question.answer)

@@ -1,0 +1,47 @@
+"""Metadata do not tell which documents matter."""
+
+from __future__ import annotations
+
+from agentgym.envs.gsm_agent.checks import CHECKS
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
+
+TASKS = 150
+
+
+def precision(database: Database) -> float:
+    """The share of a task's documents among those about its people in its month."""
+    documents = [database.documents.document(k) for k in range(len(database.documents))]
+    shares = []
+    for number in range(len(database.tasks)):
+        gold = [documents[place] for place in database.tasks.task(number).documents]
+        people = {name for document in gold for name in document.name.split(", ")}
+        alike = [
+            document
+            for document in documents
+            if document.timestamp == gold[0].timestamp and people & {*document.name.split(", ")}
+        ]
+        shares.append(len(gold) / len(alike))
+    return sum(shares) / len(shares)
+
+
+def test_names_and_dates_do_not_mark_the_documents_of_a_task() -> None:
+    assert precision(get_database(DatabaseOptions(tasks=TASKS))) <= 0.6
+    assert precision(get_database(DatabaseOptions(tasks=TASKS, decoys=3))) <= 0.35
+    assert precision(get_database(DatabaseOptions(tasks=TASKS, decoys=0))) == 1.0
+
+
+def test_decoys_break_none_of_the_checks() -> None:
+    for options in ({"decoys": 2}, {"premises": 10, "operators": ("more", "sum")}):
+        database = get_database(DatabaseOptions(tasks=60, **options))
+        assert not [each for check in CHECKS.values() for each in check(database)]
+
+
+def test_a_task_has_the_same_key_whatever_the_seed_and_the_setting() -> None:
+    def key(seed: int, **options: object) -> str:
+        world = SearchWorld(SearchConfig(tasks=40, **options), seed)  # type: ignore[arg-type]
+        world.generate()
+        return world.instance_key()
+
+    assert key(1, task=7) == key(2, task=7) == key(3, task=7, setting="static")
+    assert len({key(0, task=number) for number in range(40)}) == 40
