@@ -19,7 +19,7 @@ KNOWN = {
 @pytest.mark.family(env_id=IDS)
 def test_no_shortcut_earns_more_than_chance(env_id: str) -> None:
     """Few seeds: what is far above the ceiling shows; docs/audit.md has the rest."""
-    seeds = len(few(env_id, 40))
+    seeds = len(few(env_id, 20))
     audit = run_audit(AuditConfig(env_id, seeds=seeds, demonstrations=max(6, seeds // 2)))
     leaks = [row.name for row in audit.leaks if not (is_office(env_id) and row.name in KNOWN)]
     assert leaks == []

@@ -352,7 +352,12 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
         return list(schema["enum"])
     if "anyOf" in schema:
         return _values(schema["anyOf"][0])
-    least: Mapping[str, list[Any]] = {"boolean": [True, False], "string": [""], "array": [[]], "object": [{}]}
+    least: Mapping[str, list[Any]] = {
+        "boolean": [True, False],
+        "string": [""],
+        "array": [[]],
+        "object": [{}],
+    }
     return least.get(schema.get("type", ""), [schema.get("minimum", 0)])
 
 
