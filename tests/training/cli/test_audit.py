@@ -16,7 +16,7 @@ def test_audit_shows_a_table_and_writes_it(tmp_path: Path) -> None:
     options = ("--seeds", "60", "--demonstrations", "10", "--set", "items=8", "--set", "removals=4")
     shown = command("audit", "ListWorld", *options, "--out", str(out))
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "ListWorld: ceiling 10.0, chance 0.0 (enumerated)" in shown.stdout
+    assert "ListWorld: ceiling 10.0, chance 0.0 (estimated)" in shown.stdout
     page = out.read_text(encoding="utf-8")
     assert "| at once done() | shortcut | 0.0 [0.0, 10.0] | 60 | holds |" in page
     assert "| oracle | baseline | 100.0 [90.0, 100.0] | 60 |  |" in page
