@@ -21,8 +21,8 @@ SEEDS, OFFICE_SEEDS = 200, 60
 """Episodes of each policy. An office takes long to draw, and 60 without a success are enough to show
 a score below 0.10.
 """
-DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 30
-"""Episodes to learn from."""
+DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
+"""Episodes to learn from; those of an office task differ in their ids and numbers alone."""
 
 HEAD = """# Audit: what shortcuts earn
 
@@ -33,7 +33,8 @@ schemas of its tools, and do not do its task: constants and majority answers of 
 first, last and longest option, rules on words, numbers, lines and marks of the prompt and of the
 first, last and unnumbered page, lookups by budget and length, ids by guessing, ends at once,
 re-reading, and copies of other episodes, word by word or by position. They learn from successful
-episodes of the split `train` and are played on the split `test` ([splits](splits.md)).
+episodes of the split `train` and are played on the split `test` ([splits](splits.md)); in the
+office, whose instances do not come up twice, on other seeds.
 
 The ceiling is known before they play: chance, or 10 % if that is more. Chance is *stated* by the
 world (`World.chance`), or *enumerated* from the choices of the final tool and the options of the
@@ -57,6 +58,7 @@ def audit(entry: Entry) -> Audit:
             entry.id.removeprefix("agentgym/").removesuffix("-v0"),
             seeds=OFFICE_SEEDS if office else SEEDS,
             demonstrations=OFFICE_DEMONSTRATIONS if office else DEMONSTRATIONS,
+            splits=not office,
         )
     )
 

@@ -62,7 +62,7 @@ def find_ceiling(
     by_schema = max((1 / n for tool in tools if tool.final and (n := answers_of(tool))), default=0)
     enumerated = max(by_schema, _share_of_options(lessons))
     estimated = score_interval(random_scores)
-    if enumerated >= estimated.value:
+    if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
     # Chance that lies below the cap does not matter; above it, its own error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
