@@ -24,7 +24,12 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
-REASONS: dict[str, str] = {}
+REASONS = {
+    "AcademicWarning": (
+        "distraction is not found: its plan has six or seven turns at any size, so little history "
+        "stands in the chat to be drawn off by, in 20 episodes."
+    )
+}
 """Why a deficit is not found in a world, by the world."""
 
 HEAD = """# Controls of the oracle method
