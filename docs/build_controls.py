@@ -24,7 +24,12 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
-REASONS: dict[str, str] = {}
+REASONS = {
+    "AcademicWarning": (
+        "distraction is not found: its plan has six or seven turns at any size, so little history "
+        "stands in the chat to be drawn off by, in 20 episodes."
+    )
+}
 """Why a deficit is not found in a world, by the world."""
 
 HEAD = """# Controls of the oracle method
@@ -74,7 +79,7 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
         HEAD,
         "## A deficit that was planted is found\n",
         (
-            (f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
+            f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
             "the oracle that makes up for it: the plan for planning, the state for tracking, and for "
             "distraction the pruned history beside the state. A deficit is found if the 95 % interval "
             "of the effect on success or on step accuracy lies above 0. "
@@ -97,7 +102,7 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     lines += [
         "\n## Nothing is found in an agent that no hint can help\n",
         (
-            (f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
+            f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
             f"own in each arm. Of {misses[1]} effects (plan, state and history, on {' and '.join(METRICS)}, "
             f"in {len(controls)} worlds) {misses[0]} have an interval that leaves 0 out; "
             f"{most_misses(misses[1])} may, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
@@ -107,7 +112,7 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
         lines += [
             "## Intervals hold the truth as often as they say\n",
             (
-                (f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
+                f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
                 "two contexts, whose probabilities are known, through the functions that make the tables "
                 "(`evaluation.synthetic`; `python docs/build_controls.py --coverage N`):\n"
             ),

@@ -40,6 +40,10 @@ STATE_NOTE = (
     "environment, not from the user or a tool, and is always right: it sums up all that you have "
     "been shown so far, as it stands now. A hint on an earlier message was for that moment."
 )
+_NOTE = (
+    "# Hints\nMessages to you end with a hint between <{tag}> and </{tag}>. It comes from the "
+    "environment, not from the user or a tool."
+)
 HISTORY_NOTE = (
     "# History\nYour earlier replies and their results are not shown. Each time you are shown the "
     "task as it stands now; what has happened so far is in the state."
@@ -51,7 +55,8 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
     Attributes:
         tag: The name of the block.
-        note: The announcement of the hint in the system message.
+        note: The announcement of the hint in the system message; by default it names the block and
+            says that the environment speaks.
         hooks: The hooks of `World` that the hint is read from.
         source: The chat as it came in, before this hint.
         hint: The newest hint, empty after the end of the episode.
@@ -59,7 +64,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
     stage = Stage.HINTS
     tag: ClassVar[str]
-    note: ClassVar[str]
+    note: ClassVar[str] = ""
     hooks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -71,7 +76,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
         check_hooks(self.world_env.world_class, self.hooks)
-        self.world_env.announce(self.note)
+        self.world_env.announce(self.note or _NOTE.format(tag=self.tag))
         self.persistent = hint_scope == "persistent"
         self.source = Chat()
         self.hint = ""

@@ -78,8 +78,8 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
             for context in CONTEXTS:
                 cell = arm, context, horizon
                 success[cell], accuracy[cell] = rng.uniform(0.1, 0.9), rng.uniform(0.5, 0.98)
-                solved = instance + rng.normal(scale=np.sqrt(noise), size=seeds)
-                solved = solved < _NORMAL.inv_cdf(success[cell])
+                luck_of_run = instance + rng.normal(scale=np.sqrt(noise), size=seeds)
+                solved = luck_of_run < _NORMAL.inv_cdf(success[cell])
                 # The probability of an optimal step, given the luck of the instance.
                 odds = [
                     _NORMAL.cdf((_NORMAL.inv_cdf(accuracy[cell]) - luck) / np.sqrt(noise))

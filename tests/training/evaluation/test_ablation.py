@@ -115,16 +115,13 @@ def _whole(log: Path) -> TrajectoryLog:
 
 def test_arms_play_the_same_instances(tmp_path: Path) -> None:
     run_ablation(small(horizons=(6,), seeds=2, shots=1), tmp_path / "a", 1)
-    tasks: dict[tuple[str, int], set[str]] = {}
+    instances: dict[tuple[str, int], set[str]] = {}
     for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES):
-        task = next(
-            message.text for message in trajectory.steps[0].chat.messages if message.id == "0:1"
-        )
-        tasks.setdefault((trajectory.labels["world"], trajectory.seed), set()).add(
-            task.split("\n\n<")[0]
-        )
-    assert len(tasks) == 4
-    assert all(len(texts) == 1 for texts in tasks.values())
+        moment = trajectory.steps[0].chat.moment()
+        instances.setdefault((trajectory.labels["world"], trajectory.seed), set()).add(moment)
+    assert len(instances) == 4
+    assert all(len(moments) == 1 for moments in instances.values())
+    assert len(set.union(*instances.values())) == 4
 
 
 def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> None:
@@ -163,6 +160,11 @@ def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
         ),
         ({"options": {"": {"budget_factor": 0.5}}}, r"budget_factor must be a number in \[1.0"),
         ({"hint_scope": "none"}, "hint_scope must be one of"),
+        (
+            {"horizons": (4, 8), "options": {"ListWorld": {"removals": 3}}},
+            "removals=3 contradicts the size 8 of ListWorld, which sets removals=7; leave removals",
+        ),
+        ({"oracle_options": {"X": {}}}, "oracle_options are given for 'X'"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_runs(
@@ -187,9 +189,11 @@ def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
     assert {path.name for path in written} == {
         "results.jsonl",
         "summary.md",
-        "horizons.png",
-        "arms.png",
-        "interventions.png",
+        *(
+            f"{name}.{ending}"
+            for name in ("horizons", "arms", "interventions")
+            for ending in ("png", "svg", "pdf")
+        ),
     }
     assert all(path.stat().st_size for path in written)
     title, header, lines = ablation_tables(rows)[1]

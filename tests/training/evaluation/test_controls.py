@@ -1,0 +1,87 @@
+"""The method itself: planted deficits are found, an agent that no hint can help shows nothing, and
+intervals hold the truth as often as they say.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+
+from agentgym import worlds
+from agentgym.training.evaluation import Interval
+from agentgym.training.evaluation.controls import DEFICITS, SETTINGS, Control, run_controls
+from agentgym.training.evaluation.synthetic import coverage, synthetic_study
+from tests.sampling import is_office
+
+SAMPLED = ("ListWorld", "NhlB2bAnalysis")
+"""A world and an office, which take seconds; the others take minutes together."""
+NOT_FOUND = {("AcademicWarning", "H")}
+"""A plan of five steps leaves too short a history to be distracted by (docs/controls.md)."""
+
+
+def quantile(share: float, tests: int, chance: float) -> int:
+    """The quantile of a binomial distribution."""
+    total, count = 0.0, -1
+    while total < share:
+        count += 1
+        total += comb(tests, count) * chance**count * (1 - chance) ** (tests - count)
+    return count
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(name, marks=() if name in SAMPLED else pytest.mark.exhaustive)
+        for name in (entry.id.removeprefix("agentgym/").removesuffix("-v0") for entry in worlds())
+    ],
+)
+def test_a_planted_deficit_is_found_and_nothing_in_the_null_agent(world: str) -> None:
+    control = run_controls(world)
+    for letter in DEFICITS:
+        assert control.found(letter) or (world, letter) in NOT_FOUND
+    wrong, count = control.false_findings()
+    assert wrong <= quantile(0.999, count, 0.05)
+    assert count == 6
+
+
+def test_every_world_has_a_setting() -> None:
+    ids = {entry.id.removeprefix("agentgym/").removesuffix("-v0") for entry in worlds()}
+    assert ids >= set(SETTINGS)
+    assert all(is_office(name) for name in ids - set(SETTINGS))
+
+
+def test_controls_count_what_leaves_zero_out() -> None:
+    above, across = Interval(0.2, 0.1, 0.3, 0.01), Interval(0.0, -0.1, 0.1, 1.0)
+    planted = {"P": {"success": across, "step_accuracy": above}, "S": {"success": across}}
+    below = Interval(-0.2, -0.3, -0.1, 0.01)
+    null = {"P": {"success": across, "step_accuracy": above}, "S": {"success": below}}
+    control = Control("World", {}, 20, 5.0, planted, null)
+    assert (control.found("P"), control.found("S")) == (True, False)
+    assert control.false_findings() == (2, 3)
+
+
+def test_synthetic_studies_have_the_probabilities_that_they_name() -> None:
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(40):
+        study = synthetic_study(rng)
+        for cell, probability in list(study.success.items())[:4]:
+            rows = [r for r in study.results if (r.arm, r.context, r.horizon) == cell]
+            shares.append(np.mean([row.success for row in rows]) - probability)
+    assert abs(np.mean(shares)) < 4 * np.std(shares) / np.sqrt(len(shares))
+
+
+@pytest.mark.parametrize("studies", [100, pytest.param(5_000, marks=pytest.mark.exhaustive)])
+def test_intervals_hold_the_truth_as_often_as_they_say(studies: int) -> None:
+    covered = coverage(studies, seed=1)
+    assert len(covered) == 8
+    # In a small sample as far as chance allows, for each of the eight kinds.
+    low, high = (
+        (0.935, 0.965)
+        if studies >= 5_000
+        else (quantile(q, studies, 0.95) / studies for q in (0.0005, 0.9995))
+    )
+    for kind, share in covered.items():
+        assert low <= share <= high, kind

@@ -1,0 +1,73 @@
+"""Tables of an ablation: p-values for the whole table, cells of arms and contexts, warnings."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from agentgym import ARMS
+from agentgym.training.evaluation import Result, ablation_tables
+from agentgym.training.evaluation.tables import p_value
+from agentgym.training.rollout import Usage
+
+
+def row(seed: int, arm: str, success: float, context: str = "none", **more: object) -> Result:
+    usage = Usage("cl100k_base", *[0] * (len(fields(Usage)) - 1)) if context != "none" else None
+    return Result(
+        "ListWorld",
+        arm,
+        4,
+        seed,
+        success,
+        4,
+        int(4 * success),
+        4,
+        0,
+        context,
+        usage,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_p_values_are_corrected_for_all_effects_of_the_table() -> None:
+    rows = [row(seed, arm, float("P" in arm or seed % 2)) for seed in range(24) for arm in ARMS]
+    *_, (title, header, lines) = ablation_tables(rows)
+    assert "p corrected for the 6 effects of this table" in title
+    assert header == [
+        "world",
+        "intervention",
+        "success rate",
+        "p (Holm)",
+        "step accuracy",
+        "p (Holm)",
+    ]
+    by_name = {line[1]: line for line in lines}
+    assert by_name["plan"][3] == "p < 0.001"
+    assert by_name["history"][3] == by_name["history"][5] == "p = 1.000"
+
+
+def test_few_instances_are_warned_of() -> None:
+    few = [row(seed, arm, 1.0) for seed in range(19) for arm in ARMS]
+    assert all("WARNING: 19 instances a cell" in title for title, *_ in ablation_tables(few))
+    enough = [*few, *(row(19, arm, 1.0) for arm in ARMS)]
+    assert not any("WARNING" in title for title, *_ in ablation_tables(enough))
+
+
+def test_arms_and_contexts_have_cells_with_interactions() -> None:
+    solved = {("", "none"): 4, ("S", "none"): 16, ("", "memory"): 12, ("S", "memory"): 13}
+    rows = [
+        row(seed, arm, float(seed < count), context)
+        for (arm, context), count in solved.items()
+        for seed in range(20)
+    ]
+    tables = {title: (header, lines) for title, header, lines in ablation_tables(rows)}
+    (title,) = (title for title in tables if "arms x contexts" in title)
+    header, lines = tables[title]
+    assert header == ["arm", "none", "memory"]
+    assert lines[0][:2] == ["none", "20.0 [8.1, 41.6]"]
+    assert lines[1][2].startswith("65.0 [")
+    assert "; -55.0 [" in lines[1][2], "(65 - 60) - (80 - 20)"
+    assert ";" not in lines[1][1], "the context without a strategy is the baseline"
+
+
+def test_p_values_are_written_as_papers_do() -> None:
+    assert (p_value(0.0002), p_value(0.0124)) == ("p < 0.001", "p = 0.012")
