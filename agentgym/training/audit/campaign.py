@@ -29,6 +29,8 @@ _MIRROR_EVERY = 8
 """Episodes of which one is played in a process with another hash seed, time zone and locale too."""
 _BARREN = 6
 """Episodes without a text after which an id is given up: it cannot be made."""
+_UNSURE = 3
+"""Records of a cause in one id that did not come again, at most."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "1"}
 _MIRROR = {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
 _NAMELESS = frozenset({"raise", "oracle"})
@@ -194,11 +196,12 @@ class Campaign:
             with self._lock:
                 is_new = cause not in self._known
                 self._known.add(cause)
-            if is_new:
-                self._add(finding, worker)
+            if is_new and not self._add(finding, worker):
+                # It did not come again, and must not hide another of the same mark.
+                self._known -= {cause} if tally.causes[cause] < _UNSURE else set()
 
-    def _add(self, finding: Finding, worker: Worker) -> None:
-        """Minimise a finding, and write it down."""
+    def _add(self, finding: Finding, worker: Worker) -> bool:
+        """Minimise a finding, and write it down; return False if it did not come again."""
         smallest = finding
         if finding.kind != "elsewhere":  # that takes two processes to see
             smallest = minimize(finding, player(finding, worker), self._trials)
@@ -208,6 +211,7 @@ class Campaign:
                 self._out.parent.mkdir(parents=True, exist_ok=True)
                 with self._out.open("a", encoding="ascii") as file:
                     file.write(smallest.to_json() + "\n")
+        return smallest.reproduced is not False
 
 
 def player(finding: Finding, worker: Worker) -> Callable[[Case], Report]:

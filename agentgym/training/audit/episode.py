@@ -46,6 +46,8 @@ SLOW_MULTIPLE = 100
 
 _COPY_EVERY = 10
 """Steps of which one is played by a copy too."""
+_PROBE_EVERY = 12
+"""Steps of which one is probed for work that grows faster than the text."""
 _STATE_BYTES = 300_000
 """States that are larger are compared at a share of the refused replies only, for speed."""
 _IDLE_STEPS = 400
@@ -173,7 +175,7 @@ class _Player:
         dialect = (case.options or {}).get("dialect", "auto")
         generator = ReplyGenerator(self._rng, dialect, case.index)
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
-        probe = int(self._rng.integers(case.texts)) if case.index % 4 else -1
+        probe = int(self._rng.integers(_PROBE_EVERY))
         oracle = _oracle(case.id, generator.dialect) if prefix else None
         with self._watch("raise"):
             chat, info = env.reset(seed=case.env_seed)
@@ -191,7 +193,7 @@ class _Player:
                     generator.vocabulary.read(message.text)
                 read = chat
                 action = self._next_action(env, chat, generator, oracle if k < prefix else None)
-                if k == probe:
+                if k % _PROBE_EVERY == probe:
                     self._probe(env, chat, generator)
             last = k == count - 1
             if last and case.smaller:

@@ -161,9 +161,10 @@ def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> s
     long = _seconds(env, larger)
     if long < _MEASURABLE:
         return ""
-    # Twice each, since a first time may fill a cache, and a busy machine slow one down.
-    short = min(_seconds(env, smaller), _seconds(env, smaller))
-    long = min(long, _seconds(env, larger))
+    # Twice each, since a first time may load a library, and a busy machine slow one down; with
+    # another text, since the same one may be in a cache.
+    short = max(_seconds(env, smaller), _seconds(env, _varied(smaller)))
+    long = min(long, _seconds(env, _varied(larger)))
     ratio = long / max(short, 1e-4)
     if long < _MEASURABLE or ratio <= _STEEPEST * len(larger) / max(1, len(smaller)) / _FACTOR:
         return ""
@@ -171,6 +172,12 @@ def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> s
         f"{len(smaller)} characters took {short:.3f} s of processor time, {len(larger)} of the "
         f"same took {long:.3f} s"
     )
+
+
+def _varied(text: str) -> str:
+    """Return a text with a character in its middle twice."""
+    middle = len(text) // 2
+    return text[:middle] + text[middle : middle + 1] + text[middle:]
 
 
 def _seconds(env: gymnasium.Env[Any, Any], action: str) -> float:

@@ -59,7 +59,7 @@ class ReplyGenerator:
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
         self._rng, self.dialect = rng, dialect
-        self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode}
+        self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode * 5}
         self.vocabulary = Vocabulary()
         self._names, self._weights = list(_KINDS), np.cumsum(list(_KINDS.values()))
         self._last = ""
@@ -217,7 +217,8 @@ class ReplyGenerator:
         if share < 0.55:
             return self.vocabulary.number(self._rng, name)
         if share < 0.75:
-            return int(self._pick((low, high)))
+            bounded = "minimum" in schema or "maximum" in schema
+            return int(self._pick((low, high)) if bounded else self._next(_BOUNDARIES))
         return int(self._rng.integers(int(low), max(int(low), int(high)) + 1))
 
     def _object(self, schema: Schema, root: Schema, hostile: float) -> dict[str, Any]:

@@ -14,9 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agentgym.tokens import counter
 from agentgym.training.audit.cases import Case, pack
 from agentgym.training.audit.episode import Monitor, play
 from agentgym.training.audit.resources import ResourceLedger
+from agentgym.wrappers import ContextBudget
 
 
 class Journal(Monitor):
@@ -72,6 +74,8 @@ def main() -> None:
     Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
     monitor = Journal(folder / "journal", settings["step_seconds"])
     ledger = ResourceLedger()
+    # The vocabulary is loaded when it is first used, which would count as the work of that step.
+    counter(ContextBudget().counter).length("a text")
     for line in sys.stdin:
         job = json.loads(line)
         case = Case.from_dict(job["case"])

@@ -122,7 +122,7 @@ class ScoringWorld(SoundWorld):
     """Its scorer raises in some states."""
 
     def score(self) -> float:
-        return super().score() if int(self.clock) < 50 else 1 / (self.clock - self.clock)
+        return super().score() if int(self.clock) < 20 else 1 / (self.clock - self.clock)
 
 
 class HangingWorld(SoundWorld):
@@ -167,7 +167,7 @@ class QuadraticWorld(SoundWorld):
             text: Its text.
         """
         characters = [ord(character) for character in name + text]
-        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 24))
+        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 12))
         return super().write(name, text)
 
 

@@ -87,19 +87,20 @@ def test_the_work_of_two_replies_is_compared() -> None:
 def test_what_ends_a_process_is_found_and_played_again(tmp_path: Path) -> None:
     ids = [planted_id(world) for world in ELSEWHERE]
     out = tmp_path / "findings.jsonl"
-    # Ten times the processor time of any sound step, and one run each, since it costs a process.
-    campaign = Campaign(ids, texts=80, out=out, trials=1, step_seconds=1.0)
+    # Ten times what a sound step takes on a busy machine; and one run each, as it costs a process.
+    campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=3.0)
     campaign.run()
     for world in ELSEWHERE:
         tally = campaign.tallies[planted_id(world)]
         assert PLANTED[world] & {kind for kind, *_ in tally.causes}
-        assert tally.texts >= 80
+        assert tally.texts >= 160
     _, header, rows = campaign.table()
     assert [row[0] for row in rows] == ids
     assert len(header) == len(rows[0])
     records = read_findings(out)
-    assert {record.kind for record in records} == {"hang", "death", "elsewhere"}
-    assert all(again is not None for _, again in replay_findings(records, step_seconds=1.0))
+    sure = [record for record in records if record.reproduced is not False]
+    assert {record.kind for record in sure} == {"hang", "death", "elsewhere"}
+    assert all(again is not None for _, again in replay_findings(sure, step_seconds=3.0))
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:
