@@ -103,6 +103,9 @@ class World(Generic[ConfigT]):
         self.turn = 0
         self.max_turns: int | None = None
         self.max_calls: int | None = None
+        # What every world has tells no instance from another, but the seed, say, tells two draws of
+        # one instance apart.
+        self._common = frozenset({*vars(self), "_common"})
 
     # Every world must fill these four. `__init__` and `register` check it, since the error of `abc`
     # does not say what for.
@@ -140,7 +143,7 @@ class World(Generic[ConfigT]):
         and prompts do not belong to it. By default it covers all attributes but those that every
         world has.
         """
-        return digest({name: value for name, value in vars(self).items() if name not in _COMMON})
+        return digest({name: value for name, value in vars(self).items() if name not in self._common})
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
@@ -314,8 +317,6 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
-_COMMON = frozenset({"config", "rng", "done", "turn", "max_turns", "max_calls"})
-"""The attributes that every world has; none of them tells one instance from another."""
 _REQUIRED = ("generate", "rules", "task", "score")
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",

@@ -22,6 +22,7 @@ from tests.core.guess_world import GuessWorld
 @dataclass(frozen=True)
 class FewConfig:
     instances: int = 10
+    highest: int = 1_000_000
 
 
 class FewWorld(GuessWorld):

@@ -219,7 +219,10 @@ def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
     return [
         (name, value)
         for name, value in call.arguments.items()
-        if isinstance(value, str) and _ID.fullmatch(value) and value not in shown
+        if isinstance(value, str)
+        and _ID_NAME.search(name)
+        and _ID.fullmatch(value)
+        and value not in shown
     ]
 
 
@@ -230,6 +233,8 @@ def opaque_ids(seen: Transcript) -> set[str]:
     return {value for value in values if _OPAQUE.fullmatch(value)}
 
 
+_ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
+"""Parameters that take ids; the ranges of a sheet, paths and dates are for a policy to choose."""
 _ID = re.compile(r"(?=.*\d)\S{2,64}")
 """One word with a digit: a text without one is a query, a name or a choice."""
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
