@@ -51,6 +51,7 @@ def test_the_contexts_of_a_managed_team_stay_short() -> None:
 def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
     env = make(
         "DocumentWorld-manager",
+        max_calls_per_turn=16,
         roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]},
     )
     env.reset(seed=0)

@@ -98,9 +98,7 @@ class TreeWorld(World[TreeConfig]):
         for _ in range(config.revealed):
             frontier = list(self._frontier)
             self._expand(frontier[rng.integers(len(frontier))])
-        # The slowest search that asks for nothing twice, wherever the target is and whether or not
-        # there is one: a budget that depended on it would tell where to look.
-        self.max_turns = config.budget(max(0, config.nodes - config.revealed) + 1)
+        self.max_turns = config.budget(self._worst_case(None if absent else ids[target]))
 
     def instance_key(self) -> str:
         """A digest of the tree, its values and the target."""
@@ -136,6 +134,28 @@ class TreeWorld(World[TreeConfig]):
             del self._frontier[node]
             for child in self.children[node]:
                 self._show(child, self._values[child])
+
+    def _worst_case(self, target: str | None) -> int:
+        """Count the turns of the slowest search that asks for nothing twice.
+
+        It looks at every unexplored node except those that can only be seen after the target, and
+        takes one turn for the answer.
+        """
+        if self.target in self._by_value:
+            return 1
+        unexplored = [
+            node for node in self.children if node not in self.known or node in self._frontier
+        ]
+        if target is None:
+            return len(unexplored) + 1
+        parent = next(node for node, children in self.children.items() if target in children)
+        below: set[str] = set()
+        stack = list(self.children[parent])
+        while stack:
+            node = stack.pop()
+            below.add(node)
+            stack += self.children[node]
+        return sum(node not in below for node in unexplored) + 1
 
     def rules(self) -> str:
         """The system message."""

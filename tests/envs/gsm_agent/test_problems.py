@@ -270,7 +270,9 @@ def test_2000_tasks_are_well_posed(check: str) -> None:
 
 def broken(change: str) -> Database:
     """A database of two good tasks, spoilt in one way."""
-    full = draw_tasks(DatabaseOptions(tasks=2, premises=3, operators=("more",), anonymised=0.0))
+    full = draw_tasks(
+        DatabaseOptions(tasks=2, premises=3, operators=("more",), anonymised=0.0, decoys=0)
+    )
     documents, (task, other) = full.part(1, 0)
     first = documents[0]
     if change == "answer":

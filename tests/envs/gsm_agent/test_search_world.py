@@ -144,8 +144,8 @@ def test_sizes_lie_within_one_another() -> None:
     assert [len(names[size]) for size in ("full", "medium", "small")] == [100, 25, 7]
 
 
-def test_without_distractors_a_database_holds_the_documents_of_its_tasks() -> None:
-    database = get_database(DatabaseOptions(size="medium", **SMALL))
+def test_without_distractors_and_decoys_a_database_holds_the_documents_of_its_tasks() -> None:
+    database = get_database(DatabaseOptions(size="medium", decoys=0, **SMALL))
     gold = [place for k in range(len(database.tasks)) for place in database.tasks.task(k).documents]
     assert sorted(gold) == list(range(len(database.documents)))
 
