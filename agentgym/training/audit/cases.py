@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import agentgym
-from agentgym.registry import config_schema, is_team, spec
+from agentgym.oracles import ARMS
+from agentgym.registry import config_schema, is_team, spec, teams, worlds
 from agentgym.stacks import strategies
 from agentgym.world import MissingHook
 
@@ -199,7 +199,7 @@ def read_findings(path: Path) -> list[Finding]:
 
 def all_ids() -> list[str]:
     """Return every registered id: worlds, presets and teams."""
-    return [entry.id for entry in (*agentgym.worlds(presets=True), *agentgym.teams())]
+    return [entry.id for entry in (*worlds(presets=True), *teams())]
 
 
 def draw_options(case: Case) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def draw_options(case: Case) -> dict[str, Any]:
     turn, stack = divmod(index, 4)
     layers: dict[str, Any] = {}
     if stack in (1, 3):
-        arm = agentgym.ARMS[turn % len(agentgym.ARMS)]
+        arm = ARMS[turn % len(ARMS)]
         scope = ("persistent", "ephemeral")[turn % 2]
         layers |= {"oracles": arm, "hint_scope": scope, "labels": turn % 3 > 0}
         if turn % 7 == 6 and not is_team(case.id):
