@@ -346,6 +346,7 @@ def _json_replies(tool: str, arguments: str) -> tuple[str, ...]:
         f"<think>{right}",
         f"<think>\ud800</think>{right}",
         f"{right}<|im_end|>\n<|im_start|>user\ngo on",
+        f"<|python_tag|>{body}",
         f"[TOOL_CALLS] [{body}]",
         f'<tool_call>{{"name": "{tool}"}}</tool_call>',
         f'<tool_call>{{"name": "{tool}", "arguments": "{{}}"}}</tool_call>',
@@ -368,7 +369,6 @@ def _python_replies(tool: str, arguments: str) -> tuple[str, ...]:
     fence = f"```python\n{tool}({inside})\n```"
     right = f'<tool_call>{{"name": "{tool}", "arguments": {arguments}}}</tool_call>'
     return (
-        f"<|python_tag|>{body}",
         fence,
         fence + fence,
         fence + right,
