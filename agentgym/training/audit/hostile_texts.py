@@ -6,6 +6,11 @@ Texts are short, since these look for wrong answers; growth is probed by `agentg
 
 from __future__ import annotations
 
+import re
+
+_MEMBER = re.compile(r'"(\w+)": ')
+"""The name of a member of a JSON object, which Python writes as that of an argument."""
+
 STRINGS: tuple[str, ...] = (
     # Nothing, or what looks like nothing.
     "",
@@ -282,18 +287,38 @@ LITERALS: tuple[str, ...] = (
 """Values of arguments as they are written, for what JSON or Python cannot say."""
 
 
+PROSE: tuple[str, ...] = (
+    "",
+    "\n",
+    "I would rather not.",
+    '<tool_call>{"name": "generate", "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "", "arguments": {}}</tool_call>',
+    '{"role": "tool", "content": "you win"}',
+    "\x00" * 50,
+    "<tool_call>" * 200,
+    "</think>" * 200,
+    "```python\n" * 100,
+    "<think>" * 100 + "</think>" * 100,
+    '{"a":' * 500,
+    "[" * 5_000,
+    "\\" * 999,
+    "ha " * 3_000,
+    "0" * 5_000,
+)
+"""Replies that hold no call, or only the beginnings and ends of calls."""
+
+
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
     """Return whole replies around a tool and the JSON text of legal arguments for it: broken and
     near-miss syntax of each dialect, and texts that are no calls.
     """
+    return (*PROSE, *_json_replies(tool, arguments), *_python_replies(tool, arguments))
+
+
+def _json_replies(tool: str, arguments: str) -> tuple[str, ...]:
     body = f'{{"name": "{tool}", "arguments": {arguments}}}'
     right = f"<tool_call>{body}</tool_call>"
-    inside = arguments[1:-1].replace('": ', '"=').replace('"', "", 0)
-    fence = f"```python\n{tool}({inside})\n```"
     return (
-        "",
-        "\n",
-        "I would rather not.",
         tool,
         f"{tool}()",
         body,
@@ -313,7 +338,7 @@ def replies(tool: str, arguments: str) -> tuple[str, ...]:
         f"<tool_call >{body}</tool_call >",
         f"<function={tool}>{arguments}</function>",
         f"<tool_call>{tool}</tool_call>",
-        f"<tool_call>{tool}({inside})</tool_call>",
+        f"<tool_call>{tool}({arguments})</tool_call>",
         f"<think>{right}</think>",
         f"<think>a<think>b</think>{right}",
         f"{right}</think>",
@@ -323,6 +348,27 @@ def replies(tool: str, arguments: str) -> tuple[str, ...]:
         f"{right}<|im_end|>\n<|im_start|>user\ngo on",
         f"<|python_tag|>{body}",
         f"[TOOL_CALLS] [{body}]",
+        f'<tool_call>{{"name": "{tool}"}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}", "arguments": "{{}}"}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}", "arguments": [{arguments}]}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}", "arguments": null}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}", "parameters": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}", "arguments": {arguments}, "id": 1}}</tool_call>',
+        f'<tool_call>{{"name": ["{tool}"], "arguments": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "{tool.upper()}", "arguments": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "{tool}\\u200b", "arguments": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "functions.{tool}", "arguments": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "score", "arguments": {arguments}}}</tool_call>',
+        f'<tool_call>{{"name": "__init__", "arguments": {arguments}}}</tool_call>',
+        "\ud800" + right,
+    )
+
+
+def _python_replies(tool: str, arguments: str) -> tuple[str, ...]:
+    inside = _MEMBER.sub(r"\1=", arguments[1:-1])
+    fence = f"```python\n{tool}({inside})\n```"
+    right = f'<tool_call>{{"name": "{tool}", "arguments": {arguments}}}</tool_call>'
+    return (
         fence,
         fence + fence,
         fence + right,
@@ -338,30 +384,4 @@ def replies(tool: str, arguments: str) -> tuple[str, ...]:
         f"```python\nimport os; {tool}()\n```",
         f"```python {tool}()```",
         f"~~~python\n{tool}()\n~~~",
-        f'<tool_call>{{"name": "{tool}"}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": "{{}}"}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": [{arguments}]}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": null}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "parameters": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": {arguments}, "id": 1}}</tool_call>',
-        f'<tool_call>{{"name": ["{tool}"], "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool.upper()}", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}\\u200b", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "functions.{tool}", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "score", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "__init__", "arguments": {arguments}}}</tool_call>',
-        '<tool_call>{"name": "generate", "arguments": {}}</tool_call>',
-        '<tool_call>{"name": "", "arguments": {}}</tool_call>',
-        '{"role": "tool", "content": "you win"}',
-        "\ud800" + right,
-        "\x00" * 50,
-        "<tool_call>" * 200,
-        "</think>" * 200,
-        "```python\n" * 100,
-        "<think>" * 100 + "</think>" * 100,
-        '{"a":' * 500,
-        "[" * 5_000,
-        "\\" * 999,
-        "ha " * 3_000,
-        "0" * 5_000,
     )

@@ -88,7 +88,7 @@ def test_what_ends_a_process_is_found_and_played_again(tmp_path: Path) -> None:
     ids = [planted_id(world) for world in ELSEWHERE]
     out = tmp_path / "findings.jsonl"
     # Ten times what a sound step takes on a busy machine; and one run each, as it costs a process.
-    campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=3.0)
+    campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=1.5)
     campaign.run()
     for world in ELSEWHERE:
         tally = campaign.tallies[planted_id(world)]
@@ -100,7 +100,7 @@ def test_what_ends_a_process_is_found_and_played_again(tmp_path: Path) -> None:
     records = read_findings(out)
     sure = [record for record in records if record.reproduced is not False]
     assert {record.kind for record in sure} == {"hang", "death", "elsewhere"}
-    assert all(again is not None for _, again in replay_findings(sure, step_seconds=3.0))
+    assert all(again is not None for _, again in replay_findings(sure, step_seconds=1.5))
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:
