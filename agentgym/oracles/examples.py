@@ -26,7 +26,7 @@ counting.
 """
 
 
-TASK_FOLLOWS = "The examples end here. What follows is your task."
+TASK_FOLLOWS = "The example ends here. What follows is another task."
 
 
 class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
@@ -34,8 +34,8 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
 
     Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
     holds every observation as it was shown when it was the newest, followed by the reply, with the
-    reasoning of the world before the call, and what the world said to it. A line before each
-    example and one before the task set them off.
+    reasoning of the world before the call, and what the world said to it. A line at its end sets it
+    off from what follows.
 
     Args:
         env: The env, with its oracles.
@@ -60,15 +60,9 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         gymnasium.ObservationWrapper.__init__(self, env)
         check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
-        examples = [_roll(example_env, shot) for shot in range(shots)]
-        lines = [f"Example {k}, solved step by step:" for k in range(1, shots + 1)]
         self.examples = tuple(
-            message
-            for k, (line, example) in enumerate(zip(lines, examples, strict=True))
-            for message in (Message("user", line, id=f"examples:{k}:heading"), *example)
+            message for shot in range(shots) for message in _set_off(_roll(example_env, shot))
         )
-        if shots:
-            self.examples += (Message("user", TASK_FOLLOWS, id="examples:end"),)
         self._source = Chat()
         self._shown = Chat()
 
@@ -107,6 +101,14 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             f"{EXAMPLE_SEED + shot}"
         )
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
+
+
+def _set_off(example: list[Message]) -> list[Message]:
+    """Say at the end of an example that it ends. A message of its own would stand between two of
+    the user, which some chat templates refuse.
+    """
+    *others, last = example
+    return [*others, replace(last, text=f"{last.text}\n\n{TASK_FOLLOWS}")]
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:

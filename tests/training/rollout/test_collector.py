@@ -345,7 +345,7 @@ def _wait_until_group_is_empty(group: int) -> None:
 def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
     import cloudpickle  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context="clear_results", window=3_000)
+    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context="clear_results", window=3_200)
     server = PlayerServer(cloudpickle.dumps(lambda: gymnasium.make(spec)), 0)
     plain = Player(gymnasium.make(spec))
     policy = OraclePolicy("TreeWorld")
