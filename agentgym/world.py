@@ -143,7 +143,9 @@ class World(Generic[ConfigT]):
         and prompts do not belong to it. By default it covers all attributes but those that every
         world has.
         """
-        return digest({name: value for name, value in vars(self).items() if name not in self._common})
+        return digest(
+            {name: value for name, value in vars(self).items() if name not in self._common}
+        )
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:

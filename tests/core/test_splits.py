@@ -46,7 +46,7 @@ def test_a_world_with_few_instances_is_refused(count: int) -> None:
     for split in ("train", "test"):
         with pytest.raises(
             ValueError,
-            match=rf"split='{split}' needs at least 100 .* FewConfig\(instances={count}\)",
+            match=rf"split='{split}' needs at least 100 .* FewConfig\(instances={count},",
         ):
             check_split(FewWorld, FewConfig(count), split)
     check_split(FewWorld, FewConfig(count), None)
