@@ -13,7 +13,7 @@ from gymnasium.error import ResetNeeded
 from agentgym.arguments import check_bool, check_choice, check_int
 from agentgym.config import make_config
 from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, to_answer
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.requirements import check_requirements
@@ -360,23 +360,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                 result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
-            if isinstance(result, Content):
-                answers.append(
-                    Message(
-                        "tool",
-                        result.text,
-                        "",
-                        (),
-                        call.id,
-                        result.images,
-                        f"{turn}:{k}",
-                        moment=moment,
-                    )
-                )
-            else:
-                answers.append(
-                    Message("tool", result, "", (), call.id, (), f"{turn}:{k}", moment=moment)
-                )
+            text, images = _parts(result)
+            place = f"{turn}:{k}"
+            answers.append(Message("tool", text, "", (), call.id, images, place, moment=moment))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -568,6 +554,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._bind(self._world or self.world_class(self.config, 0))
+
+
+def _parts(result: str | Content) -> tuple[str, tuple[Image, ...]]:
+    return (result.text, result.images) if isinstance(result, Content) else (result, ())
 
 
 def _episode_state(toolset: object) -> dict[str, Any]:

@@ -103,9 +103,6 @@ class World(Generic[ConfigT]):
         self.turn = 0
         self.max_turns: int | None = None
         self.max_calls: int | None = None
-        # What every world has tells no instance from another, but the seed, say, tells two draws of
-        # one instance apart.
-        self._common = frozenset({*vars(self), "_common"})
 
     # Every world must fill these four. `__init__` and `register` check it, since the error of `abc`
     # does not say what for.
@@ -143,9 +140,7 @@ class World(Generic[ConfigT]):
         and prompts do not belong to it. By default it covers all attributes but those that every
         world has.
         """
-        return digest(
-            {name: value for name, value in vars(self).items() if name not in self._common}
-        )
+        return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
@@ -319,6 +314,13 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
+COMMON = {
+    *("config", "instance_seed", "call_log", "rng", "instance"),
+    *("done", "turn", "max_turns", "max_calls"),
+}
+"""The attributes that every world has: some of them, the seed say, tell two draws of one instance
+apart.
+"""
 _REQUIRED = ("generate", "rules", "task", "score")
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",

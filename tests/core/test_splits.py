@@ -16,6 +16,7 @@ from agentgym import clone, make, tool_env
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.splits import TEST_SHARE, check_split, split_of
 from agentgym.training.rollout import collect, replay, rollout
+from agentgym.world import COMMON
 from tests.core.guess_world import GuessWorld
 
 
@@ -39,6 +40,10 @@ def test_the_split_of_a_key_is_a_function_of_it() -> None:
     tests = [key for key in keys if split_of(key) == "test"]
     assert abs(len(tests) / len(keys) - TEST_SHARE) < 0.02
     assert split_of("0") == split_of("0")
+
+
+def test_what_every_world_has_is_no_part_of_the_key() -> None:
+    assert set(vars(FewWorld(FewConfig(), 0))) == COMMON
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 40])

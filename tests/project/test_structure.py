@@ -61,7 +61,7 @@ ROOMS = {
 }
 
 
-MAX_LINES = 540  # a file holds one idea; the longest are about to be two
+MAX_LINES = 600  # a file holds one idea; the longest, the env, is about to be two
 MAX_TEST_LINES = 620  # tables of cases are long
 MAX_FUNCTION_LINES = 80  # the plan of an office task reads best in one piece
 
