@@ -87,7 +87,7 @@ endif
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
-	$(BIN)/python benchmarks/hostile.py
+	$(BIN)/python benchmarks/hostile.py --stacks none,all --rounds 1
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
 	$(BIN)/python benchmarks/workbench.py
