@@ -54,8 +54,11 @@ def test_context_strategies_do_not_change_the_draws(env_id: str, context: str) -
     draws = [policy.draw(ParsedChat.of(step.chat)).random() for step in steps]
     asked = [ParsedChat.of(step.chat).summarize for step in steps]
     played = [draw for draw, summary in zip(draws, asked, strict=True) if not summary]
-    assert played == first_draws(env_id, "S", 1)[: len(played)]
-    assert played
+    whole = first_draws(env_id, "S", 1)
+    # What a strategy hides may cost a policy turns, which draw too.
+    shared = min(len(played), len(whole))
+    assert shared
+    assert played[:shared] == whole[:shared]
 
 
 def test_errors_fall_on_every_turn_and_are_as_many_as_asked() -> None:
