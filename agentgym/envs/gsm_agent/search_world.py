@@ -42,10 +42,8 @@ of a horizon, beyond which problems take long to read.
 """
 MAX_QUERY_CHARS = 2_000
 """Characters of a query: ten times a sentence; each word is looked up in all documents."""
-_TASK = re.compile(
-    r"Question: (?P<question>[^\n]*)\n?(?P<documents>.*?)\n?(?:Turn budget: (?P<turns>[0-9]+))?",
-    re.DOTALL,
-)
+_TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
+_BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
@@ -181,7 +179,7 @@ class SearchWorld(World[SearchConfig]):
 
     def task(self) -> str:
         """The question, the documents in the static setting, and the budget."""
-        return f"{self.restate()}\nTurn budget: {self.max_turns}"
+        return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
         """The question, and the documents in the static setting."""
@@ -388,17 +386,19 @@ class SearchWorld(World[SearchConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the question, the documents if there are some, and the budget."""
-        match = _TASK.fullmatch(task)
+        text, budget, turns = task.rpartition(_BUDGET)
+        match = _TASK.fullmatch(text if budget else task)
         if match is None:
             raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
+        documents = match["documents"] or ""
         world = cls(cls.Config(), 0)
         world.known = SearchKnowledge.of(match["question"])
-        world.static = match["documents"].startswith("Documents:\n")
-        rounds = _ROUNDS.search(match["documents"])
+        world.static = documents.startswith("Documents:\n")
+        rounds = _ROUNDS.search(documents)
         world.min_rounds = int(rounds[1]) if rounds else 0
-        world.max_turns = int(match["turns"]) if match["turns"] else None
+        world.max_turns = int(turns) if budget else None
         if world.static:
-            world.known.learn(match["documents"])
+            world.known.learn(documents)
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:

@@ -19,6 +19,7 @@ from agentgym.training.audit.cases import Case, Finding, Report, all_ids
 from agentgym.training.audit.minimize import TRIALS, minimize, replay
 from agentgym.training.audit.processes import PATIENCE, Worker
 from agentgym.training.evaluation import Table
+from agentgym.training.rollout.storage import append_text
 
 STEP_SECONDS = 60.0
 """Processor time after which a step counts as hung: six times what the longest legal query takes."""
@@ -209,8 +210,7 @@ class Campaign:
             self.findings.append(smallest)
             if self._out is not None:
                 self._out.parent.mkdir(parents=True, exist_ok=True)
-                with self._out.open("a", encoding="ascii") as file:
-                    file.write(smallest.to_json() + "\n")
+                append_text(self._out, smallest.to_json() + "\n")
         return smallest.reproduced is not False
 
 

@@ -16,6 +16,7 @@ from agentgym.training.cli.common import (
     show_table,
 )
 from agentgym.training.evaluation import to_markdown
+from agentgym.training.rollout.storage import write_text
 
 
 def audit(
@@ -39,7 +40,7 @@ def audit(
             bar = progress.add_task("seeds", total=seeds)
             result = run_audit(config, lambda played: progress.advance(bar, played))
         if out is not None:
-            out.write_text(to_markdown(result.table()) + "\n", encoding="utf-8")
+            write_text(out, to_markdown(result.table()) + "\n")
     show_table(result.table())
     leaks = ", ".join(row.name for row in result.leaks)
     typer.echo(f"verdict: {result.verdict}{f' ({leaks})' if leaks else ''}")

@@ -98,6 +98,7 @@ def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(
         "truncated": False,
         "success": True,
         "ended": "world",
+        "invalid": "",
     }
     assert env.get_metrics() == {
         "turns": float(info["turn"]),
@@ -111,11 +112,11 @@ def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(
 def test_several_calls_of_one_reply_are_answered_in_one_message() -> None:
     env, _ = started("tests/EchoWorld-v0", turns=2)
     word = tool_env(env._env).world.word
-    step = env.step(render(ToolCall("say", {"word": word})) * 2)
+    step = env.step("".join(render(ToolCall("say", {"word": each})) for each in (word, "?")))
     assert step["observations"] == [{"role": "user", "content": "again\n\nagain"}]
     assert not step["done"]
     step = env.step(word)
-    assert (step["reward"], step["done"]) == (1.5, True), "three right words in two turns"
+    assert (step["reward"], step["done"]) == (1.0, True), "two right words in two turns"
 
 
 def test_a_policy_that_does_nothing_gets_nothing() -> None:
@@ -132,6 +133,7 @@ def test_a_policy_that_does_nothing_gets_nothing() -> None:
         "truncated": True,
         "success": False,
         "ended": "max_turns",
+        "invalid": "",
     }
     assert env.get_metrics() == {
         "turns": float(turns),
@@ -153,6 +155,7 @@ def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
         "truncated": True,
         "success": False,
         "ended": "max_turns",
+        "invalid": "",
     }
     assert step["reward"] == tool_env(env._env).world.score()
     assert env.get_metrics()["turns"] == 2.0

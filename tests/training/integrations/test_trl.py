@@ -359,7 +359,10 @@ def trainer_for(
         output_dir=str(folder), report_to="none", use_cpu=True, bf16=False, **pair, **steps, **quiet
     )
     return trl.GRPOTrainer(
-        model=make_model(tokenizer, 32), processing_class=tokenizer, args=arguments, **named
+        model=make_model(tokenizer, 32, context=2_048),
+        processing_class=tokenizer,
+        args=arguments,
+        **named,
     )
 
 
