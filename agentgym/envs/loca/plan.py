@@ -114,6 +114,8 @@ class Progress:
         facts: The facts learnt, by the label of the step; None for a change that had nothing to
             report.
         off_plan_calls: Irreversible calls that no step has asked for so far.
+        lost: Why the plan cannot go on: the facts are none that a state of the task gives, since
+            the agent changed what it read then; empty while it can.
     """
 
     def __init__(self, plan: Callable[[], Plan], canonicalize: Canonicalizer = _identity) -> None:
@@ -125,6 +127,7 @@ class Progress:
         """Go back to the start of the plan, without any fact."""
         self.facts: dict[str, Any] = {}
         self.off_plan_calls: list[ToolCall] = []
+        self.lost = ""
         self._script: Plan | None = None
         self._batch: Step | Sequence[Step] = ()
         self._pending: dict[str, Step] = {}
@@ -207,7 +210,7 @@ class Progress:
         """Learn the fact in a result; nothing if the result was truncated or cleared."""
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except _SENSELESS:
             return
         self._learn(step.label, fact, change=step.learn is None)
 
@@ -231,6 +234,12 @@ class Progress:
                 self._enter(self._script.send(facts[0] if isinstance(self._batch, Step) else facts))
             except StopIteration:
                 self._batch, self._exhausted = (), True
+            except _SENSELESS as error:
+                self._batch, self._exhausted, self.lost = (
+                    (),
+                    True,
+                    f"{type(error).__name__}: {error}",
+                )
 
     def _enter(self, batch: Step | Sequence[Step]) -> None:
         """Start on a batch of steps, with what earlier calls already read or did of it."""
@@ -256,6 +265,9 @@ class Progress:
         return {**vars(self), "_script": None, "_batch": (), "_pending": {}, "_completed": []}
 
 
+# The last is what becomes of a StopIteration in a script.
+_SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+"""Exceptions of code that makes sense of a result, or of facts, where there is none in it."""
 _ARROW = "\\u003d>"
 """The arrow in the JSON of a fact, escaped, since a bare one separates the label from the fact."""
 
@@ -280,3 +292,5 @@ def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[
                     f"the step {step.label!r} cannot make sense of its result: {result[:500]}"
                 )
             yield step, result
+    if progress.lost:
+        raise ValueError(f"the plan stops: {progress.lost}")

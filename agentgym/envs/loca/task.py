@@ -208,7 +208,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
         pending = self.progress.pending()
         complete: set[str] = set()  # a plan that still reads may yet change any output
-        if pending in ([], [CLAIM]):
+        if pending in ([], [CLAIM]) and not self.progress.lost:
             complete = set(self.outputs)
         elif all(step.changes for step in pending):
             complete = {step.output for step in self.progress.completed()}

@@ -136,3 +136,36 @@ def test_reads_may_come_in_any_order(name: str) -> None:
 def test_a_solved_state_stays_solved_when_it_is_copied(name: str) -> None:
     world = solved(name, seed=1)
     assert pickle.loads(pickle.dumps(world)).score() == world.score() == 1.0
+
+
+def emptied(fact: Any, leaf: Any) -> Any:
+    """A fact of the same form that no state of a task gives."""
+    if isinstance(fact, dict):
+        return {name: emptied(value, leaf) for name, value in fact.items()}
+    if isinstance(fact, list):
+        return [] if leaf == [] else [emptied(value, leaf) for value in fact]
+    return "" if isinstance(fact, str) and leaf == [] else leaf
+
+
+@pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
+@pytest.mark.parametrize("name", TASKS)
+def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
+    """An agent may change what it then reads: hints and labels go on without the plan."""
+    true = {step.label: step for step in solved(name).progress.completed()}
+    facts = solved(name).progress.facts
+    for label in [label for label in facts if true[label].learn is not None][:3]:
+        world = fresh(name)
+        progress = world.progress
+        while steps := progress.pending():
+            step = steps[0]
+            if step.label not in facts:
+                break
+            fact = facts[step.label]
+            progress.facts[step.label] = emptied(fact, leaf) if step.label == label else fact
+            progress._pending.pop(step.label)
+            if step.label == label:
+                break
+        assert isinstance(progress.pending(), list)
+        assert world.subtask(True)
+        assert world.state()
+        assert world.legal_calls()
