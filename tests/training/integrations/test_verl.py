@@ -205,8 +205,9 @@ def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
 def test_an_edited_episode_gives_all_its_rows(
     published: dict[str, Any], folder: Path, tokenizer: Any
 ) -> None:
-    engine = Engine(tokenizer, NoisyPolicy("TreeWorld", 0.1), "TreeWorld", 2, **EDITED)
-    run_prompt(configured(folder), engine, rows("trees", "TreeWorld", 2, **EDITED))
+    seed = 1  # an episode long enough for several edits
+    engine = Engine(tokenizer, NoisyPolicy("TreeWorld", 0.1), "TreeWorld", seed, **EDITED)
+    run_prompt(configured(folder), engine, rows("trees", "TreeWorld", seed, **EDITED))
     assert published.pop("u") == "finished"
     assert len(engine.replies) == 2, "the group of the row"
     for session, replies in enumerate(engine.replies.values()):
@@ -214,7 +215,7 @@ def test_an_edited_episode_gives_all_its_rows(
         known = rollout(
             agentgym.make("TreeWorld", **EDITED),
             lambda chats, said=said: [next(said) for _ in chats],
-            2,
+            seed,
         )
         expected = to_training_dict(known)
         assert len(expected["rows"]) > 2
