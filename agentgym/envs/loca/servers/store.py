@@ -144,6 +144,11 @@ class Store:
             f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
         ).rowcount
 
+    @property
+    def changes(self) -> int:
+        """Return how many records were changed since the store was opened, undone changes too."""
+        return self._db.total_changes
+
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the names of the columns of a table."""
         return self._columns[table]
