@@ -340,6 +340,7 @@ def _draw_size(
 ) -> _Drawn:
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
+    world.office.context.seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     world.draw(size)
     initial = pickle.dumps((world.office, world.truth))
 

@@ -54,9 +54,7 @@ def condition(criterion: Any) -> Callable[[Any], bool]:
     as_number = number(rest) if rest.strip() else VALUE
     if not isinstance(as_number, CellError):
         relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
-        return lambda value: (
-            relation(float(value), as_number) if is_number(value) else sign == "<>"
-        )
+        return lambda value: relation(float(value), as_number) if is_number(value) else sign == "<>"
     if sign in _RELATIONS:
         return lambda value: (
             isinstance(value, str) and _RELATIONS[sign](value.lower(), rest.lower())
@@ -173,9 +171,13 @@ def _correlation(first: Grid, second: Grid) -> float:
     return statistics.correlation([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
-def _join(between: Any, skip: Any, *values: Any) -> str:
-    texts = [to_text(value) for value in flat(values)]
-    return limited(to_text(between).join(text for text in texts if text or not to_truth(skip)))
+def _join(between: Any, *values: Any) -> str:
+    return limited(to_text(between).join(to_text(value) for value in flat(values)))
+
+
+def _join_filled(between: Any, skip: Any, *values: Any) -> str:
+    texts = [text for value in flat(values) if (text := to_text(value)) or not to_truth(skip)]
+    return _join(between, *texts)
 
 
 def _concatenate(*values: Any) -> str:
@@ -236,12 +238,12 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "AVERAGEIFS": lambda summed, *pairs: _mean(_matching_numbers(pairs, summed)),
     "MINIFS": lambda summed, *pairs: min(_matching_numbers(pairs, summed), default=0.0),
     "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
-    "AND": lambda *a: all([to_truth(v) for v in flat(a)]),
-    "OR": lambda *a: any([to_truth(v) for v in flat(a)]),
+    "AND": lambda *a: all(to_truth(v) for v in flat(a)),
+    "OR": lambda *a: any(to_truth(v) for v in flat(a)),
     "XOR": lambda *a: sum(to_truth(v) for v in flat(a)) % 2 == 1,
     "CONCATENATE": _concatenate,
-    "TEXTJOIN": _join,
-    "JOIN": lambda between, *a: _join(between, False, *a),
+    "TEXTJOIN": _join_filled,
+    "JOIN": _join,
     "ROWS": lambda a: float(a.height),
     "COLUMNS": lambda a: float(a.width),
 }

@@ -91,9 +91,9 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
     order = list(range(len(rows)))
     for values, rising in reversed(keys):
         filled = [k for k in order if values[k] is not None]
-        key = cmp_to_key(lambda a, b, values=values: compare(values[a], values[b]))
-        filled.sort(key=key, reverse=not rising)
-        order = filled + [k for k in order if values[k] is None]
+        compared = [(cmp_to_key(compare)(values[k]), k) for k in filled]
+        compared.sort(key=lambda pair: pair[0], reverse=not rising)
+        order = [k for _, k in compared] + [k for k in order if values[k] is None]
     return [rows[k] for k in order]
 
 

@@ -77,6 +77,11 @@ def from_python(value: Any) -> Any:
     return {"v": exact, "s": text_of(exact)}
 
 
+def raw(cell: Any) -> Any:
+    """Return a cell without a formula as a bare value; a date is the number of its day."""
+    return cell["v"] if isinstance(cell, dict) else cell
+
+
 def validate(value: Any) -> Any:
     """Return a value as the service keeps it: numbers with the precision of a double, whole ones
     without a point.

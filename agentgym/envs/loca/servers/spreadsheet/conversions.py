@@ -41,9 +41,8 @@ def numbers(arguments: Sequence[Any]) -> list[float]:
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
-            for value in argument.cells.values():
-                if is_number(check(value)):
-                    values.append(float(value))
+            cells = argument.cells.values()
+            values += [float(value) for value in cells if is_number(check(value))]
         else:
             values.append(to_number(argument))
     return values

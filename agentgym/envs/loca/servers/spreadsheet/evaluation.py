@@ -9,6 +9,7 @@ version of a library, as rewards need it.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,9 +194,7 @@ class Evaluator:
             try:
                 if spot not in self._opened:
                     self._opened[spot] = len(self._read_areas)
-                    self._require(
-                        [(title or spot[0], area) for title, area in references(node)]
-                    )
+                    self._require([(title or spot[0], area) for title, area in references(node)])
                 value = self._result(spot, node)
             except _Missing as missing:
                 # A formula that waits for itself, through others, gets an error as its value.
@@ -281,10 +280,18 @@ class Evaluator:
         if bottom > cells.height or right > cells.width:
             raise FormulaError(NO_REFERENCE)
         for row in range(top, bottom + 1):
-            if any(left <= column <= right for column in cells.lines.get(row, {}) if (row, column) != (top, left)):
+            if any(
+                left <= column <= right
+                for column in cells.lines.get(row, {})
+                if (row, column) != (top, left)
+            ):
                 raise FormulaError(NO_REFERENCE)
         for title, area in self._read_areas[self._opened[spot] :]:
-            if title == sheet and (grid.height, grid.width) != (1, 1) and _overlap(area, spot, bottom, right):
+            if (
+                title == sheet
+                and (grid.height, grid.width) != (1, 1)
+                and _overlap(area, spot, bottom, right)
+            ):
                 raise FormulaError(CYCLE)
         for (row, column), value in grid.cells.items():
             if (row, column) != (0, 0) and value is not None:
@@ -324,14 +331,14 @@ class Evaluator:
     def _array(self, node: Node, scope: Scope) -> Grid:
         """Return an array of braces: its parts side by side, then such rows below each other."""
         inner, items = replace(scope, array=True), iter(node[2])
-        bands = []
+        bands: list[list[list[Any]]] = []
         for width in node[1]:
             parts = [grid_of(self.compute(next(items), inner)) for _ in range(width)]
             if len({part.height for part in parts}) > 1:
                 raise FormulaError(VALUE)
             self.spend(sum(part.height * part.width for part in parts))
             lines = [part.rows() for part in parts]
-            bands.append([sum(line, []) for line in zip(*lines, strict=True)])
+            bands.append([[*itertools.chain(*line)] for line in zip(*lines, strict=True)])
         if len({len(band[0]) for band in bands}) > 1:
             raise FormulaError(VALUE)
         rows = [row for band in bands for row in band]
@@ -388,7 +395,9 @@ class Evaluator:
             if name in FORMS:
                 return guarded(FORMS[name])(self, parts, scope)
             if name in scope.names:
-                return self.apply(scope.names[name], [self.compute(part, scope) for part in parts], scope)
+                return self.apply(
+                    scope.names[name], [self.compute(part, scope) for part in parts], scope
+                )
             if name not in FUNCTIONS:
                 return NAME
             inner = replace(scope, array=True) if name in ARRAY_CONTEXTS else scope
@@ -442,17 +451,27 @@ class Evaluator:
             return function(*arguments)
         if not scope.array:
             return function(
-                *(self.single(value, scope) if k in grids else value for k, value in enumerate(arguments))
+                *(
+                    self.single(value, scope) if k in grids else value
+                    for k, value in enumerate(arguments)
+                )
             )
         height = max(arguments[k].height for k in grids)
         width = max(arguments[k].width for k in grids)
-        others = sum(len(v.cells) // 4 for k, v in enumerate(arguments) if k not in grids and isinstance(v, Grid))
+        others = sum(
+            len(v.cells) // 4
+            for k, v in enumerate(arguments)
+            if k not in grids and isinstance(v, Grid)
+        )
         cells = {}
         for row in range(height):
             self.spend(width * (1 + others))
             for column in range(width):
                 value = function(
-                    *(at(value, row, column) if k in grids else value for k, value in enumerate(arguments))
+                    *(
+                        at(value, row, column) if k in grids else value
+                        for k, value in enumerate(arguments)
+                    )
                 )
                 if value is not None:
                     cells[row, column] = value

@@ -43,9 +43,7 @@ def _if(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     decision = evaluator.compute(test, scope)
     if isinstance(decision, Grid) and scope.array:
         choices = [evaluator.compute(part, scope) for part in (yes, *no)]
-        return evaluator.lift(
-            lambda truth, *both: _choose(truth, *both), [decision, *choices], scope
-        )
+        return evaluator.lift(_choose, [decision, *choices], scope)
     if to_truth(evaluator.single(decision, scope)):
         return evaluator.compute(yes, scope)
     return evaluator.compute(no[0], scope) if no else False
@@ -110,9 +108,7 @@ def _if_error(*errors: CellError) -> Callable[[Evaluator, Parts, Scope], Any]:
         if isinstance(result, Grid) and any(map(is_bad, result.cells.values())):
             substitute = evaluator.compute(other[0], scope) if other else ""
             whole = replace(scope, array=True)
-            return evaluator.lift(
-                lambda a, b: b if is_bad(a) else a, [result, substitute], whole
-            )
+            return evaluator.lift(lambda a, b: b if is_bad(a) else a, [result, substitute], whole)
         if is_bad(result):
             return evaluator.compute(other[0], scope) if other else ""
         return result
@@ -126,7 +122,11 @@ def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
         value = evaluator.compute(part, scope)
     except FormulaError as stop:
         return stop.error
-    return value if scope.array or not isinstance(value, Grid) or value.origin is None else evaluator.single(value, scope)
+    return (
+        value
+        if scope.array or not isinstance(value, Grid) or value.origin is None
+        else evaluator.single(value, scope)
+    )
 
 
 def _is(test: Callable[[Any], bool]) -> Callable[[Evaluator, Parts, Scope], Any]:

@@ -50,7 +50,9 @@ _SINGLES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("MATCH", "XMATCH"), (0, 2)),
     **dict.fromkeys(("XLOOKUP",), (0, 3)),
     **dict.fromkeys(("LOOKUP", "RANK"), (0,)),
-    **dict.fromkeys(("LARGE", "SMALL", "PERCENTILE", "QUARTILE", "COUNTIF", "SUMIF", "AVERAGEIF"), (1,)),
+    **dict.fromkeys(
+        ("LARGE", "SMALL", "PERCENTILE", "QUARTILE", "COUNTIF", "SUMIF", "AVERAGEIF"), (1,)
+    ),
     "INDEX": (1, 2),
     **dict.fromkeys(("COUNTIFS",), tuple(range(1, 60, 2))),
     **dict.fromkeys(("SUMIFS", "AVERAGEIFS", "MINIFS", "MAXIFS"), tuple(range(2, 60, 2))),

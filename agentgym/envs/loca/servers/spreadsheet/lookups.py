@@ -65,10 +65,12 @@ def _lookup(*, down: bool) -> Callable[..., Any]:
         at = to_int(index) - 1
         if at < 0 or at >= (grid.width if down else grid.height):
             raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-        if to_truth(near):
-            place = _near_position(target, grid.line(down=down))
-        else:
-            place = _exact_position(target, grid, down=down)
+        is_sorted = to_truth(near)
+        place = (
+            _near_position(target, grid.line(down=down))
+            if is_sorted
+            else _exact_position(target, grid, down=down)
+        )
         return grid.cells.get((place, at) if down else (at, place))
 
     return look
@@ -137,7 +139,12 @@ def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
 
 
 def _xlookup(
-    target: Any, searched: Grid, results: Grid, missing: Any = None, mode: Any = 0.0, search: Any = 1.0
+    target: Any,
+    searched: Grid,
+    results: Grid,
+    missing: Any = None,
+    mode: Any = 0.0,
+    search: Any = 1.0,
 ) -> Any:
     down = searched.width == 1
     if (searched.height != results.height) if down else (searched.width != results.width):

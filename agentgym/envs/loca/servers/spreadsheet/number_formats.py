@@ -15,13 +15,18 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     number,
     text_of,
 )
-from agentgym.envs.loca.servers.spreadsheet.conversions import limited, to_moment, to_number, to_text
+from agentgym.envs.loca.servers.spreadsheet.conversions import (
+    limited,
+    to_moment,
+    to_number,
+    to_text,
+)
 
 _PIECE = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|(?P<half>am/pm|a/p)|(?P<date>y+|m+|d+|h+|s+(?:\.0+)?)|(?P<other>.)',
     re.IGNORECASE | re.DOTALL,
 )
-_DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(?:[eE]([+-])(0+))?|\.([#0?]+)")
+_DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(,*)(?:[eE]([+-])(0+))?|\.([#0?]+)")
 _QUOTED = re.compile(r'"[^"]*"|\\.')
 _MAX_PATTERN = 255
 """Characters of a pattern."""
@@ -47,7 +52,9 @@ def text(value: Any, pattern: Any) -> str:
 
 
 def _date_text(moment: datetime, form: str) -> str:
-    pieces = [(match.lastgroup or "", match[match.lastgroup or 0]) for match in _PIECE.finditer(form)]
+    pieces = [
+        (match.lastgroup or "", match[match.lastgroup or 0]) for match in _PIECE.finditer(form)
+    ]
     twelve = any(kind == "half" for kind, _ in pieces)
     dates = [(k, piece.lower()) for k, (kind, piece) in enumerate(pieces) if kind == "date"]
     minutes = {
@@ -63,7 +70,9 @@ def _date_text(moment: datetime, form: str) -> str:
         elif k in minutes:
             written.append(f"{moment.minute:0{len(piece)}}")
         else:
-            written.append(_date_piece(moment, piece.lower(), twelve=twelve) if kind == "date" else piece)
+            written.append(
+                _date_piece(moment, piece.lower(), twelve=twelve) if kind == "date" else piece
+            )
     return "".join(written)
 
 
@@ -94,9 +103,9 @@ def _number_text(amount: float, form: str) -> str:
     match = _DIGITS.search(_QUOTED.sub(lambda quoted: "\0" * len(quoted[0]), section))
     if match is None:
         return _literal(section)
-    scale = -3 * len(match[1] or "") + 2 * section.count("%")
+    scale = -3 * len((match[1] or "") + (match[3] or "")) + 2 * section.count("%")
     exact = Decimal(repr(abs(amount))).scaleb(scale)
-    digits = _exponent(exact, match) if match[3] else _fixed(exact, match)
+    digits = _exponent(exact, match) if match[4] else _fixed(exact, match)
     sign = "-" if amount < 0 and at == 0 and re.search("[1-9]", digits) else ""
     return sign + _literal(section[: match.start()]) + digits + _literal(section[match.end() :])
 
@@ -106,8 +115,8 @@ def _literal(piece: str) -> str:
 
 
 def _fixed(exact: Decimal, match: re.Match[str]) -> str:
-    decimals = match[2] or match[5] or ""
-    whole_form = "" if match[5] else match[0].partition(".")[0].rstrip(",")
+    decimals = match[2] or match[6] or ""
+    whole_form = "" if match[6] else match[0].partition(".")[0].rstrip(",")
     rounded = exact.quantize(Decimal(1).scaleb(-len(decimals)), ROUND_HALF_UP)
     whole, _, part = f"{rounded:f}".partition(".")
     least = len(decimals.rstrip("#?"))
@@ -115,7 +124,7 @@ def _fixed(exact: Decimal, match: re.Match[str]) -> str:
     whole = whole.lstrip("0").rjust(whole_form.count("0"), "0")
     if "," in whole_form:
         whole = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole)
-    return whole + ("." + part if part or "." in match[0] and least else "")
+    return whole + ("." + part if part or ("." in match[0] and least) else "")
 
 
 def _exponent(exact: Decimal, match: re.Match[str]) -> str:
@@ -124,5 +133,5 @@ def _exponent(exact: Decimal, match: re.Match[str]) -> str:
     mantissa = exact.scaleb(-power).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
     if mantissa >= 10:
         mantissa, power = mantissa / 10, power + 1
-    sign = "-" if power < 0 else match[3].replace("-", "")
-    return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[4])}}"
+    sign = "-" if power < 0 else match[4].replace("-", "")
+    return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[5])}}"

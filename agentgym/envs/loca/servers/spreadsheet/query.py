@@ -14,7 +14,6 @@ from agentgym.envs.loca.servers.spreadsheet.arrays import compare
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NOT_AVAILABLE,
     VALUE,
-    CellError,
     FormulaError,
     Grid,
     SerialDate,
@@ -78,7 +77,10 @@ def _guess_headers(rows: Sequence[Row]) -> int:
     if len(rows) < 2:
         return 0
     texts = all(value is None or type(value) is str for value in rows[0])
-    return int(texts and any(value is not None and type(value) is not str for row in rows[1:] for value in row))
+    return int(
+        texts
+        and any(value is not None and type(value) is not str for row in rows[1:] for value in row)
+    )
 
 
 def _kind(value: Any) -> str:
@@ -133,15 +135,15 @@ class _Table:
         grouped = query.group or query.pivot or any(map(_is_aggregate, [*select, *order]))
         if query.pivot:
             return self._pivoted(query, select, rows)
-        groups = self._groups(query, select, rows) if grouped else [[row] for row in rows]
+        groups = [[row] for row in rows]
+        if grouped:
+            groups = self._groups(query, select, rows)
         for tree, rising in reversed(query.order):
-            keys = [self._group_value(tree, group) for group in groups]
-            places = sorted(
-                range(len(groups)),
-                key=cmp_to_key(lambda a, b, keys=keys: _order(keys[a], keys[b])),
-                reverse=not rising,
-            )
-            groups = [groups[k] for k in places]
+            keyed = [
+                (cmp_to_key(_order)(self._group_value(tree, group)), group) for group in groups
+            ]
+            keyed.sort(key=lambda pair: pair[0], reverse=not rising)
+            groups = [group for _, group in keyed]
         end = None if query.limit is None else query.offset + query.limit
         body = [
             [self._group_value(tree, group) for tree in select]
@@ -168,20 +170,24 @@ class _Table:
             return f"{tree[1]}({','.join(map(self._header, tree[2]))})"
         return f"{_NAMES[tree[0]]}({self._header(tree[1])},{self._header(tree[2])})"
 
-    def _groups(self, query: Query, select: Sequence[Tree], rows: Sequence[Row]) -> list[list[Row]]:
+    def _groups(
+        self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
+    ) -> list[list[list[Any]]]:
         """Return the groups of rows, in the order of their keys."""
         for tree in select:
             if not _is_aggregate(tree) and tree not in query.group and columns_of([tree]):
                 raise FormulaError(VALUE)
-        groups: dict[Any, list[Row]] = {}
+        groups: dict[Any, list[list[Any]]] = {}
         for row in rows:
             key = tuple(self.value(tree, row) for tree in query.group)
             groups.setdefault(key, []).append(row)
         if not query.group:
-            return [list(rows)]
+            return [rows]
         return [groups[key] for key in sorted(groups, key=cmp_to_key(_order_all))]
 
-    def _pivoted(self, query: Query, select: Sequence[Tree], rows: Sequence[Row]) -> list[list[Any]]:
+    def _pivoted(
+        self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
+    ) -> list[list[Any]]:
         """Return the result of a query with a pivot: a column for each of its values."""
         sums = [tree for tree in select if _is_aggregate(tree)]
         keys = [tree for tree in select if not _is_aggregate(tree)]
@@ -202,7 +208,9 @@ class _Table:
         for group in groups:
             parts: dict[Any, list[Row]] = {}
             for row in group:
-                parts.setdefault(tuple(self.value(tree, row) for tree in query.pivot), []).append(row)
+                parts.setdefault(tuple(self.value(tree, row) for tree in query.pivot), []).append(
+                    row
+                )
             cells = [
                 self._group_value(tree, parts[value]) if value in parts else None
                 for value in values
@@ -234,7 +242,11 @@ class _Table:
             return _call(tree[1], [self.value(part, row) for part in tree[2]])
         if kind in ("and", "or"):
             left = self.value(tree[1], row) is True
-            return (left and self.value(tree[2], row) is True) if kind == "and" else (left or self.value(tree[2], row) is True)
+            return (
+                (left and self.value(tree[2], row) is True)
+                if kind == "and"
+                else (left or self.value(tree[2], row) is True)
+            )
         if kind == "not":
             return self.value(tree[1], row) is not True
         if kind == "null":

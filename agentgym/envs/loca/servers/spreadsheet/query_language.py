@@ -121,7 +121,9 @@ class _Parser:
         query.pivot = self._list(self._sum)
 
     def _order(self, query: Query) -> None:
-        query.order = self._list(lambda: (self._sum(), not self._take("desc") and (self._take("asc") or True)))
+        query.order = self._list(
+            lambda: (self._sum(), not self._take("desc") and (self._take("asc") or True))
+        )
 
     def _limit(self, query: Query) -> None:
         query.limit = self._count()
@@ -176,7 +178,15 @@ class _Parser:
             depth += (text == "(") - (text == ")") if kind == "sign" else 0
             if kind == "sign" and text in ("=", "<", ">", "<=", ">=", "<>", "!="):
                 return True
-            if kind == "word" and text.lower() in ("is", "not", "contains", "starts", "ends", "matches", "like"):
+            if kind == "word" and text.lower() in (
+                "is",
+                "not",
+                "contains",
+                "starts",
+                "ends",
+                "matches",
+                "like",
+            ):
                 return True
             if depth == 0:
                 return False
@@ -220,7 +230,7 @@ class _Parser:
         if (kind, text) == ("sign", "-"):
             return ("-", ("value", 0.0), self._factor_below())
         if (kind, text) == ("sign", "("):
-            node = self._nested(self._sum)
+            node: Tree = self._nested(self._sum)
             self._close()
             return node
         if kind == "word":
@@ -240,7 +250,8 @@ class _Parser:
         return ("call", word, tuple(arguments))
 
     def _factor_below(self) -> Tree:
-        return self._nested(self._factor)  # type: ignore[no-any-return]
+        factor: Tree = self._nested(self._factor)
+        return factor
 
     def _nested(self, part: Callable[[], Any]) -> Any:
         self._deeper()

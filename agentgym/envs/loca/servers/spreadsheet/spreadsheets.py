@@ -7,9 +7,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from agentgym.envs.loca.servers.context import iso
@@ -19,6 +18,7 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import SerialDate, text_
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.envs.loca.servers.spreadsheet.evaluation import Evaluator, Results, SheetCells
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
+from agentgym.envs.loca.servers.spreadsheet.unsupported import check_supported
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
 
@@ -32,6 +32,8 @@ MAX_SHEETS = 200
 """Sheets of one spreadsheet, as in the real service."""
 GRID = (1000, 26)
 """Rows and columns of a new sheet, as in the real service."""
+
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
 
 SCHEMA = """
 CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
@@ -50,45 +52,59 @@ CREATE TABLE permissions (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A filled cell.
 
     Attributes:
-        entered: A formula or a bare value; None where the array of a formula has expanded into it.
-        typed: What was typed, an empty text where nothing was.
-        value: Its bare value; a date is the number of its day.
-        shown: Its value as the account gives it: typed texts as they are, dates as texts.
-        text: Its value as a text.
-        exact: Its value with numbers in texts as numbers.
-        is_formula: Whether a formula was entered.
+        content: The cell as it is kept; None where the array of a formula has expanded into it.
+        result: The result of its formula, or of the one that has expanded into it.
     """
 
-    entered: Any
-    typed: Any
-    value: Any
-    shown: Any
-    text: str
-    exact: Any
-    is_formula: bool = False
+    content: Any
+    result: Any
 
+    @property
+    def is_formula(self) -> bool:
+        """Return whether a formula was entered."""
+        return isinstance(self.content, dict) and "f" in self.content
 
-def _cell(cell: Any, result: Any) -> Cell:
-    """Describe a cell.
+    @property
+    def entered(self) -> Any:
+        """Return the formula or bare value that was entered, None where nothing was."""
+        return self.content["f"] if self.is_formula else cell_input.raw(self.content)
 
-    Args:
-        cell: As it is kept; None where the array of a formula has expanded into it.
-        result: The result of a formula.
-    """
-    if cell is None or (isinstance(cell, dict) and "f" in cell):
-        value, text = cell_input.validate(result), text_of(result)
-        shown = text if isinstance(result, SerialDate) else value
-        formula = cell["f"] if cell else None
-        return Cell(formula, formula or "", value, shown, text, value, cell is not None)
-    if isinstance(cell, dict):
-        exact = cell["s"] if cell.get("k") else cell["v"]
-        return Cell(cell["v"], cell["s"], cell["v"], cell["s"], str(cell["s"]), exact)
-    return Cell(cell, cell, cell, cell, text_of(cell), cell)
+    @property
+    def typed(self) -> Any:
+        """Return what was typed, an empty text where nothing was."""
+        if isinstance(self.content, dict):
+            return self.content["f" if "f" in self.content else "s"]
+        return "" if self.content is None else self.content
+
+    @property
+    def value(self) -> Any:
+        """Return the bare value; a date is the number of its day."""
+        if self.content is None or self.is_formula:
+            return cell_input.validate(self.result)
+        return cell_input.raw(self.content)
+
+    @property
+    def shown(self) -> Any:
+        """Return the value as the account gives it: typed texts as they are, dates as texts."""
+        if self.content is None or self.is_formula:
+            return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
+        return self.content["s"] if isinstance(self.content, dict) else self.content
+
+    @property
+    def text(self) -> str:
+        """Return the value as a text."""
+        return text_of(self.shown)
+
+    @property
+    def exact(self) -> Any:
+        """Return the value with numbers in texts as numbers, and dates as they were typed."""
+        if isinstance(self.content, dict) and "f" not in self.content:
+            return self.content["s" if self.content.get("k") else "v"]
+        return self.shown
 
 
 def _without_end(items: list[Any]) -> list[Any]:
@@ -203,7 +219,7 @@ class Spreadsheets:
         records = []
         for row, cells in lines.items():
             if cells:
-                text = json.dumps(dict(sorted(cells.items())), ensure_ascii=False)
+                text = _to_json(dict(sorted(cells.items())))
                 records.append({"sheet": sheet["id"], "row": row, "cells": text})
         store.insert_all("lines", records)
 
@@ -241,7 +257,9 @@ class Spreadsheets:
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
             for column, cell in cells.items():
                 if area.left <= column <= (area.right or 0):
-                    filled.setdefault(row, {})[column] = _cell(cell, results.get((row, column)))
+                    filled.setdefault(row, {})[column] = Cell(
+                        cell, results.get((row, column)) if results else None
+                    )
         for (row, column), value in results.items():
             if (
                 area.top <= row <= (area.bottom or 0)
@@ -249,7 +267,7 @@ class Spreadsheets:
                 and column not in filled.get(row, {})
                 and value is not None
             ):
-                filled.setdefault(row, {})[column] = _cell(None, value)
+                filled.setdefault(row, {})[column] = Cell(None, value)
         columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
         return [
             [filled[row].get(column) for column in columns[row]] if row in filled else []
@@ -345,6 +363,8 @@ class Spreadsheets:
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
                 cell = cell_input.parse(value)
+                if isinstance(cell, dict) and "f" in cell:
+                    check_supported(cell["f"])
                 if cell is not None:
                     cells[column] = cell
                 elif value is not None:

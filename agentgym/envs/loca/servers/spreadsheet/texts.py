@@ -8,10 +8,12 @@ import functools
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     MAX_TEXT,
+    NO_REFERENCE,
     NOT_AVAILABLE,
     NUMBER,
     VALUE,
@@ -130,7 +132,7 @@ def expression(pattern: Any) -> Any:
     written = to_text(pattern)
     compiled = _compile(written) if len(written) <= _MAX_EXPRESSION else None
     if compiled is None:
-        raise FormulaError(VALUE)
+        raise FormulaError(NO_REFERENCE)
     return compiled
 
 
@@ -188,7 +190,7 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "REGEXEXTRACT": _extract,
     "REGEXREPLACE": _regex_replace,
     "TEXT": text,
-    "TO_TEXT": lambda a: to_text(a),
+    "TO_TEXT": to_text,
     "FIXED": lambda a, places=2.0: text(a, "#,##0." + "0" * max(0, min(20, to_int(places)))),
     "DOLLAR": lambda a, places=2.0: text(a, "$#,##0." + "0" * max(0, min(20, to_int(places)))),
     "VALUE": to_number,
@@ -196,6 +198,8 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "N": lambda a: float(a) if is_number(a) or isinstance(a, bool) else 0.0,
     "TO_DATE": lambda a: SerialDate(to_number(a)),
     "TO_PURE_NUMBER": to_number,
+    "ENCODEURL": lambda a: limited(quote(to_text(a), safe="")),
+    "HYPERLINK": lambda url, label=None: to_text(url if label is None else label),
     "ISURL": lambda a: re.fullmatch(r"(?:https?|ftp)://[^\s/]+\.\S+", to_text(a)) is not None,
     "ISEMAIL": lambda a: re.fullmatch(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+", to_text(a)) is not None,
 }

@@ -24,8 +24,8 @@ def season(answers: list[Any], **others: Any) -> dict[str, Any]:
 CALLS = [
     Call("list_spreadsheets", {}),
     Call("list_sheets", lambda seen: {"spreadsheet_id": seen[0][0]["id"]}),
-    Call("update_cells", lambda seen: season(seen, range="D1", data=[["Sum"], ["=B2+B3"]])),
-    Call("batch_update_cells", lambda seen: season(seen, ranges={"E1": [["x"]], "F1": [[1]]})),
+    Call("update_cells", lambda seen: season(seen, range="D1", data=[["Sum"], ["x"], ["=B2+B3"]])),
+    Call("batch_update_cells", lambda seen: season(seen, ranges={"E1": [["x"]], "F3": [[1]]})),
     Call("get_sheet_data", season),
     Call("get_sheet_data", lambda seen: season(seen, include_grid_data=True)),
     Call("get_sheet_formulas", lambda seen: season(seen, range="A1:B3")),

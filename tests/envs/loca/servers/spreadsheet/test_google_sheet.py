@@ -256,13 +256,13 @@ def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) 
     server.update_cells(made, "Two words", "A1", [["=S!B2+A2"]])
     server.add_rows(made, "S", 2, 1)
     assert server.get_sheet_formulas(made, "S") == [
-        ["a", 1, "=SUM(B1:B4)"],
+        ["a", "1", "=SUM(B1:B4)"],
         [],
         [],
-        ["b", 2, '=$B$4&"B2"'],
+        ["b", "2", '=$B$4&"B2"'],
     ]
     server.add_columns(made, "S", 1, 0)
-    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", 1, "=SUM(C1:C4)"]
+    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", "1", "=SUM(C1:C4)"]
     assert server.get_sheet_formulas(made, "Two words") == [["=S!C4+A2"]]
     server.rename_sheet(made, "S", "It's")
     assert server.get_sheet_formulas(made, "Two words") == [["='It''s'!C4+A2"]]
