@@ -46,7 +46,7 @@ class Store:
         self._db.deserialize(image)
         self._db.execute("PRAGMA foreign_keys = ON")
         self._kinds, self._columns = _columns(self._schema)
-        self._depth = 0
+        self._depth = self._undone = 0
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
         """Return the records that a SELECT gives, each as a dict in the order of its columns.
@@ -146,8 +146,8 @@ class Store:
 
     @property
     def changes(self) -> int:
-        """Return how many records were changed since the store was opened, undone changes too."""
-        return self._db.total_changes
+        """Return a number that grows with every change, and where changes are undone."""
+        return self._db.total_changes + self._undone
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the names of the columns of a table."""
@@ -174,6 +174,7 @@ class Store:
         try:
             yield
         except BaseException:
+            self._undone += 1
             # SQLite rolls all back by itself if it runs out of memory.
             if self._db.in_transaction:
                 self._db.execute(f"ROLLBACK TO {name}")

@@ -130,7 +130,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 640.0
+    tokens_per_unit = 730.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""

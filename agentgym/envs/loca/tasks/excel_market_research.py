@@ -100,7 +100,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     Config = ExcelMarketResearchConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
-    tokens_per_unit = 740.0
+    tokens_per_unit = 1_000.0
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""

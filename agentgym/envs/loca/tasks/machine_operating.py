@@ -118,7 +118,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
     mutable_tables = ("google_cloud.buckets", "google_cloud.objects")
-    tokens_per_unit = 765.0
+    tokens_per_unit = 945.0
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and the remains of earlier reports."""

@@ -86,7 +86,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
     mutable_tables = ("calendar.events",)
-    tokens_per_unit = 3_270.0
+    tokens_per_unit = 3_620.0
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""

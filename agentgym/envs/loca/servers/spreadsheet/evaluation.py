@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import InvalidOperation
-from statistics import StatisticsError
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     CYCLE,
-    DIVISION,
-    MAX_TEXT,
     NAME,
     NO_REFERENCE,
-    NOT_AVAILABLE,
     NUMBER,
     SYNTAX,
     VALUE,
@@ -34,8 +27,6 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     Grid,
     Lambda,
     SerialDate,
-    number,
-    ordering,
     text_of,
 )
 from agentgym.envs.loca.servers.spreadsheet.cells import Area
@@ -45,7 +36,15 @@ from agentgym.envs.loca.servers.spreadsheet.functions import (
     ARRAY_CONTEXTS,
     ARRAY_RESULTS,
     FUNCTIONS,
+    MATCHING,
     SINGLES,
+)
+from agentgym.envs.loca.servers.spreadsheet.operators import (
+    at,
+    grid_of,
+    guarded,
+    operate,
+    size_of,
 )
 
 MAX_STEPS = 500_000
@@ -53,6 +52,8 @@ MAX_STEPS = 500_000
 spreadsheet: less than a second. Formulas beyond are `#ERROR!`.
 """
 
+_CALL_STEPS = 5
+"""Steps that a call of a function for one cell of a range takes, beside a look at a cell."""
 MAX_LEVELS = 80
 """Levels of a computation: twice those of a formula, since functions that it defines may be nested
 in calls of each other.
@@ -62,10 +63,6 @@ Spot: TypeAlias = tuple[str, int, int]
 """Title of the sheet in small letters, row and column of a cell."""
 Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
 """Values by title of the sheet in small letters, then by row and column."""
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +301,7 @@ class Evaluator:
         """Return the value of a tree."""
         if self._depth >= MAX_LEVELS:
             raise FormulaError(NUMBER)
-        self.spend(1)
+        self.spend(2)
         self._depth += 1
         try:
             return self._value(node, scope)
@@ -356,8 +353,8 @@ class Evaluator:
         value = self.compute(node, scope)
         for sign, others in reversed(operations):
             operands = (value, *(self.compute(part, scope) for part in others))
-            value = self.lift(functools.partial(_operate, sign), operands, scope)
-            self.spend(_size(value))
+            value = self.lift(functools.partial(operate, sign), operands, scope)
+            self.spend(size_of(value))
         return value
 
     def area(self, sheet: str, area: Area) -> Grid:
@@ -406,8 +403,11 @@ class Evaluator:
                 if isinstance(argument, CellError):
                     return argument
             self._spend_on(name, arguments)
-            value = self.lift(guarded(FUNCTIONS[name]), arguments, inner, SINGLES.get(name, ()))
-            self.spend(_size(value))
+            function = FUNCTIONS[name]
+            if name in MATCHING:
+                function = self._matched(function)
+            value = self.lift(guarded(function), arguments, inner, SINGLES.get(name, ()))
+            self.spend(size_of(value))
             return value
         except FormulaError as stop:
             return stop.error
@@ -420,7 +420,9 @@ class Evaluator:
             if isinstance(argument, Grid):
                 whole = name in ARRAY_RESULTS and name not in SINGLES
                 lines = argument.height + argument.width
-                self.spend((argument.height * argument.width if whole else lines) // 4)
+                self.spend(argument.height * argument.width // 2 if whole else lines // 4)
+        if name == "QUERY" and len(arguments) > 1 and isinstance(arguments[0], Grid):
+            self.spend(arguments[0].height * len(text_of(arguments[1])) // 8)
 
     def apply(self, function: Any, arguments: Sequence[Any], scope: Scope) -> Any:
         """Return the value of a function that a formula defines."""
@@ -450,22 +452,36 @@ class Evaluator:
         if not grids:
             return function(*arguments)
         if not scope.array:
-            return function(
-                *(
-                    self.single(value, scope) if k in grids else value
-                    for k, value in enumerate(arguments)
-                )
-            )
+            singled = [
+                self.single(value, scope) if k in grids else value
+                for k, value in enumerate(arguments)
+            ]
+            return function(*singled)
+        return self._map(function, arguments, grids)
+
+    def _matched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of regular expressions that counts the letters of its texts as work."""
+
+        def matched(*arguments: Any) -> Any:
+            self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
+            return function(*arguments)
+
+        return matched
+
+    def _map(
+        self, function: Callable[..., Any], arguments: Sequence[Any], grids: Sequence[int]
+    ) -> Grid:
+        """Call a function for each cell of the arguments at some positions; of a row that it gives
+        all cells count, as with SPLIT.
+        """
         height = max(arguments[k].height for k in grids)
         width = max(arguments[k].width for k in grids)
-        others = sum(
-            len(v.cells) // 4
-            for k, v in enumerate(arguments)
-            if k not in grids and isinstance(v, Grid)
-        )
-        cells = {}
+        others = [v for k, v in enumerate(arguments) if k not in grids and isinstance(v, Grid)]
+        steps = _CALL_STEPS + sum(len(grid.cells) // 4 for grid in others)
+        rows: list[list[Any]] = []
         for row in range(height):
-            self.spend(width * (1 + others))
+            self.spend(width * steps)
+            rows.append([])
             for column in range(width):
                 value = function(
                     *(
@@ -473,9 +489,9 @@ class Evaluator:
                         for k, value in enumerate(arguments)
                     )
                 )
-                if value is not None:
-                    cells[row, column] = value
-        return Grid(height, width, cells)
+                rows[-1] += value.line(down=False) if isinstance(value, Grid) else [value]
+        grid = Grid.of(rows)
+        return Grid(height, max(width, grid.width), grid.cells)
 
     def single(self, value: Any, scope: Scope) -> Any:
         """Return the one value that a range stands for: its cell in the row or column of the
@@ -491,48 +507,6 @@ class Evaluator:
         if value.height == 1 and 0 <= column < value.width:
             return value.cells.get((0, column))
         return VALUE
-
-
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose exceptions become errors of a cell."""
-
-    def call(*arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except FormulaError as stop:
-            return stop.error
-        except ZeroDivisionError:
-            return DIVISION
-        except (OverflowError, InvalidOperation, StatisticsError):
-            return NUMBER
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            return VALUE  # a wrong number of arguments, a wrong value
-
-    return call
-
-
-def _size(value: Any) -> int:
-    """Return the steps that a value is worth besides those of its cells: long texts take time."""
-    if isinstance(value, Grid):
-        return value.height * value.width // 4
-    return len(value) // 100 if isinstance(value, str) else 0
-
-
-def grid_of(value: Any) -> Grid:
-    """Return a value as a grid."""
-    return value if isinstance(value, Grid) else Grid.of([[value]])
-
-
-def at(value: Any, row: int, column: int) -> Any:
-    """Return the value of a grid at a place; one row or column stands for all, beyond others is
-    nothing.
-    """
-    if not isinstance(value, Grid):
-        return value
-    row, column = (0 if value.height == 1 else row), (0 if value.width == 1 else column)
-    if row >= value.height or column >= value.width:
-        return NOT_AVAILABLE
-    return value.cells.get((row, column))
 
 
 def _may_expand(node: Node) -> bool:
@@ -551,42 +525,3 @@ def _overlap(area: Area, spot: Spot, bottom: int, right: int) -> bool:
         and (area.bottom is None or spot[1] <= area.bottom)
         and (area.right is None or spot[2] <= area.right)
     )
-
-
-def _operate(sign: str, *operands: Any) -> Any:
-    for operand in operands:
-        if isinstance(operand, CellError):
-            return operand
-    if sign == "&":
-        joined = "".join(map(text_of, operands))
-        return joined if len(joined) <= MAX_TEXT else VALUE
-    if sign in _COMPARE:
-        left, right = operands
-        return _COMPARE[sign](ordering(left, right), ordering(right, left))
-    numbers = [number(operand) for operand in operands]
-    for value in numbers:
-        if isinstance(value, CellError):
-            return value
-    result = _arithmetic(sign, *numbers)
-    dates = [isinstance(operand, SerialDate) for operand in operands]
-    is_date = (
-        sign in "+-"
-        and (dates == [True, False] or (dates == [False, True] and sign == "+"))
-        and isinstance(result, float)
-    )
-    return SerialDate(result) if is_date else result
-
-
-def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
-    if right is None:
-        return {"%": left / 100, "-": -left, "+": left}[sign]
-    if sign == "/":
-        return left / right if right else DIVISION
-    if sign == "^":
-        try:
-            power = left**right
-        except (OverflowError, ZeroDivisionError):
-            return NUMBER
-        return NUMBER if isinstance(power, complex) else power
-    result = {"+": left + right, "-": left - right, "*": left * right}[sign]
-    return result if math.isfinite(result) else NUMBER

@@ -70,6 +70,9 @@ takes ranges at all positions.
 ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SORTN", "SUMPRODUCT", "ARRAY_CONSTRAIN", "FLATTEN"})
 """Functions whose arguments are computed for each cell of ranges without ARRAYFORMULA."""
 
+MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
+"""Functions whose work goes with the length of a text, which is not that of their value."""
+
 ARRAY_RESULTS = frozenset(
     {
         *ARRAYS, "ARRAYFORMULA", "BYCOL", "BYROW", "INDEX", "INDIRECT", "MAKEARRAY", "MAP", "OFFSET", "QUERY", "REGEXEXTRACT",

@@ -34,7 +34,9 @@ from agentgym.envs.loca.servers.spreadsheet.conversions import (
 from agentgym.envs.loca.servers.spreadsheet.number_formats import text
 
 _MAX_EXPRESSION = 1_000
-"""Characters of a regular expression; with RE2's own bound on memory it bounds the time of a match."""
+"""Characters of a regular expression."""
+_MAX_PROGRAM = 500
+"""Instructions of a compiled regular expression, which times the length of the text bounds a match."""
 
 
 def _find(part: Any, text: Any, start: Any = 1.0) -> float:
@@ -118,9 +120,10 @@ def _compile(expression: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(expression, options)
+        compiled = re2.compile(expression, options)
     except re2.error:
         return None
+    return compiled if compiled.programsize <= _MAX_PROGRAM else None
 
 
 def expression(pattern: Any) -> Any:
