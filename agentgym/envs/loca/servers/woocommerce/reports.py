@@ -62,9 +62,12 @@ class Reports:
     def woo_reports_sales(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> list[Row]:
-        """Sales of a period, in all and by day (by month in a year): the last 7 days, this month, the last month, this year.
+        """Sum up the sales, of all time without period and dates.
 
-        Without `period` it is from the day `dateMin` to the day `dateMax`, both of them included; today by default.
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
         """
         first, last = self._range(period, dateMin, dateMax)
         monthly = period == "year" or (period is None and last - first > _MONTHLY_AFTER)
@@ -100,7 +103,15 @@ class Reports:
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """The products sold most often in a period (as for `woo_reports_sales`), most first."""
+        """List the products sold most, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         sql = f"""SELECT i.product_id, sum(i.quantity) AS quantity
             FROM items AS i JOIN orders AS o ON o.id = i.order_id
             WHERE i.type = 'line_item' AND o.{_SOLD} AND o.date_created >= ? AND o.date_created < ?
@@ -116,7 +127,13 @@ class Reports:
     def woo_reports_customers(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> list[Row]:
-        """How many customers have paid for an order and how many have not; with dates, of those who registered then."""
+        """Count customers and their orders, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+        """
         where, values = self._created(period, dateMin, dateMax)
         paying = f"id IN ({PAYING_CUSTOMERS})"
         sql = f"SELECT count(*) FROM customers WHERE role = 'customer' AND {where} AND "
@@ -133,7 +150,13 @@ class Reports:
     def woo_reports_orders(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> list[Row]:
-        """How many orders have each status; with dates, of those that were created then."""
+        """Count orders by status, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+        """
         where, values = self._created(period, dateMin, dateMax)
         sql = f"SELECT status, count(*) AS total FROM orders WHERE {where} GROUP BY status"
         totals = {row["status"]: row["total"] for row in self._shop.store.rows(sql, *values)}
@@ -152,7 +175,15 @@ class Reports:
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """What each product sold, most items first; with dates, in orders of that time. Revenue is after discounts, without tax."""
+        """List products with their sales, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         where, values = self._created(period, dateMin, dateMax)
         sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
                 count(DISTINCT i.order_id) AS orders
@@ -176,12 +207,22 @@ class Reports:
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """The stock of all products and variations, by id."""
+        """List products whose stock is managed.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         return self._stock({}, page, perPage)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """Products and variations that are in stock, but not above their (or the shop's) low stock amount, least first."""
+        """List products in stock at or below their (or the shop's) low stock amount, least first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         low = """manage_stock AND stock_quantity > 0
             AND stock_quantity <= coalesce(low_stock_amount, ?)"""
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
