@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext, slug_of, words, words_in
 from agentgym.envs.loca.servers.woocommerce.shapes import NewCategory, TermData, validate

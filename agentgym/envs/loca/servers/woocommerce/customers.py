@@ -39,10 +39,6 @@ _CUSTOMER: Row = {
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
 """SQL by the name of an order, where that is not `id`."""
 
-PAYING_CUSTOMERS = """SELECT DISTINCT customer_id FROM orders
-  WHERE status IN ('completed', 'processing') AND customer_id IS NOT NULL"""
-"""SQL: the customers with an order that is paid."""
-
 
 class Customers:
     """Customers; the first one is the administrator.

@@ -20,7 +20,6 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
     ChangedRecord,
     NewOrder,
     OrderData,
-
     merge_meta,
     validate,
     validate_record,
@@ -195,7 +194,8 @@ class Orders:
 
     @tool
     def woo_orders_create(self, orderData: NewOrder) -> Row:
-        """Create an order; status, customer_id, customer_note, fee_lines, coupon_lines, meta_data are accepted too. Prices are those of the products unless a line gives its total.
+        """Create an order; other fields of the REST API (status, customer_id, coupon_lines …) are accepted too.
+        Prices are those of the products unless a line gives its total.
 
         Args:
             orderData: The order.

@@ -241,7 +241,7 @@ class Products:
                 "products", "product", productId, force, self.woo_products_get
             )
             if force:
-                self._sync_parent(product["parent_id"])
+                self._sync_parent(product.get("parent_id"))
         return product
 
     @tool
@@ -323,7 +323,10 @@ class Products:
     def _merge(self, row: Row, data: Row, now: str) -> Row:
         """Return a product after a change; price, sale and stock status follow from the rest."""
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
-        details = {**row["details"], **{name: data[name] for name in PRODUCT_DETAILS.keys() & data.keys()}}
+        details = {
+            **row["details"],
+            **{name: data[name] for name in PRODUCT_DETAILS.keys() & data.keys()},
+        }
         for name in ("date_on_sale_from", "date_on_sale_to"):
             if name in data:
                 details[name] = self._shop.parse_date(data[name], name)

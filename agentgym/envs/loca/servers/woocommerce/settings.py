@@ -202,9 +202,7 @@ def _show_gateway(row: Row) -> Row:
 
 def show_settings(settings: Row, defaults: Row) -> Row:
     """Return the settings of a gateway or a shipping method that are not the default ones."""
-    return {
-        name: {"value": value} for name, value in settings.items() if value != defaults[name]
-    }
+    return {name: {"value": value} for name, value in settings.items() if value != defaults[name]}
 
 
 def merge_settings(settings: Row, changes: Row) -> Row:

@@ -74,7 +74,7 @@ class Meta(TypedDict, total=False):
 
     id: Id
     key: Annotated[str, Field(description="Name")]
-    value: Annotated[Any, Field(description="Value")]
+    value: Annotated[Any, Field(description="Value"), WithJsonSchema({"type": "string"})]
 
 
 class Term(TypedDict):

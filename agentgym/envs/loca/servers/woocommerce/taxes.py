@@ -30,8 +30,7 @@ class Taxes:
             page: Page, from 1.
         """
         where = {"class = ?": taxClass}
-        rows = self._shop.select_page("tax_rates", where, "priority, id", page, perPage)
-        return rows
+        return self._shop.select_page("tax_rates", where, "priority, id", page, perPage)
 
     @tool
     def woo_tax_rates_get(self, rateId: int) -> Row:
