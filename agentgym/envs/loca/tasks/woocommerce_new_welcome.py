@@ -330,7 +330,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return (
             "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
             "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
-            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (times in the shop are in the time zone of its general settings). "
+            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
             "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
             "(customer_id 0) do not count. "
             f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
