@@ -106,7 +106,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "woocommerce.categories",
         "woocommerce.product_categories",
     )
-    tokens_per_unit = 560.0
+    tokens_per_unit = 262.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""

@@ -106,7 +106,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     )
     outputs = ("stock of the materials", "stock of the products")
     mutable_tables = ("woocommerce.products", "google_sheet.lines")
-    tokens_per_unit = 655.0
+    tokens_per_unit = 412.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:

@@ -124,7 +124,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    tokens_per_unit = 538.0
+    tokens_per_unit = 362.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the

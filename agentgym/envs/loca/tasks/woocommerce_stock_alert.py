@@ -127,7 +127,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock alerts in the spreadsheet", "mails to the purchasing manager")
     mutable_tables = ("google_sheet.sheets", "google_sheet.lines")
-    tokens_per_unit = 545.0
+    tokens_per_unit = 278.0
 
     def draw(self, size: int) -> None:
         """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
