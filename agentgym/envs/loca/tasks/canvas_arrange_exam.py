@@ -434,7 +434,13 @@ def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> st
 
 
 def _read_courses(text: str) -> list[dict[str, Any]]:
-    named = {"id": "id", "code": "course_code", "name": "name", "teacher": "teacher_name", "email": "teacher_email"}
+    named = {
+        "id": "id",
+        "code": "course_code",
+        "name": "name",
+        "teacher": "teacher_name",
+        "email": "teacher_email",
+    }
     return [{new: course[old] for new, old in named.items()} for course in json.loads(text)]
 
 

@@ -50,9 +50,6 @@ _CHOICES = (
 _UNLIMITED = -1
 """The number of attempts that stands for any number in Canvas's API."""
 
-_TOKEN_DIGITS = 64
-"""Hexadecimal digits of the validation token of an attempt, as many as Canvas gives."""
-
 
 class Quizzes:
     """Quizzes, questions and attempts.
@@ -220,12 +217,10 @@ class Quizzes:
             "quiz_submissions",
             **key,
             attempt=len(attempts) + 1,
-            validation_token=self._records.context.new_id("quiz_attempt", _TOKEN_DIGITS),
             started_at=iso(start),
             end_at=None if limit is None else iso(start + timedelta(minutes=limit)),
         )
         attempt = store.get("quiz_submissions", attempt_id)
-        del attempt["validation_token"]
         return attempt | {"workflow_state": "untaken"}
 
     @tool

@@ -84,7 +84,7 @@ CREATE INDEX questions_quiz ON quiz_questions(quiz_id);
 CREATE TABLE quiz_submissions (id INTEGER PRIMARY KEY,
   quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
   user_id INTEGER NOT NULL REFERENCES users(id), attempt INTEGER NOT NULL, started_at TEXT NOT NULL,
-  end_at TEXT, validation_token TEXT NOT NULL, UNIQUE (quiz_id, user_id, attempt));
+  end_at TEXT, UNIQUE (quiz_id, user_id, attempt));
 CREATE TABLE rubrics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, description TEXT, points_possible REAL,
   free_form_criterion_comments BOOL NOT NULL, hide_score_total BOOL NOT NULL, data JSON NOT NULL,

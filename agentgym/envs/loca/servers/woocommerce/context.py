@@ -181,7 +181,7 @@ class ShopContext:
         record = show(id)
         if force:
             self.store.delete(table, id=id)
-        elif record["status"] == "trash":
+        elif self.store.get(table, id)["status"] == "trash":
             raise ToolError(
                 f"conflict: {kind} {id} is in the trash already; force deletes it for good"
             )
