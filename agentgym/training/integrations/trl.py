@@ -281,10 +281,12 @@ def _annotation(
     """The type and the description of an argument; the description holds the schema if no type says
     the same.
     """
-    plain = {key: value for key, value in schema.items() if key != "description"}
+    plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers reads the lines of a description that look like `name: text` as arguments, and
     # needs one for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
+    if "default" in schema:  # which transformers has no place for
+        text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text
     except KeyError:

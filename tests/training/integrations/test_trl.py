@@ -5,6 +5,7 @@ both ways.
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -189,6 +190,8 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
         told = plain(each.to_openai())
         for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
             text = " ".join(shape.get("description", f"The argument {name}.").split())
+            if "default" in shape:
+                text += f" Default: {json.dumps(shape.pop('default'))}"
             shapes["class_" if name == "class" else name] = {
                 **shapes.pop(name),
                 "description": text,
@@ -229,7 +232,7 @@ def test_other_types_are_described_in_words() -> None:
     assert '"word"' in shaped["properties"]["many"]["description"]
     assert shaped["properties"]["undescribed"] == {
         "type": "integer",
-        "description": "The argument undescribed.",
+        "description": "The argument undescribed. Default: 1",
     }
     environment.reset(seed=0)
     assert environment.shaped(config={"word": "w"}, many=[{}, {}]) == "w 2 1"
