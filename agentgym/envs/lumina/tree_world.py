@@ -78,7 +78,7 @@ class TreeWorld(World[TreeConfig]):
 
     Config = TreeConfig
     parallel_calls = False
-    horizon_unit = "nodes of the tree, about the turns of the slowest search"
+    horizon_unit = "nodes of the tree, the turns of the slowest search"
 
     def generate(self) -> None:
         """Draw the tree, ids, values, the target and what is shown at the start."""
