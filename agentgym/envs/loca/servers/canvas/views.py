@@ -86,10 +86,13 @@ WHERE e.type = ? AND e.enrollment_state = 'active'
 """The teachers of courses whose ids are in a JSON list."""
 
 _WORK_COUNTS = """
-SELECT a.id, (SELECT count(*) FROM assignments b WHERE b.course_id = a.course_id AND b.id <= a.id)
-  AS position, count(s.id) AS submitted, sum(s.graded_attempt IS NOT s.attempt) AS ungraded
-FROM assignments a LEFT JOIN submissions s ON s.assignment_id = a.id AND s.attempt > 0
-WHERE a.id IN (SELECT value FROM json_each(?)) GROUP BY a.id
+WITH shown AS (SELECT value AS id FROM json_each(?)),
+  placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
+    FROM assignments WHERE course_id IN
+      (SELECT course_id FROM assignments WHERE id IN (SELECT id FROM shown)))
+SELECT p.id, p.position, count(s.id) AS submitted, sum(s.graded_attempt IS NOT s.attempt) AS ungraded
+FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 0
+WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 """The places of such assignments in their courses, and the numbers of submissions."""
 
@@ -170,4 +173,4 @@ def show_file(file: Row) -> Row:
 
 def _uuid(kind: str, record: Row) -> str:
     """Return the 40 hexadecimal digits by which Canvas names a record to other services."""
-    return hashlib.sha1(f"{kind} {record['id']} {record['name']}".encode()).hexdigest()
+    return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

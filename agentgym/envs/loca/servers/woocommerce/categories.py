@@ -110,7 +110,7 @@ class Categories:
             "parent = ?": parent,
             f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None,
         }
-        ids = self._shop.select_ids("categories", where, "name, id", page, perPage)
+        ids = self._shop.select_ids("categories", where, "id", page, perPage)
         return self._show("categories", ids)
 
     @tool
@@ -138,7 +138,7 @@ class Categories:
             words_in("name"): words(search),
             f"{_COUNT.format('tags')} >= ?": 1 if hideEmpty else None,
         }
-        return self._show("tags", self._shop.select_ids("tags", where, "name, id", page, perPage))
+        return self._show("tags", self._shop.select_ids("tags", where, "id", page, perPage))
 
     # -- helpers -------------------------------------------------------------------------------
 

@@ -149,7 +149,63 @@ _PASSWORD = "No service shows a password."
 _TEACHER = "A course names its teachers wherever it is shown."
 _NOT_SEEN = "The published data has none; ours answers a record like those of Canvas's API."
 
+_RIGHTS = "Users need the rights that Canvas asks for; the published server checks none."
+
 DIFFERENCES = {
+    **dict.fromkeys(
+        (
+            "canvas_create_course",
+            "canvas_get_account",
+            "canvas_list_sub_accounts",
+            "canvas_create_account_report",
+            "canvas_create_assignment",
+            "canvas_update_assignment",
+            "canvas_create_module",
+            "canvas_create_module_item",
+            "canvas_mark_module_item_complete",
+            "canvas_create_quiz",
+            "canvas_update_quiz",
+            "canvas_publish_quiz",
+            "canvas_delete_quiz",
+            "canvas_add_quiz_question",
+            "canvas_update_quiz_question",
+            "canvas_create_rubric",
+            "canvas_list_rubrics",
+            "canvas_get_rubric",
+            "canvas_get_conversation",
+        ),
+        Difference(_RIGHTS),
+    ),
+    "canvas_login": Difference("Wrong credentials are an error."),
+    "canvas_list_courses": Difference("Without a login it is an error, not an empty list."),
+    "canvas_list_users": Difference(
+        "Users see whom they share a course with, and addresses only between teachers and students."
+    ),
+    "canvas_enroll_user": Difference(
+        "It needs a teacher of the course, and the course and the user must be there."
+    ),
+    "canvas_get_submission": Difference(
+        "Before anything is handed in it is an unsubmitted record, as in Canvas's API, and only "
+        "teachers see the work of others."
+    ),
+    "canvas_submit_assignment": Difference(
+        "Type, dates and files are checked, and attempts are counted."
+    ),
+    "canvas_submit_grade": Difference(
+        "It needs a teacher; percentages and complete or incomplete count as in Canvas."
+    ),
+    "canvas_delete_quiz_question": Difference(
+        "An unknown question is an error, and deleting needs a teacher."
+    ),
+    "canvas_post_to_discussion": Difference(
+        "The topic must be there and open, and keeps the entry."
+    ),
+    "canvas_list_calendar_events": Difference(
+        "Assignments that are due are events too, as in Canvas."
+    ),
+    "canvas_list_notifications": Difference(
+        "Announcements, topics, grades and messages are news; the published list is always empty."
+    ),
     "canvas_health_check": Difference(_PASSWORD, lacking={"user.password"}),
     "canvas_get_user_profile": Difference(_PASSWORD, lacking={"password"}),
     "canvas_update_user_profile": Difference(_PASSWORD, lacking={"password"}),

@@ -155,7 +155,34 @@ _ORDER = (
     "lines have the ids by which lines are changed and refunded."
 )
 
+_PAGE = "A page has at most 100 items, as in WooCommerce's API; search also looks in other texts than names."
+
 DIFFERENCES = {
+    "woo_products_list": Difference(_PAGE),
+    "woo_customers_list": Difference(_PAGE),
+    "woo_products_create": Difference(
+        "Values are checked, a SKU has one product, and fields that WooCommerce does not know are "
+        "not kept."
+    ),
+    "woo_products_update": Difference(
+        "Values are checked, items of `meta_data` are merged by key, and categories are shown with "
+        "their names."
+    ),
+    "woo_products_delete": Difference(
+        "A product goes to the trash unless `force` is true, as in WooCommerce."
+    ),
+    "woo_products_batch_update": Difference(
+        "A batch has at most 100 items, as in WooCommerce's API."
+    ),
+    "woo_coupons_create": Difference(
+        "A code is unique and kept in small letters, as in WooCommerce, which compares codes so."
+    ),
+    "woo_reports_sales": Difference("The period counts, and refunds are subtracted."),
+    "woo_reports_top_sellers": Difference("The period counts."),
+    "woo_reports_customers": Difference("The period counts."),
+    "woo_reports_low_stock": Difference(
+        "The threshold is that of the product or of the shop's settings, not always 10."
+    ),
     "woo_products_categories_create": Difference(
         "A new category is answered whole, as it is listed.", added={"description", "slug"}
     ),

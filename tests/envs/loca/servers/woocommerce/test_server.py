@@ -154,13 +154,13 @@ def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
         (row["name"], row["count"], row["parent"])
         for row in shop.categories.woo_products_categories_list()
     ]
-    assert names == [("Big mugs", 0, 2), ("Mugs", 2, 0), ("Uncategorized", 1, 0)]
+    assert names == [("Uncategorized", 1, 0), ("Mugs", 2, 0), ("Big mugs", 0, 2)]
     assert [
         row["name"]
         for row in shop.categories.woo_products_categories_list(hideEmpty=True, search="u")
     ] == [
-        "Mugs",
         "Uncategorized",
+        "Mugs",
     ]
     assert [row["name"] for row in shop.categories.woo_products_categories_list(parent=2)] == [
         "Big mugs"
