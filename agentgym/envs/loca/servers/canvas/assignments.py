@@ -18,6 +18,7 @@ from agentgym.envs.loca.servers.canvas.fields import (
     prose,
     updates,
 )
+from agentgym.envs.loca.servers.canvas.grades import grade_text, parse_grade, percent
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, STUDENT
 from agentgym.envs.loca.servers.canvas.views import SITE, show_assignments, show_file
@@ -48,9 +49,6 @@ _SUBMISSION_TYPES = (
     "external_tool",
 )  # fmt: skip
 """The kinds of submission in Canvas's API that make sense without its other tools."""
-
-_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
-"""A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 """The fields of a submission that a grade sets; without a grade all of them are None."""
@@ -125,7 +123,7 @@ class Assignments:
         now = self._records.now()
         grading: Row = {}
         if score is not None:
-            grading = {"score": points("score", score), "grade": _grade_text(score)}
+            grading = {"score": points("score", score), "grade": grade_text(score)}
             grading |= {"graded_at": now, "graded_attempt": 1}
         return self._records.add(
             "submissions",
@@ -305,13 +303,13 @@ class Assignments:
         assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
         self._check_student(course_id, user_id)
         me = self._records.me()["id"]
-        score = _parse_grade(grade, assignment["points_possible"] or 0.0)
+        score = parse_grade(grade, assignment["points_possible"] or 0.0)
         text = line("comment", comment, MAX_TEXT)
         with self._records.store.change():
             submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
             grading: Row = dict.fromkeys(_GRADING)
             if score is not None:
-                grading = {"score": score, "grade": _grade_text(score), "grader_id": me}
+                grading = {"score": score, "grade": grade_text(score), "grader_id": me}
                 grading |= {"graded_at": now, "graded_attempt": submission["attempt"]}
             self._records.store.update("submissions", submission["id"], **grading)
             if text is not None:
@@ -351,8 +349,8 @@ class Assignments:
         for row in self._records.store.rows(_GRADES.format(where), *values):
             score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
             row["grades"] = {
-                "current_score": _percent(score, graded),
-                "final_score": _percent(score or 0.0, possible),
+                "current_score": percent(score, graded),
+                "final_score": percent(score or 0.0, possible),
             }
             grades.append(row)
         return grades
@@ -433,37 +431,3 @@ class Assignments:
             **({"comment": comments[-1]["comment"]} if comments else {}),
             **({"submission_comments": comments} if len(comments) > 1 else {}),
         }
-
-
-def _grade_text(score: float) -> str:
-    """Return a score as a grade, in ten digits so that rounding errors do not show."""
-    return f"{score:.10g}"
-
-
-def _percent(score: float | None, possible: float | None) -> float | None:
-    return round(100 * score / possible, 2) if score is not None and possible else None
-
-
-def _parse_grade(grade: Any, possible: float) -> float | None:
-    """Return the points that a grade means, or None for no grade.
-
-    Raises:
-        ToolError: It is no grade.
-    """
-    if grade is None or grade == "":
-        return None
-    if isinstance(grade, str):
-        word = grade.strip().lower()
-        if word in ("complete", "pass"):
-            return possible
-        if word in ("incomplete", "fail"):
-            return 0.0
-        if number := _NUMBER.fullmatch(word):
-            value = float(number[1])
-            return points("grade", value * possible / 100 if number[2] else value)
-    if isinstance(grade, bool) or not isinstance(grade, (int, float)):
-        raise ToolError(
-            f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}'
-        )
-    points("grade", grade)
-    return float(grade)

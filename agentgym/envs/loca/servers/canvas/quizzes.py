@@ -18,34 +18,23 @@ from agentgym.envs.loca.servers.canvas.fields import (
     prose,
     updates,
 )
+from agentgym.envs.loca.servers.canvas.questions import (
+    QUESTION_TYPES,
+    parse_answers,
+    show_question,
+    without_key,
+)
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.views import SITE, fields_of, whole
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
-from agentgym.tools import ToolError, echo, tool
+from agentgym.tools import ToolError, tool
 
 # The words of Canvas's API.
 _QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
-_QUESTION_TYPES = (
-    "calculated_question", "essay_question", "file_upload_question",
-    "fill_in_multiple_blanks_question", "matching_question", "multiple_answers_question",
-    "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
-    "short_answer_question", "text_only_question", "true_false_question",
-)  # fmt: skip
-_ANSWER_FIELDS = (
-    "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
-)  # fmt: skip
-"""The fields of an answer in the API's documentation, without their prefixes."""
-
 _OPTIONAL = ("shuffle_answers", "access_code", "unlock_at", "lock_at")
 """Fields that a quiz shows only if it has them."""
-
-_CHOICES = (
-    "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
-    "true_false_question",
-)  # fmt: skip
-"""Types of questions whose answers a student sees; those of the others are the key."""
 
 _UNLIMITED = -1
 """The number of attempts that stands for any number in Canvas's API."""
@@ -113,7 +102,7 @@ class Quizzes:
         answers: Sequence[Mapping[str, Any]] = (),
     ) -> int:
         """Add a question to a quiz, whose count and points follow; the id."""
-        choice("question_type", question_type, _QUESTION_TYPES)
+        choice("question_type", question_type, QUESTION_TYPES)
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         default_type = "multiple_choice_question" if answers else "essay_question"
         with self._records.store.change():
@@ -127,7 +116,7 @@ class Quizzes:
                 points_possible=points(
                     "points_possible", 1.0 if points_possible is None else points_possible
                 ),
-                answers=_parse_answers(answers),
+                answers=parse_answers(answers),
             )
             self._update_totals(quiz_id)
         return question_id
@@ -325,7 +314,7 @@ class Quizzes:
             answers=answers or [],
         )
         self._records.context.clock.tick()
-        return _show_question(self._records.store.get("quiz_questions", question_id))
+        return show_question(self._records.store.get("quiz_questions", question_id))
 
     @tool
     def canvas_get_quiz_questions(self, course_id: int, quiz_id: int) -> list[Row]:
@@ -364,11 +353,11 @@ class Quizzes:
             question_name=line("question_name", question_name),
             question_text=line("question_text", question_text, MAX_TEXT),
             points_possible=points("points_possible", points_possible),
-            answers=None if answers is None else _parse_answers(answers),
+            answers=None if answers is None else parse_answers(answers),
         )
         self._records.store.update("quiz_questions", question_id, **changes)
         self._update_totals(quiz_id)
-        return _show_question(self._records.store.get("quiz_questions", question_id))
+        return show_question(self._records.store.get("quiz_questions", question_id))
 
     @tool
     def canvas_delete_quiz_question(self, course_id: int, quiz_id: int, question_id: int) -> str:
@@ -413,10 +402,10 @@ class Quizzes:
         """
         rows = self._records.store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.may(quiz["course_id"], "edit"):
-            return [_show_question(row) for row in rows]
+            return [show_question(row) for row in rows]
         if quiz["access_code"] or self._records.now() < (quiz["unlock_at"] or ""):
             return []
-        return [_without_key(_show_question(row)) for row in rows]
+        return [without_key(show_question(row)) for row in rows]
 
     def _update_totals(self, quiz_id: int) -> None:
         """Set the count and the points of a quiz to those of its questions."""
@@ -453,40 +442,3 @@ def _quiz_fields(
         scoring_policy=choice("scoring_policy", scoring_policy, _SCORING_POLICIES),
         access_code=line("access_code", access_code),
     )
-
-
-def _parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the answers of a question as they are given; `answer_text` and `text` mean the same.
-
-    Raises:
-        ToolError: One has no fields, or unknown ones.
-    """
-    for answer in answers:
-        fields = {_field_of(key): value for key, value in answer.items()}
-        valid = all(
-            key in _ANSWER_FIELDS and isinstance(value, (str, int, float))
-            for key, value in fields.items()
-        )
-        if not fields or not valid:
-            raise ToolError(
-                f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
-            )
-    return [dict(answer) for answer in answers]
-
-
-def _field_of(key: str) -> str:
-    return key.removeprefix("answer_").removeprefix("match_")
-
-
-def _show_question(row: Row) -> Row:
-    return {**fields_of(row, "position"), "points_possible": whole(row["points_possible"])}
-
-
-def _without_key(question: Row) -> Row:
-    """Return a question as a student sees it: what may be chosen, and not what is right."""
-    answers = question["answers"] if question["question_type"] in _CHOICES else []
-    shown = [
-        {key: value for key, value in answer.items() if _field_of(key) in ("text", "blank_id")}
-        for answer in answers
-    ]
-    return {**question, "answers": shown}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext, slug_of, words, words_in
-from agentgym.envs.loca.servers.woocommerce.shapes import NewCategory, TermData, validate
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCategory,
+)
+from agentgym.envs.loca.servers.woocommerce.shapes import (
+    TermData,
+    validate,
+)
 from agentgym.tools import ToolError, echo, tool
 
 TERMS = {"categories": "category", "tags": "tag"}

@@ -9,9 +9,11 @@ from typing import Any
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext, words, words_in
 from agentgym.envs.loca.servers.woocommerce.money import cents, discounts
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCoupon,
+)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CouponData,
-    NewCoupon,
     merge_meta,
     validate,
     validate_record,

@@ -13,9 +13,11 @@ from agentgym.envs.loca.servers.woocommerce.context import (
     words,
     words_in,
 )
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCustomer,
+)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CustomerData,
-    NewCustomer,
     merge_meta,
     validate,
     validate_record,

@@ -13,12 +13,14 @@ from agentgym.envs.loca.servers.woocommerce.lines import OrderLines
 from agentgym.envs.loca.servers.woocommerce.money import money, totals
 from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
 from agentgym.envs.loca.servers.woocommerce.order_view import show_orders
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    ChangedRecord,
+    NewOrder,
+)
 from agentgym.envs.loca.servers.woocommerce.refunds import Refunds
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     MAX_AMOUNT,
     STATUSES,
-    ChangedRecord,
-    NewOrder,
     OrderData,
     merge_meta,
     validate,

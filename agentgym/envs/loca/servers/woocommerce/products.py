@@ -14,14 +14,16 @@ from agentgym.envs.loca.servers.woocommerce.context import (
     words,
     words_in,
 )
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    ChangedRecord,
+    NewProduct,
+)
 from agentgym.envs.loca.servers.woocommerce.product_view import (
     PRODUCT,
     PRODUCT_DETAILS,
     show_products,
 )
 from agentgym.envs.loca.servers.woocommerce.shapes import (
-    ChangedRecord,
-    NewProduct,
     ProductData,
     merge_meta,
     parse_amount,

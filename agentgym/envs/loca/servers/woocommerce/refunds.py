@@ -6,8 +6,10 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext
 from agentgym.envs.loca.servers.woocommerce.money import cents, money
 from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
-from agentgym.envs.loca.servers.woocommerce.shapes import (
+from agentgym.envs.loca.servers.woocommerce.parameters import (
     RefundedLine,
+)
+from agentgym.envs.loca.servers.woocommerce.shapes import (
     RefundLine,
     parse_amount,
     validate,
