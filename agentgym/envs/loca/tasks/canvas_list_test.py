@@ -113,9 +113,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
-        teachers = [
+        *teachers, classmate = [
             canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}")
-            for k, name in enumerate(people(self.rng, 5))
+            for k, name in enumerate(people(self.rng, 6))
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
@@ -131,7 +131,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "credits": int(self.rng.integers(2, 6)),
             }
             course_id = canvas.courses.add_course(
-                name, code, teacher, students=[1], credits=course["credits"]
+                name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
             exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
             for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
@@ -140,6 +140,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     for task in tasks(canvas, course_id, course, sure=k == open_course)
                     if not exempt
                 ]
+        # With the work of somebody else, no assignment tells by itself whether anything was handed in.
+        for assignment in canvas.store.find("assignments"):
+            canvas.assignments.add_submission(assignment["id"], classmate, body="Attached.")
         canvas.people.login_as(LOGIN)
         self._write_files(notes)
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):

@@ -129,28 +129,35 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: Records, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments, each with its place and its numbers of submissions, by one query."""
+    """Return assignments, each with its place and its numbers of submissions, by one query; those
+    to grade are told to those who grade.
+    """
     ids = [assignment["id"] for assignment in assignments]
     counts = {row["id"]: row for row in records.store.rows(_WORK_COUNTS, ids)}
     now = records.now()
-    return [_show_assignment(row, counts[row["id"]], now) for row in assignments]
+    courses = {row["course_id"] for row in assignments}
+    graded = {course for course in courses if records.may(course, "grade")}
+    return [
+        _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)
+        for row in assignments
+    ]
 
 
-def _show_assignment(row: Row, counts: Row, now: str) -> Row:
+def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
     url = f"{SITE}/courses/{row['course_id']}/assignments/{row['id']}"
-    return {
-        **_ASSIGNMENT,
+    shown = {
         **fields_of(row),
         "description": row["description"] or "",
         "points_possible": whole(row["points_possible"]),
         "position": counts["position"],
         "has_submitted_submissions": counts["submitted"] > 0,
-        "needs_grading_count": counts["ungraded"] if counts["submitted"] else 0,
+        "needs_grading_count": counts["ungraded"] if grades and counts["submitted"] else 0,
         "unpublishable": not counts["submitted"],
         "locked_for_user": (row["unlock_at"] or "") > now or (row["lock_at"] or now) < now,
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
+    return shown | _ASSIGNMENT | shown  # its own fields come first, and count
 
 
 def show_account(account: Row) -> Row:
