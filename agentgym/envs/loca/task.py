@@ -44,6 +44,9 @@ TOLERANCE = 0.08
 the steps between the preset lengths.
 """
 
+_IDS = 1
+"""Marks the random stream of the identifiers in a state, which is apart from that of `draw`."""
+
 _TRIES = 12
 """The most sizes that are tried, which bounds the time of a reset where no size fits."""
 
@@ -340,6 +343,7 @@ def _draw_size(
 ) -> _Drawn:
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
+    world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
     world.draw(size)
     initial = pickle.dumps((world.office, world.truth))
 

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.libraries import install_hint
@@ -18,12 +21,8 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
-MAX_LISTED = 2_500
-"""Events of one listing, as in Google Calendar."""
-MAX_EVENTS = 20_000
-"""Events of a calendar: a year of fifty a day; it bounds what a policy can make."""
-_LISTED = 250
-"""Events of a listing by default, as in Google Calendar."""
+MAX_EVENTS = 2_500
+"""Events of a calendar: as many as Google Calendar lists at once, so that a listing is whole."""
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 """Characters of each text; those of summary and description are Google Calendar's."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -34,10 +33,22 @@ _MOMENT = re.compile(
 """A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 """A full-date of RFC 3339."""
+_OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
+"""The owner of a calendar that no task has given to anybody."""
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
 """Names of zoneinfo that stand for what the machine is set to."""
+_EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
+"""The id of an event: its number, which is never given again."""
 _YEARS = range(1900, 9999)
 """Years that a moment in any time zone can be converted from and to."""
+
+
+class EventTime(TypedDict, total=False):
+    """A moment or, for all-day events, a date."""
+
+    dateTime: Annotated[str, Field(description="RFC 3339, e.g. 2025-01-15T09:00:00-05:00")]
+    timeZone: Annotated[str, Field(description="IANA zone, for a dateTime without offset")]
+    date: Annotated[str, Field(description="YYYY-MM-DD; an end date is the day after the last")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,51 +78,70 @@ class Calendar(Server):
     name: ClassVar[str] = "calendar"
     schema: ClassVar[str] = """
         CREATE TABLE events (
-            id TEXT PRIMARY KEY, created TEXT NOT NULL, updated TEXT NOT NULL, summary TEXT NOT NULL, description TEXT NOT NULL,
-            location TEXT NOT NULL, start JSON NOT NULL, "end" JSON NOT NULL, starts INTEGER NOT NULL, ends INTEGER NOT NULL,
-            sequence INTEGER NOT NULL
+            id INTEGER PRIMARY KEY AUTOINCREMENT, created TEXT NOT NULL, updated TEXT NOT NULL,
+            summary TEXT NOT NULL, description TEXT NOT NULL, location TEXT NOT NULL,
+            start JSON NOT NULL, "end" JSON NOT NULL, starts INTEGER NOT NULL,
+            ends INTEGER NOT NULL, sequence INTEGER NOT NULL
         );
         CREATE INDEX events_by_start ON events (starts);
     """
+
+    def set_owner(self, email: str, name: str) -> None:
+        """Set who the calendar belongs to: creator and organizer of its events."""
+        self.session["owner"] = {"email": email, "displayName": name}
 
     @tool
     def create_event(
         self,
         summary: str,
-        start: dict[str, Any],
-        end: dict[str, Any],
+        start: EventTime,
+        end: EventTime,
         description: str | None = None,
         location: str | None = None,
     ) -> Row:
-        """Make an event.
+        """Create an event.
 
-        Times are objects: {"dateTime": "2025-01-15T09:00:00-05:00"}, or {"dateTime": "2025-01-15T09:00:00", "timeZone":
-        "America/New_York"}, or {"date": "2025-01-15"} for whole days, of which the end is the day after the last.
+        Args:
+            summary: Title.
+            start: Start.
+            end: End.
+            description: Details.
+            location: Place.
         """
-        record = _record(
-            {"summary": summary, "description": description or "", "location": location or ""},
-            start,
-            end,
-        )
-        return self._get(self._put(record, iso(self.context.clock.tick())))
+        texts = {"summary": summary, "description": description or "", "location": location or ""}
+        event = self._put(_record(texts, start, end), iso(self.context.clock.tick()))
+        return self._show(self._find(event))
 
     @tool
     def get_event(self, eventId: str) -> Row:
-        """Give an event."""
-        return self._get(eventId)
+        """Get an event.
+
+        Args:
+            eventId: Event ID.
+        """
+        return self._show(self._find(eventId))
 
     @tool
     def update_event(
         self,
         eventId: str,
         summary: str | None = None,
-        start: dict[str, Any] | None = None,
-        end: dict[str, Any] | None = None,
+        start: EventTime | None = None,
+        end: EventTime | None = None,
         description: str | None = None,
         location: str | None = None,
     ) -> Row:
-        """Change what is given of an event; the rest stays."""
-        event = self.store.get("events", eventId)
+        """Change the given fields of an event.
+
+        Args:
+            eventId: Event ID.
+            summary: Title.
+            start: Start.
+            end: End.
+            description: Details.
+            location: Place.
+        """
+        event = self._find(eventId)
         changes = {"summary": summary, "description": description, "location": location}
         texts = {name: event[name] if text is None else text for name, text in changes.items()}
         record = _record(
@@ -119,19 +149,22 @@ class Calendar(Server):
         )
         self.store.update(
             "events",
-            eventId,
+            event["id"],
             **record,
             sequence=event["sequence"] + 1,
             updated=iso(self.context.clock.tick()),
         )
-        return self._get(eventId)
+        return self._show(self._find(eventId))
 
     @tool
-    def delete_event(self, eventId: str) -> Row:
-        """Remove an event."""
-        self.store.get("events", eventId)
-        self.store.delete("events", id=eventId)
-        return {"id": eventId, "status": "cancelled"}
+    def delete_event(self, eventId: str) -> str:
+        """Delete an event for good.
+
+        Args:
+            eventId: Event ID.
+        """
+        self.store.delete("events", id=self._find(eventId)["id"])
+        return f"Event {eventId} deleted"
 
     @tool
     def list_events(
@@ -141,37 +174,33 @@ class Calendar(Server):
         maxResults: int | None = None,
         orderBy: Literal["startTime", "updated"] | None = None,
     ) -> Row:
-        """List the events that end after timeMin and start before timeMax.
+        """List the events between two times, those that overlap a bound included.
 
         Args:
-            timeMin: A time with its offset, such as 2025-01-15T09:00:00Z.
-            timeMax: Such a time, later.
-            maxResults: At most 2500; 250 by default.
-            orderBy: startTime by default.
+            timeMin: First time, with offset, e.g. 2025-01-15T09:00:00Z.
+            timeMax: Last time, with offset.
+            maxResults: Maximum number of events; all if omitted.
+            orderBy: Order; startTime if omitted.
         """
         low, high = _bound("timeMin", timeMin), _bound("timeMax", timeMax)
-        most = _LISTED if maxResults is None else maxResults
+        most = MAX_EVENTS if maxResults is None else maxResults
         if low >= high:
             raise ToolError(
                 f"invalid argument: timeMax must be later than timeMin, got {echo(timeMin)} to "
                 f"{echo(timeMax)}"
             )
-        if not 1 <= most <= MAX_LISTED:
-            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_LISTED}, got {most}")
-        order = "updated, rowid" if orderBy == "updated" else "starts, rowid"
+        if not 1 <= most <= MAX_EVENTS:
+            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_EVENTS}, got {most}")
+        order = "updated, id" if orderBy == "updated" else "starts, id"
         rows = self.store.rows(
-            f"SELECT * FROM events WHERE ends > ? AND starts < ? ORDER BY {order} LIMIT ?",
+            "SELECT * FROM events WHERE (ends > ? OR starts >= ?) AND starts <= ? "
+            f"ORDER BY {order} LIMIT ?",
+            low,
             low,
             high,
-            most + 1,
+            most,
         )
-        items = [_resource(row) for row in rows[:most]]
-        return {
-            "kind": "calendar#events",
-            "timeZone": "UTC",
-            "items": items,
-            "truncated": len(rows) > most,
-        }
+        return {"items": list(map(self._show, rows)), "count": len(rows)}
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
         """Put events into the calendar; their ids.
@@ -190,11 +219,11 @@ class Calendar(Server):
 
     def events(self) -> list[Event]:
         """Return all events, in order of their starts."""
-        rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
-        same = ("summary", "description", "location", "id")
+        rows = self.store.rows("SELECT * FROM events ORDER BY starts, id")
         return [
             Event(
-                **{name: row[name] for name in same},
+                **{name: row[name] for name in _LIMITS},
+                id=_event_id(row),
                 start=_parse_stored(row["start"]),
                 end=_parse_stored(row["end"]),
             )
@@ -212,7 +241,7 @@ class Calendar(Server):
         file = icalendar.Calendar()
         file.add("prodid", "-//agentgym//office//EN")
         file.add("version", "2.0")
-        for row in self.store.rows("SELECT * FROM events ORDER BY starts, rowid"):
+        for row in self.store.rows("SELECT * FROM events ORDER BY starts, id"):
             file.add_component(_component(icalendar.Event(), row))
         file.add_missing_timezones()
         return str(file.to_ical(), "utf-8")
@@ -220,31 +249,40 @@ class Calendar(Server):
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
             raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
-        new_id = self.context.new_id("event", 26)
-        self.store.insert("events", id=new_id, created=now, updated=now, sequence=0, **record)
-        return new_id
+        columns = {"created": now, "updated": now, "sequence": 0, **record}
+        return _event_id({"id": self.store.insert("events", **columns)})
 
-    def _get(self, event: str) -> Row:
-        return _resource(self.store.get("events", event))
+    def _find(self, event: str) -> Row:
+        """Return the row of an event.
+
+        Raises:
+            ToolError: There is none with that id.
+        """
+        number = _EVENT_ID.fullmatch(event)
+        rows = self.store.find("events", id=int(number[1])) if number else []
+        if not rows or _event_id(rows[0]) != event:
+            raise ToolError(f"not found: there is no event with id {echo(event)}")
+        return rows[0]
+
+    def _show(self, row: Row) -> Row:
+        """Return an event as the tools show it; texts that are empty are left out."""
+        owner = self.session.get("owner", _OWNER)
+        return {
+            "id": _event_id(row),
+            **{name: row[name] for name in _LIMITS if row[name]},
+            "start": row["start"],
+            "end": row["end"],
+            "status": "confirmed",
+            "creator": owner,
+            "organizer": owner,
+            "attendees": [],
+            "created": row["created"],
+            "updated": row["updated"],
+        }
 
 
-def _resource(row: Row) -> Row:
-    """Return an event as the API gives it; texts that are empty are left out."""
-    texts = {name: row[name] for name in _LIMITS if row[name]}
-    head = {
-        "kind": "calendar#event",
-        "id": row["id"],
-        "status": "confirmed",
-        "created": row["created"],
-        "updated": row["updated"],
-    }
-    tail = {
-        "start": row["start"],
-        "end": row["end"],
-        "iCalUID": f"{row['id']}@calendar",
-        "sequence": row["sequence"],
-    }
-    return {**head, **texts, **tail}
+def _event_id(row: Row) -> str:
+    return f"event_{row['id']:03}"
 
 
 def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
@@ -380,7 +418,7 @@ def _time_of(when: datetime | date) -> dict[str, str]:
 
 def _component(component: Any, row: Row) -> Any:
     """Return a row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
-    component.add("uid", f"{row['id']}@calendar")
+    component.add("uid", f"{_event_id(row)}@calendar")
     component.add("dtstamp", datetime.fromisoformat(row["updated"]))
     component.add("created", datetime.fromisoformat(row["created"]))
     for name in _LIMITS:

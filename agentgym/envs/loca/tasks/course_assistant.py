@@ -130,7 +130,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 640.0
+    tokens_per_unit = 535.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -264,7 +264,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             ),
         ]
         yield read(
-            "Log in to the mailbox.", lambda text: json.loads(text)["status"], "login", **account
+            "Log in to the mailbox.", lambda text: json.loads(text)["logged_in"], "login", **account
         )
         submitted = set((yield from read_folder(_read_submission)))
         yield [
