@@ -264,7 +264,7 @@ class Writing:
         report = Mail(
             format_address("Mail Delivery System", f"mailer-daemon@{domain}"),
             me["email"],
-            f"Undeliverable: {mail.subject}"[:MAX_SUBJECT],
+            _with_prefix("Undeliverable: ", mail.subject),
             "Your message was not delivered to these recipients, who have no mailbox:\n"
             + "\n".join(unknown),
             boxes.context.clock.tick(),
@@ -276,7 +276,7 @@ class Writing:
 
 
 def _with_prefix(prefix: str, subject: str) -> str:
-    """Return a subject with `Re:` or `Fwd:` before it, once."""
+    """Return a subject with `Re:` or `Fwd:` before it, once; a very long one loses its end."""
     if subject.casefold().startswith(prefix.strip().casefold()):
         return subject
-    return f"{prefix}{subject}"
+    return f"{prefix}{subject}"[:MAX_SUBJECT]
