@@ -183,9 +183,10 @@ class Email(Server):
 
     @tool
     def list_users(self) -> Row:
-        """List the users of the mail server."""
+        """List the users of the mail server by their addresses."""
         self._mailboxes.me()
-        users = list(map(_show_user, self.users()))
+        # The order of their creation may give away whom a task is about.
+        users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 
     @tool

@@ -94,7 +94,7 @@ DIFFERENCES = {
     "check_connection": Difference(
         "The last line is not constant: it tells the time of the server and who is logged in."
     ),
-    "list_users": Difference("It needs a login, and there are no demo users."),
+    "list_users": Difference("It needs a login, users are in the order of their addresses, and there are no demo users."),
     "get_emails": Difference(
         f"An unknown folder is an error, the order is by time, whatever the spelling of the dates, and {_NO_PATH}.",
         lacking={"emails[].attachments[].path"},
