@@ -7,15 +7,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal
-from zoneinfo import ZoneInfo
-
-from pydantic import Field
-from typing_extensions import TypedDict
+from typing import Any, ClassVar, Literal
 
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.event_times import (
+    EventTime,
+    parse_bound,
+    parse_time,
+    seconds_of,
+    to_python,
+    to_spec,
+)
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
@@ -27,28 +31,10 @@ _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 """Characters of each text; those of summary and description are Google Calendar's."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 """Signs that iCalendar cannot hold; tab and line feed are allowed."""
-_MOMENT = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
-)
-"""A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-"""A full-date of RFC 3339."""
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
 """The owner of a calendar that no task has given to anybody."""
-_OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
-"""Names of zoneinfo that stand for what the machine is set to."""
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
 """The id of an event: its number, which is never given again."""
-_YEARS = range(1900, 9999)
-"""Years that a moment in any time zone can be converted from and to."""
-
-
-class EventTime(TypedDict, total=False):
-    """A moment or, for all-day events, a date."""
-
-    dateTime: Annotated[str, Field(description="RFC 3339, e.g. 2025-01-15T09:00:00-05:00")]
-    timeZone: Annotated[str, Field(description="IANA zone, for a dateTime without offset")]
-    date: Annotated[str, Field(description="YYYY-MM-DD; an end date is the day after the last")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +168,7 @@ class Calendar(Server):
             maxResults: Maximum number of events; all if omitted.
             orderBy: Order; startTime if omitted.
         """
-        low, high = _bound("timeMin", timeMin), _bound("timeMax", timeMax)
+        low, high = parse_bound("timeMin", timeMin), parse_bound("timeMax", timeMax)
         most = MAX_EVENTS if maxResults is None else maxResults
         if low >= high:
             raise ToolError(
@@ -212,9 +198,7 @@ class Calendar(Server):
         with self.store.change():
             for event in [events] if isinstance(events, Event) else events:
                 texts = {name: getattr(event, name) for name in _LIMITS}
-                ids.append(
-                    self._put(_record(texts, _time_of(event.start), _time_of(event.end)), now)
-                )
+                ids.append(self._put(_record(texts, to_spec(event.start), to_spec(event.end)), now))
         return ids
 
     def events(self) -> list[Event]:
@@ -224,8 +208,8 @@ class Calendar(Server):
             Event(
                 **{name: row[name] for name in _LIMITS},
                 id=_event_id(row),
-                start=_parse_stored(row["start"]),
-                end=_parse_stored(row["end"]),
+                start=to_python(row["start"]),
+                end=to_python(row["end"]),
             )
             for row in rows
         ]
@@ -298,122 +282,16 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
                 f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control "
                 "characters"
             )
-    first, last = _parse_time("start", start), _parse_time("end", end)
+    first, last = parse_time("start", start), parse_time("end", end)
     if ("date" in first) != ("date" in last):
         raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
-    starts, ends = _seconds(first), _seconds(last)
+    starts, ends = seconds_of(first), seconds_of(last)
     if ends < starts or (ends == starts and "date" in first):
         raise ToolError(
             f"invalid argument: the event must end after it starts, got {echo(first)} to "
             f"{echo(last)}; an end date is the day after"
         )
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
-
-
-def _parse_time(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return a time as it is kept: a date, or a dateTime with its offset."""
-    fields = {key: value for key, value in spec.items() if value is not None}
-    unknown = [
-        key
-        for key, value in fields.items()
-        if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)
-    ]
-    if unknown or ("date" in fields) == ("dateTime" in fields):
-        raise ToolError(
-            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
-            f'"…"}}, got {echo(spec)}'
-        )
-    zone = None if "timeZone" not in fields else _zone(fields["timeZone"])
-    if "date" in fields:
-        return {"date": _day(name, fields["date"]).isoformat()}
-    moment = _moment(name, fields["dateTime"])
-    if moment.tzinfo is None:
-        if zone is None:
-            raise ToolError(
-                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
-                f"{echo(fields['dateTime'])}"
-            )
-        # By way of UTC, so that an hour which the zone skips becomes one that it has.
-        moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
-    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
-        {} if zone is None else {"timeZone": zone.key}
-    )
-
-
-def _zone(key: str) -> ZoneInfo:
-    try:
-        if key in _OF_THE_MACHINE or key.startswith(("posix/", "right/")):
-            raise ValueError(key)
-        return ZoneInfo(key)
-    except (ValueError, KeyError, OSError):
-        raise ToolError(
-            f"invalid argument: there is no time zone {echo(key)}; use an IANA name such as "
-            "Europe/Berlin"
-        ) from None
-
-
-def _day(name: str, text: str) -> date:
-    try:
-        day = date.fromisoformat(text) if _DAY.fullmatch(text) else None
-    except ValueError:
-        day = None
-    if day is None or day.year not in _YEARS:
-        raise ToolError(
-            f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}"
-        )
-    return day
-
-
-def _moment(name: str, text: str) -> datetime:
-    parts = _MOMENT.fullmatch(text)
-    try:
-        moment = (
-            datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}")
-            if parts
-            else None
-        )
-    except ValueError:
-        moment = None
-    if moment is None or moment.year not in _YEARS:
-        raise ToolError(
-            f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got "
-            f"{echo(text)}"
-        )
-    return moment
-
-
-def _bound(name: str, text: str) -> int:
-    moment = _moment(name, text)
-    if moment.tzinfo is None:
-        raise ToolError(
-            f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got "
-            f"{echo(text)}"
-        )
-    return int(moment.timestamp())
-
-
-def _parse_stored(value: Mapping[str, str]) -> datetime | date:
-    """Return a time that is kept, in its time zone if it names one."""
-    if "date" in value:
-        return date.fromisoformat(value["date"])
-    moment = datetime.fromisoformat(value["dateTime"])
-    return moment.astimezone(ZoneInfo(value["timeZone"])) if "timeZone" in value else moment
-
-
-def _seconds(value: Mapping[str, str]) -> int:
-    """Return the seconds since 1970 at a time; a day begins in UTC."""
-    when = _parse_stored(value)
-    moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
-    return int(moment.timestamp())
-
-
-def _time_of(when: datetime | date) -> dict[str, str]:
-    """Return a time as the API takes it."""
-    if not isinstance(when, datetime):
-        return {"date": when.isoformat()}
-    if isinstance(when.tzinfo, ZoneInfo):
-        return {"dateTime": when.replace(microsecond=0).isoformat(), "timeZone": when.tzinfo.key}
-    return {"dateTime": when.replace(microsecond=0).isoformat()}
 
 
 def _component(component: Any, row: Row) -> Any:
@@ -427,7 +305,7 @@ def _component(component: Any, row: Row) -> Any:
     for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[
         : 1 + (row["ends"] > row["starts"])
     ]:
-        when = _parse_stored(value)
+        when = to_python(value)
         component.add(
             name,
             when.astimezone(UTC)

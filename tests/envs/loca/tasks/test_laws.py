@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from typing import Any
 
 import pytest
@@ -51,6 +52,20 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
         assert world.score() == 0.0
         report = world.report()
         assert report["fault_count"] >= len(report["faults"]) > 0
+
+
+@pytest.mark.parametrize("name", ["SetConfCrDdl", "WoocommerceStockAlert"])
+def test_opaque_ids_belong_to_one_seed(name: str) -> None:
+    """Ids of mails and of spreadsheets."""
+    texts = {}
+    for seed in (0, 0, 1):
+        world = fresh(name, seed=seed)
+        headers, sheets = ("get_email_headers", {"email_id": "1"}), ("list_spreadsheets", {})
+        answer = world.office.call(*(headers if name == "SetConfCrDdl" else sheets))
+        ids = set(re.findall("[0-9a-f]{24,}", answer))
+        assert ids
+        assert texts.setdefault(seed, ids) == ids
+    assert not texts[0] & texts[1]
 
 
 @pytest.mark.parametrize(("name", "length"), SAMPLE)
