@@ -188,6 +188,18 @@ def test_listing_takes_what_overlaps() -> None:
         refused(server, "list_events", f"^invalid argument: {text}", **{**ALL, **more})
 
 
+def test_a_calendar_holds_no_more_than_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentgym.envs.loca.servers.calendar.MAX_EVENTS", 2)
+    server = Calendar()
+    for _ in range(2):
+        call(server, "create_event", summary="x", start=NINE, end=TEN)
+    text = "^limit exceeded: a calendar has at most 2 events"
+    refused(server, "create_event", text, summary="x", start=NINE, end=TEN)
+    call(server, "delete_event", eventId="event_001")
+    assert call(server, "create_event", summary="x", start=NINE, end=TEN)["id"] == "event_003"
+    assert call(server, "list_events", **ALL)["count"] == 2
+
+
 def test_texts_have_limits() -> None:
     server = Calendar()
     for name, length in (("summary", 1_024), ("description", 8_192), ("location", 1_024)):

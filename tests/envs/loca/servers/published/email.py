@@ -136,6 +136,9 @@ DIFFERENCES = {
     "delete_emails": Difference(
         f"{_ATOMIC}; the line also tells how many are gone for good."
     ),
+    "export_emails": Difference(
+        "An unknown folder is an error, and the entries hold the content of attachments, so that an import loses nothing."
+    ),
     "import_emails": Difference("A target folder counts whenever it is given."),
     "get_folders": Difference("Every mailbox has INBOX, Sent, Drafts and Trash, also a new one, and counts are those of now."),
 }  # fmt: skip
