@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentgym.envs.loca.checks import write_csv
@@ -16,11 +17,14 @@ from agentgym.envs.loca.plan import Step, read, write
 Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that returns a list; use it with `yield from`."""
 
+_MAILS = 20  # the default of get_emails
 _SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder of the mail server, in pages of the default size.
+    """Read all mails of a folder of the mail server.
+
+    The pages have the default size, or the larger one that the agent has chosen for the first.
 
     Args:
         keep: Extracts the fact of a mail, as `get_emails` lists it; None if it has none.
@@ -32,15 +36,18 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
+        if listing["page_size"] < _MAILS:
+            raise ValueError("a look at a few mails sets no size for the pages of all")
         facts = [fact for mail in listing["emails"] if (fact := keep(mail)) is not None]
-        return {"pages": listing["total_pages"], "kept": facts}
+        return {"pages": listing["total_pages"], "size": listing["page_size"], "kept": facts}
 
-    def page(number: int) -> Step:
+    def page(number: int, **size: int) -> Step:
         label = f"Read the mails on page {number} of {folder}."
-        return read(label, learn, "get_emails", folder=folder, page=number)
+        return read(label, learn, "get_emails", folder=folder, page=number, **size)
 
-    first = yield page(1)
-    others = yield [page(number) for number in range(2, first["pages"] + 1)]
+    first = yield replace(page(1), same=("folder", "page"))
+    size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
+    others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
     return [fact for listing in (first, *others) for fact in listing["kept"]]
 
 
