@@ -201,9 +201,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """Draw a mail of a student that is a submission, or that looks like one."""
-        right_subject = (
-            counts or self.rng.random() < 0.4
-        )  # otherwise something is wrong with the subject
+        # Otherwise something is wrong with the subject.
+        right_subject = counts or self.rng.random() < 0.4
         subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
