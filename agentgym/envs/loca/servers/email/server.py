@@ -17,6 +17,9 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
+_MORE_FOLDERS = ("Spam", "Archive")
+"""Folders that a mailbox made by `create_user` has besides the usual ones, as in the published server."""
+
 _MAX_PASSWORD = 200
 """Characters of a password; any limit would do."""
 
@@ -204,6 +207,9 @@ class Email(Server):
                 f"{len(password)}"
             )
         self.add_user(email, password, name)
+        user = self._mailboxes.existing_user_id(email)
+        for folder in _MORE_FOLDERS:
+            self._mailboxes.ensure_folder(user, folder)
         created = iso(self.context.clock.tick())
         return {"email": email, "name": name, "created_at": created, "message": "User created"}
 

@@ -94,6 +94,7 @@ def test_login_and_users() -> None:
         "created_at": "2025-01-15T09:00:01Z",
         "message": "User created",
     }
+    assert server.folders("al@x.org") == ["INBOX", "Sent", "Drafts", "Trash", "Archive", "Spam"]
     refused(
         server, "create_user", "^conflict: there is a user", email="AL@X.org", name="", password="p"
     )
