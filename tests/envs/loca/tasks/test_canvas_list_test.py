@@ -208,3 +208,24 @@ def test_no_assignment_tells_whether_it_was_handed_in() -> None:
             for row in json.loads(listed)
         }
     assert told == {(True, False, 0)}
+
+
+def test_quizzes_show_their_questions_and_not_the_key() -> None:
+    world = fresh(TASK, size=8)
+    seen = 0
+    for course in json.loads(world.office.call("canvas_list_courses", {})):
+        listed = world.office.call("canvas_list_quizzes", {"course_id": course["id"]})
+        assert "weight" not in listed
+        for quiz in json.loads(listed):
+            assert len(quiz["questions"]) == quiz["question_count"]
+            assert (
+                sum(each["points_possible"] for each in quiz["questions"])
+                == quiz["points_possible"]
+            )
+            seen += 1
+    weights = [
+        sum(answer["answer_weight"] for answer in row["answers"])
+        for row in world.office.get(Canvas).store.find("quiz_questions")
+    ]
+    assert seen
+    assert set(weights) == {0, 100}
