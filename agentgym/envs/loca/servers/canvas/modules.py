@@ -233,7 +233,7 @@ class Modules:
         url: Text = None,
         position: int | None = None,
         indent: int = 0,
-        published: bool = False,
+        published: bool = True,
     ) -> Row:
         """Add an item to a module of a course that you teach.
 

@@ -132,11 +132,11 @@ def test_modules_go_in_order(canvas: Canvas) -> None:
         "^not found: there is no module with id 9",
     )
     item = canvas.modules.canvas_create_module_item
-    b = item(ALGEBRA, first, "Do", "Assignment", content_id=1, published=True)["id"]
-    a = item(ALGEBRA, first, "Read", "Page", url="intro", position=1, published=True)
+    b = item(ALGEBRA, first, "Do", "Assignment", content_id=1)["id"]
+    a = item(ALGEBRA, first, "Read", "Page", url="intro", position=1)
     assert (a["page_url"], a["position"]) == ("intro", 1)
-    item(ALGEBRA, last, "Web", "ExternalUrl", url="https://a.b", published=True)
-    item(ALGEBRA, last, "Later", "ExternalUrl", url="https://a.b")
+    item(ALGEBRA, last, "Web", "ExternalUrl", url="https://a.b")
+    item(ALGEBRA, last, "Later", "ExternalUrl", url="https://a.b", published=False)
     refused(
         lambda: item(ALGEBRA, first, "x", "Quiz"),
         "^invalid argument: an item of type Quiz needs a content_id",
