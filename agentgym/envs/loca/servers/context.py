@@ -97,7 +97,7 @@ class OfficeContext:
 
     def new_id(self, kind: str, length: int = 16) -> str:
         """Make an identifier that was not given before: `length` hexadecimal digits, the same in
-        each run of the episode, and others in an episode with another seed.
+        each run of the episode and others with each seed.
         """
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
