@@ -83,7 +83,7 @@ def description_of(world: Any) -> list[Any]:
     office = pickle.loads(pickle.dumps(world.office))  # reading leaves traces in it
 
     def play(step: Step) -> str:
-        return office.call(step.call.name, step.call.arguments)
+        return str(office.call(step.call.name, step.call.arguments))
 
     texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
     calls = world.describe()
@@ -101,15 +101,16 @@ def _parsed(text: str) -> Any:
 
 def tokens_per_unit(task: str) -> float:
     """Return the tokens of description per unit of size at 256K tokens."""
-    entry = next(entry for entry in worlds() if entry.world.__name__ == task)
-    per_unit = entry.world.tokens_per_unit
+    kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
+    per_unit = kinds[0].tokens_per_unit
     for _ in range(3):  # it may depend on the size
         size = max(1, round(LENGTHS["256k"] / per_unit))
         lengths = []
         for seed in range(3):
             env = agentgym.tool_env(agentgym.make(task, size=size))
             env.reset(seed=seed)
-            lengths.append(env.world.tokens)
+            world: Any = env.world
+            lengths.append(world.tokens)
         per_unit = median(lengths) / size
     return float(per_unit)
 
