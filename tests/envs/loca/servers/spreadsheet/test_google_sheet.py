@@ -8,6 +8,7 @@ import re
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -328,6 +329,37 @@ def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
         with pytest.raises(ToolError, match=r"conflict|invalid argument|not found"):
             refused()
     assert [row["title"] for row in server.list_spreadsheets()] == ["Mine", "Other"]
+
+
+def test_ids_are_those_of_the_seed() -> None:
+    def made(seed: int) -> list[str]:
+        server = GoogleSheet()
+        server.context.seed = seed
+        return [server.create_spreadsheet("Book")["spreadsheetId"] for _ in range(2)]
+
+    assert made(1) == made(1)
+    assert len({*made(1), *made(2)}) == 4
+    assert all(str(UUID(each)) == each for each in made(3))
+
+
+def test_rows_and_columns_are_added_at_the_end(server: GoogleSheet) -> None:
+    made = sheet(server, [["a"], ["b"]])
+    assert server.add_rows(made, "S", 3)["replies"] == [
+        {"insertDimension": {"dimension": "ROWS", "insertedRows": 3}}
+    ]
+    server.add_columns(made, "S", 2)
+    assert show(server, made) == [["a"], ["b"]]
+    properties = server.get_sheet_data(made, "S", None, include_grid_data=True)["sheets"][0]
+    assert properties["properties"]["gridProperties"] == {"rowCount": 1003, "columnCount": 28}
+
+
+def test_values_keep_the_type_that_was_written(server: GoogleSheet) -> None:
+    made = sheet(server, [])
+    row = ["12.50", "007", 3, 2.5, True, "true", "x", "10%", "2025-01-02"]
+    server.update_cells(made, "S", "A1", [row])
+    assert show(server, made) == server.get_sheet_formulas(made, "S") == [row]
+    server.update_cells(made, "S", "A2", [["=SUM(A1:I1)", "=A1*2", "=F1", "=I1+1", "=H1*10"]])
+    assert show(server, made, area="A2:E2") == [[45684.1, 25, True, "1/3/2025", 1]]
 
 
 def test_several_at_once(server: GoogleSheet) -> None:
