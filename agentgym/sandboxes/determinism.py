@@ -23,6 +23,8 @@ STATE_FOLDER = "/run/episode"
 STATE_FILE = f"{STATE_FOLDER}/state"
 """The struct inside. All processes of a run write to it, since they share one clock."""
 
+STATE_BYTES = 65_536  # of that folder: the struct and two pipes take a page
+
 _PRELOAD_LIST = "/etc/ld.so.preload"
 """Names the library to the linker; unlike LD_PRELOAD it also holds for programs that are started
 with another environment.
@@ -66,7 +68,7 @@ def preload_arguments() -> tuple[str, ...]:
     return (
         *("--ro-bind", str(library), _LIBRARY),
         *("--ro-bind", str(folder / "ld.so.preload"), _PRELOAD_LIST),
-        *("--size", "65536", "--tmpfs", STATE_FOLDER),
+        *("--size", str(STATE_BYTES), "--tmpfs", STATE_FOLDER),
     )
 
 

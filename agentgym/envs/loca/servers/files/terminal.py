@@ -29,12 +29,19 @@ class Terminal(Server):
 
     name: ClassVar[str] = "terminal"
 
+    def close(self) -> None:
+        """End the sandbox."""
+        self.context.close()
+
     @tool
     def run_command(self, command: str) -> str:
         """Run a command line in `/workspace` and show what it prints.
 
-        Allowed commands: ls, cat, pwd, echo, cd, mkdir, touch, rm, cp, mv, find, grep, head, tail, wc, sort, uniq, diff, chmod, stat, which, whoami, date, df, du, env, sed, awk, cut, tr, basename, dirname, realpath, md5sum, sha256sum, tar, gzip, gunzip, python. All flags are allowed.
-        The operators &&, ||, ; and | are supported, redirects and command substitution are not. Only a line with operators expands * and $VARIABLES.
+        Allowed commands: ls, cat, pwd, echo, cd, mkdir, touch, rm, cp, mv, find, grep, head, tail, wc, sort, uniq, diff, chmod,
+        stat, which, whoami, date, df, du, env, sed, awk, cut, tr, basename, dirname, realpath, md5sum, sha256sum, tar, gzip,
+        gunzip, python. All flags are allowed.
+        The operators &&, ||, ; and | are supported, redirects and command substitution are not. Only a line with operators expands
+        * and $VARIABLES.
         There is no network and no /proc. The clock is that of the office; while a command runs, it goes on only by what is slept.
 
         Args:
