@@ -254,7 +254,7 @@ class ConfinedProcess:
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as inherited:
             undo.enter_context(self.channel)
             inherited.enter_context(theirs)
-            inputs = [inherited.enter_context(_pipe_of(seed.pack()))]
+            inputs = [inherited.enter_context(_pipe_of(seed.pack(time.time_ns())))]
             options = ["--file", str(inputs[0].fileno()), STATE_FILE]
             if filtered:
                 inputs.append(inherited.enter_context(_pipe_of(seccomp())))

@@ -13,6 +13,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,9 @@ _TOP_BYTES, _TMP_BYTES = (
     64 * 2**20,
 )  # the folder may hold more than is given back, for files on their way
 _MAX_FILES = 6_000  # files given back
+_LIFETIME = (
+    12 * 3_600 * 10**9
+)  # nanoseconds; the library takes what is a day older for set by a program
 _OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
 
 
@@ -104,6 +108,7 @@ class Workbench:
         self._lock = threading.Lock()
         self._process: ConfinedProcess | None = None
         self._owner = 0  # the process that started the sandbox
+        self._began = 0  # when, in nanoseconds since 1970
         self._release: Callable[[], object] = _nothing
 
     def __reduce__(self) -> tuple[type[Workbench], tuple[()]]:
@@ -138,12 +143,12 @@ class Workbench:
         Raises:
             SandboxUnavailable: Programs cannot run on this host.
         """
-        job = _job(arguments, files, cwd, limits, seed)
+        job = _Job(arguments, files, cwd, limits, seed)
         problem = ""
         with self._lock:
             for _ in range(STARTS):  # nothing of the program has run while it is not ready
                 try:
-                    result = self._attempt(job, limits)
+                    result = self._attempt(job)
                 except OSError as error:
                     problem = str(error)
                     continue
@@ -157,7 +162,7 @@ class Workbench:
         self._release()
         self._process, self._release = None, _nothing
 
-    def _attempt(self, job: bytes, limits: Limits) -> ProgramResult | str:
+    def _attempt(self, job: _Job) -> ProgramResult | str:
         """Run a job; return its result, or why it was not started.
 
         Raises:
@@ -165,7 +170,8 @@ class Workbench:
         """
         reusable = False
         try:
-            with ProgramRun(self._started(), job, limits) as current:
+            process = self._started()
+            with ProgramRun(process, job.encode(self._began), job.limits) as current:
                 if not current.play():
                     return current.complaint()
                 reusable = current.reusable
@@ -180,9 +186,12 @@ class Workbench:
         Raises:
             OSError: It cannot be started.
         """
-        if self._process is not None and self._owner != os.getpid():
-            self.close()  # it belongs to the process that this one is a fork of
+        # One that belongs to the process that this one is a fork of, or whose files are so old
+        # that the preloaded library would take their times for those that a program has set.
+        if self._owner != os.getpid() or time.time_ns() - self._began > _LIFETIME:
+            self.close()
         if self._process is None:
+            self._began = time.time_ns()
             self._process = ConfinedProcess(
                 _command(), _program(), RunSeed(), f"{TOP}/", filtered=False
             )
@@ -219,29 +228,40 @@ def run(
         return bench.run(arguments, files, cwd, limits, seed)
 
 
-def _job(
-    arguments: Sequence[str], files: Mapping[str, File], cwd: str, limits: Limits, seed: RunSeed
-) -> bytes:
-    """Return what the first process inside is sent: a line of JSON and the bytes of the files."""
-    job = {
-        "arguments": list(arguments),
-        "cwd": cwd,
-        "files": [
-            (name, None if file.data is None else len(file.data), file.modified)
-            for name, file in files.items()
-        ],
-        "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-        "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
-        "filter": seccomp(processes=True).hex(),
-        "state": seed.pack().hex(),
-        "most_files": _MAX_FILES,
-        "most_inodes": MAX_INODES,
-        "most_bytes": MAX_BYTES,
-        "most_file_bytes": _MAX_FILE_BYTES,
-        "seed": int.from_bytes(seed.digest()[16:24], "little"),
-    }
-    contents = (file.data for file in files.values() if file.data)
-    return b"".join([json.dumps(job).encode(), b"\n", *contents])
+@dataclass(frozen=True)
+class _Job:
+    """What a run is to do."""
+
+    arguments: Sequence[str]
+    files: Mapping[str, File]
+    cwd: str
+    limits: Limits
+    seed: RunSeed
+
+    def encode(self, began: int) -> bytes:
+        """Return what a sandbox that began at some time is sent: a line of JSON and the bytes of
+        the files.
+        """
+        limits = self.limits
+        job = {
+            "arguments": list(self.arguments),
+            "cwd": self.cwd,
+            "files": [
+                (name, None if file.data is None else len(file.data), file.modified)
+                for name, file in self.files.items()
+            ],
+            "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
+            "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
+            "filter": seccomp(processes=True).hex(),
+            "state": self.seed.pack(began).hex(),
+            "most_files": _MAX_FILES,
+            "most_inodes": MAX_INODES,
+            "most_bytes": MAX_BYTES,
+            "most_file_bytes": _MAX_FILE_BYTES,
+            "seed": int.from_bytes(self.seed.digest()[16:24], "little"),
+        }
+        contents = (file.data for file in self.files.values() if file.data)
+        return b"".join([json.dumps(job).encode(), b"\n", *contents])
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
+program_run: Any = pytest.importorskip("agentgym.sandboxes.program_run")
 namespaces: Any = pytest.importorskip("agentgym.sandboxes.namespaces")
 File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
 QUICK = Limits(seconds=1.0, memory_mb=256, output_chars=2_000)
@@ -307,7 +308,7 @@ def test_a_process_that_does_not_start_is_started_again(
 
 def test_a_process_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbench, "_command", lambda: ("/bin/sh", "-c", "exec sleep 300"))
-    monkeypatch.setattr(workbench, "START_SECONDS", 0.2)
+    monkeypatch.setattr(program_run, "START_SECONDS", 0.2)
     with pytest.raises(SandboxUnavailable, match="bwrap did not start"):
         sh("true")
 

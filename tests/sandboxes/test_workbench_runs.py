@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,17 @@ def test_a_run_finds_nothing_of_another() -> None:
         assert sandbox_of(bench) == sandbox
     with Workbench() as other:
         assert probe(other) == first
+
+
+def test_a_sandbox_that_is_old_shows_no_other_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Workbench() as bench:
+        first = probe(bench)
+        time.sleep(1.5)  # longer than the kernel's stamps may be late
+        assert probe(bench) == first
+        sandbox = sandbox_of(bench)
+        monkeypatch.setattr(workbench, "_LIFETIME", 10**9)
+        assert probe(bench) == first
+        assert sandbox_of(bench) != sandbox
 
 
 def test_what_is_wrong_with_one_run_does_not_reach_the_next() -> None:
