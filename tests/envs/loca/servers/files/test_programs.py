@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agentgym import make
+from agentgym.env import tool_env
 from agentgym.envs.loca.servers.files.python_execute import PythonExecute
 from agentgym.envs.loca.servers.files.terminal import Terminal
 from agentgym.envs.loca.servers.office import Office
@@ -218,6 +220,18 @@ def test_the_servers_of_an_office_share_the_files() -> None:
     assert sandbox._process is not None
     office.close()
     assert sandbox._process is None
+
+
+def test_an_env_ends_its_sandbox_when_it_is_closed_or_reset() -> None:
+    needs_workbench()
+    env = tool_env(make("NhlB2bAnalysis", length=8_000))
+    for end in (env.close, env.reset):
+        env.reset(seed=1)
+        assert env.call("run_command", {"command": "pwd"}).text.startswith("/workspace\n")
+        sandbox = env.world.office.context.workbench
+        assert sandbox._process is not None
+        end()
+        assert sandbox._process is None
 
 
 @pytest.mark.parametrize("server", [PythonExecute, Terminal])
