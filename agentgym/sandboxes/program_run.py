@@ -68,9 +68,6 @@ class ProgramRun:
         process: The first process inside, which waits for a job.
         job: The job: a line of JSON and the bytes of files.
         limits: Seconds, memory and how much output is shown.
-
-    Raises:
-        OSError: The process has ended.
     """
 
     def __init__(self, process: ConfinedProcess, job: bytes, limits: Limits) -> None:
@@ -88,11 +85,8 @@ class ProgramRun:
         }
         self._printed = 0
         self._deadline = time.monotonic() + START_SECONDS
-        try:
+        with contextlib.suppress(ConnectionError):  # one that has ended may have said why
             socket.send_fds(process.channel, [_JOB], [pipe.writer for pipe in self._pipes])
-        except OSError:
-            self.close()
-            raise
         for pipe in self._pipes:
             os.close(pipe.writer)
             pipe.writer = -1

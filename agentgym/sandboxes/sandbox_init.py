@@ -81,7 +81,7 @@ class RandomSource:
 def start(job: Any) -> None:
     """Become the program."""
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.nice(5)  # what watches over it goes first
@@ -263,7 +263,7 @@ def play(top: str, channel: int, outputs: list[int], kernel: Kernel, *, nested: 
         os.close(output)
     end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
     end_all()
-    elapsed = int.from_bytes(os.pread(state, 8, 24), "little", signed=True)
+    elapsed = max(0, int.from_bytes(os.pread(state, 8, 24), "little", signed=True))
     give_back(channel, top, job, end, elapsed)
 
 
@@ -288,6 +288,8 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # whatever the host's is
+    # The one signal that Python handles and programs could send to the first process of a run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     kernel = Kernel()
     nested = kernel.may_nest()
     host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, channel)

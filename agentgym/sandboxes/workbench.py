@@ -143,6 +143,8 @@ class Workbench:
         Raises:
             SandboxUnavailable: Programs cannot run on this host.
         """
+        if self._owner not in (0, os.getpid()):  # in a fork the lock may be taken for ever
+            self._lock = threading.Lock()
         job = _Job(arguments, files, cwd, limits, seed)
         problem = ""
         with self._lock:
@@ -166,7 +168,7 @@ class Workbench:
         """Run a job; return its result, or why it was not started.
 
         Raises:
-            OSError: The sandbox cannot be started, or has ended since.
+            OSError: The sandbox cannot be started.
         """
         reusable = False
         try:

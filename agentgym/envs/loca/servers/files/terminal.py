@@ -42,7 +42,8 @@ class Terminal(Server):
         gunzip, python. All flags are allowed.
         The operators &&, ||, ; and | are supported, redirects and command substitution are not. Only a line with operators expands
         * and $VARIABLES.
-        There is no network and no /proc. The clock is that of the office; while a command runs, it goes on only by what is slept.
+        There is no network and no /proc; `python -m zipfile` makes and opens zip archives. The clock is that of the office; while a
+        command runs, it goes on only by what is slept.
 
         Args:
             command: The command line, such as `ls -l` or `cat file.txt`.
