@@ -107,7 +107,7 @@ class ProgramRun:
 
     @property
     def reusable(self) -> bool:
-        """Whether the first process waits for the next job, and nothing of this one is left."""
+        """True once the first process waits for the next job, and nothing of this one is left."""
         answer = self._received[self._process.channel]
         return self._ours > 1 and self._end is not None and len(answer) == self._end
 

@@ -54,7 +54,7 @@ def parse_command(line: str, files: Workspace) -> list[str]:
     """
     if len(line) > MAX_CHARS:
         raise _violation(f"the command is {len(line)} characters long, at most {MAX_CHARS} are")
-    pieces = _PIECE.findall(line.strip())
+    pieces = _PIECE.findall(line.strip("\n"))
     commands = _split(pieces)
     if not commands:
         raise ToolError("security violation: the command is empty")
@@ -133,7 +133,7 @@ def _operands(name: str, arguments: list[str]) -> list[str]:
 
 
 def _is_path(argument: str) -> bool:
-    """Whether an argument is a path whatever there is in the workspace."""
+    """Return whether an argument is a path whatever there is in the workspace."""
     return argument == "." or (
         argument.startswith(("./", "../", "/")) and not argument.startswith("//")
     )
@@ -162,7 +162,7 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    """Whether an argument with a slash is the relative path of something that there is."""
+    """Return whether an argument with a slash is the relative path of something that there is."""
     with contextlib.suppress(ToolError):  # no path, or one that leads out of the workspace
         return "/" in argument and files.exists(argument)
     return False

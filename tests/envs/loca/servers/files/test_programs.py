@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from agentgym import make
 from agentgym.env import tool_env
+from agentgym.envs.loca.servers.files.command_line import parse_command
 from agentgym.envs.loca.servers.files.python_execute import PythonExecute
 from agentgym.envs.loca.servers.files.terminal import Terminal
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.office import Office
-from agentgym.tools import tools_of
+from agentgym.tools import ToolError, tools_of
 from tests.envs.loca.servers.files.test_filesystem import Client
 from tests.helpers import needs_workbench
 
@@ -176,6 +179,25 @@ def test_what_the_rules_forbid(terminal: Client, command: str, reason: str) -> N
     assert error.startswith("security violation: ")
     assert reason in error
     assert "\n" not in error
+
+
+def test_lines_are_parsed_as_a_shell_does() -> None:
+    needs_workbench()
+    rng, files, direct = random.Random(5), Workspace(), []
+    for _ in range(3_000):
+        line = "echo " + "".join(rng.choices("ab '\"\\;|<>", k=rng.randrange(12)))
+        try:
+            program, *words = parse_command(line, files)
+        except ToolError:
+            continue
+        if program == "/usr/bin/env":
+            direct.append((line, words[1:]))
+    assert len(direct) > 400
+    script = "\n".join(f"printf '%s\\0' {line} $'\\n'" for line, _ in direct)
+    workbench = pytest.importorskip("agentgym.sandboxes.workbench")
+    shown = workbench.run(["/usr/bin/bash", "-c", script], {})
+    expected = [["echo", *words, "\n"] for _, words in direct]
+    assert shown.stdout == "".join("\0".join([*words, ""]) for words in expected)
 
 
 def test_cd_alone_is_an_error(terminal: Client) -> None:
