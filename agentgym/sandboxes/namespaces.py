@@ -65,6 +65,9 @@ waiting.
 DIE_WITH_THREAD = "--die-with-parent"
 """The option by which a sandbox ends with the thread of the host that has started it."""
 
+NESTING = ("--cap-add", "CAP_SYS_ADMIN")
+"""The option that lets the first program inside make namespaces."""
+
 _LIBRARIES = f"{HOME}/libraries"
 # Without user site, environment, pycache and the path of the script; unbuffered, since a process
 # may be killed at any time.
@@ -165,7 +168,7 @@ def _problem(path: str) -> str:
     result.
     """
     try:
-        command = (path, *_arguments((), ()), "--chdir", "/")
+        command = (path, *_arguments((), ()), *NESTING, "--chdir", "/")
         first, second = (_probe(command) for _ in range(2))
     except OSError as error:
         return str(error)

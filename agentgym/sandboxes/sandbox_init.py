@@ -23,9 +23,9 @@ TYPE_CHECKING = False  # to import `typing` for it would take a third of the tim
 if TYPE_CHECKING:
     from typing import Any
 
-_EPISODE = "/run/episode"
-_STATE = f"{_EPISODE}/state"  # what the preloaded library reads; its last word is the time that has passed
-_DEVICES = _EPISODE  # its pipes are seen as /dev/urandom and /dev/random
+_DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
+_STATE = f"{_DEVICES}/state"  # what the preloaded library reads
+_ELAPSED = slice(24, 32)  # of that: how far the clock has gone on, in nanoseconds
 _CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
 _PIPE_CHUNKS = 16  # that Linux gives a pipe by default
 _INT_BYTES = 4  # of the number of a descriptor in a message
@@ -204,8 +204,15 @@ class Kernel:
             raise OSError(ctypes.get_errno(), "the kernel refuses it")
 
     def may_nest(self) -> bool:
-        """Return whether this process may make namespaces; if so, it is in one more of mounts."""
-        return bool(self._library.unshare(self._MOUNTS) == 0)
+        """Return whether this process may make namespaces and mount in them; it then is in one of
+        its own, with a folder that no run sees.
+        """
+        try:
+            self._check(self._library.unshare(self._MOUNTS))
+            self.mount_memory("/tmp", 4_096)
+        except OSError:
+            return False
+        return True
 
     def new_namespaces(self) -> None:
         """Make namespaces of mounts and message queues for this process, and one of processes for
@@ -263,8 +270,8 @@ def play(top: str, channel: int, outputs: list[int], kernel: Kernel, *, nested: 
         os.close(output)
     end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
     end_all()
-    elapsed = max(0, int.from_bytes(os.pread(state, 8, 24), "little", signed=True))
-    give_back(channel, top, job, end, elapsed)
+    elapsed = int.from_bytes(os.pread(state, 32, 0)[_ELAPSED], "little", signed=True)
+    give_back(channel, top, job, end, max(0, elapsed))
 
 
 def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:

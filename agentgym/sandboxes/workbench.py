@@ -26,6 +26,7 @@ from agentgym.sandboxes.namespaces import (
     BASH,
     DIE_WITH_THREAD,
     HOME,
+    NESTING,
     REMEDY,
     STARTS,
     ConfinedProcess,
@@ -316,9 +317,9 @@ def _command() -> tuple[str, ...]:
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]
     # It serves runs of several threads of the host, so it must not end with the one that started it;
-    # it ends when the host's end of its socket is closed. Nesting namespaces takes one capability.
+    # it ends when the host's end of its socket is closed.
     base = [word for word in base_command(programs, packages.values()) if word != DIE_WITH_THREAD]
-    command = [*base, "--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/usr/bin", "/programs"]
+    command = [*base, *NESTING, "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
         command += ["--symlink", f"/programs/{path.name}", f"/usr/bin/{name}"]
     command += ["--symlink", "usr/bin", "/bin", "--symlink", "python3", f"{HOME}/bin/python"]
