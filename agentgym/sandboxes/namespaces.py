@@ -20,10 +20,11 @@ import socket
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
+from types import MappingProxyType
 from typing import Any, BinaryIO, Self
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
@@ -232,6 +233,7 @@ class ConfinedProcess:
             number of no descriptor of the host reaches it.
         seed: The clock and the randomness of the processes.
         *arguments: The arguments of the program.
+        scripts: Sources of further programs, by the paths that they have inside.
         filtered: Whether the program is held to the filter of system calls, and so can start no
             other process. A program that is not applies a filter itself to what it starts.
 
@@ -250,6 +252,7 @@ class ConfinedProcess:
         program: str,
         seed: RunSeed,
         *arguments: str,
+        scripts: Mapping[str, bytes] = MappingProxyType({}),
         filtered: bool = True,
     ) -> None:
         self.pending = memoryview(b"")
@@ -257,14 +260,24 @@ class ConfinedProcess:
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as inherited:
             undo.enter_context(self.channel)
             inherited.enter_context(theirs)
-            inputs = [inherited.enter_context(_pipe_of(seed.pack(time.time_ns())))]
-            options = ["--file", str(inputs[0].fileno()), STATE_FILE]
+            inputs: list[BinaryIO] = []
+
+            def pipe_of(content: bytes) -> str:
+                inputs.append(inherited.enter_context(_pipe_of(content)))
+                return str(inputs[-1].fileno())
+
+            first: list[str] = []  # before the command makes the folders read-only
+            for path, content in scripts.items():
+                first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
+            options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
             if filtered:
-                inputs.append(inherited.enter_context(_pipe_of(seccomp())))
-                options += ["--seccomp", str(inputs[1].fileno())]
+                options += ["--seccomp", pipe_of(seccomp())]
             inherited.enter_context(fixed_addresses())
             self._process = Popen(
-                [*command, *options, "--", *_INTERPRETER, program, *arguments],
+                [
+                    *(command[0], *first, *command[1:], *options),
+                    *("--", *_INTERPRETER, program, *arguments),
+                ],
                 stdin=theirs.fileno(),
                 stdout=PIPE,
                 stderr=STDOUT,

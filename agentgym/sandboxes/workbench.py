@@ -71,6 +71,9 @@ TOOLS = (
 them runs none, so that an episode is the same on every host.
 """
 
+SCRIPTS = ("tree", "unzip", "zip")
+"""Further programs, which not every distribution has (`agentgym.sandboxes.scripts`)."""
+
 _MAX_FILE_BYTES = 32 * 2**20
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
@@ -196,7 +199,7 @@ class Workbench:
         if self._process is None:
             self._began = time.time_ns()
             self._process = ConfinedProcess(
-                _command(), _program(), RunSeed(), f"{TOP}/", filtered=False
+                *(_command(), _program(), RunSeed(), f"{TOP}/"), scripts=_scripts(), filtered=False
             )
             self._owner = os.getpid()
             self._release = weakref.finalize(self, _release, self._process, self._owner)
@@ -289,6 +292,12 @@ _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 @functools.cache
 def _program() -> str:
     return Path(__file__).with_name("sandbox_init.py").read_text("utf-8")
+
+
+@functools.cache
+def _scripts() -> Mapping[str, bytes]:
+    folder = Path(__file__).with_name("scripts")
+    return {f"/usr/bin/{name}": (folder / f"{name}.py").read_bytes() for name in SCRIPTS}
 
 
 @functools.cache

@@ -331,8 +331,13 @@ def test_a_process_that_does_not_start_is_started_again(
     assert len(attempts.read_text()) == 2 * namespaces.STARTS
 
 
-def test_a_process_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbench, "_command", lambda: ("/bin/sh", "-c", "exec sleep 300"))
+def test_a_process_that_says_nothing_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 300")
+    silent.chmod(0o755)
+    monkeypatch.setattr(workbench, "_command", lambda: (str(silent),))
     monkeypatch.setattr(program_run, "START_SECONDS", 0.2)
     with pytest.raises(SandboxUnavailable, match="bwrap did not start"):
         sh("true")

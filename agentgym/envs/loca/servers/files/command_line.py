@@ -18,7 +18,7 @@ from agentgym.tools import ToolError, echo
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
-    "python".split()
+    "zip unzip tree python".split()
 )
 """The commands of the published tasks, but those that need a network or that not every host has."""
 

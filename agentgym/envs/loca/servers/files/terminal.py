@@ -39,11 +39,10 @@ class Terminal(Server):
 
         Allowed commands: ls, cat, pwd, echo, cd, mkdir, touch, rm, cp, mv, find, grep, head, tail, wc, sort, uniq, diff, chmod,
         stat, which, whoami, date, df, du, env, sed, awk, cut, tr, basename, dirname, realpath, md5sum, sha256sum, tar, gzip,
-        gunzip, python. All flags are allowed.
+        gunzip, zip, unzip, tree, python. All flags are allowed.
         The operators &&, ||, ; and | are supported, redirects and command substitution are not. Only a line with operators expands
         * and $VARIABLES.
-        There is no network and no /proc; `python -m zipfile` makes and opens zip archives. The clock is that of the office; while a
-        command runs, it goes on only by what is slept.
+        There is no network and no /proc. The clock is that of the office; while a command runs, it goes on only by what is slept.
 
         Args:
             command: The command line, such as `ls -l` or `cat file.txt`.

@@ -26,7 +26,7 @@ CALLS = [
         "show_security_rules",
         {},
         r"[^\n]+:\n=+\nWorking Directory: /workspace\n"
-        r"\nAllowed Commands:\n-+\nawk, [a-z0-9, ]*wc, which, whoami\n"
+        r"\nAllowed Commands:\n-+\nawk, [a-z0-9, ]*wc, which, whoami, zip\n"
         r"\nAllowed Flags:\n-+\n[^\n]+\n"
         r"\nSecurity Limits:\n-+\nMax Command Length: 2048 characters\nCommand Timeout: 60 seconds\n",
     ),
@@ -40,6 +40,6 @@ DIFFERENCES = {
     ),
     "show_security_rules": Difference(
         "Only commands that can run here are listed: there is no network, and programs that not "
-        "every host has are left out (tree, file, zip, unzip, git and others)."
+        "every host has are left out (file, ps, git and others)."
     ),
 }
