@@ -19,9 +19,8 @@ from agentgym.sandboxes.base import Limits
 from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
-MAX_OUTPUT_BYTES = (
-    64 * 2**20
-)  # read and thrown away beyond what is shown; endless output is stopped here
+# Read and thrown away beyond what is shown; endless output is stopped here.
+MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # of all files that are given back
 MAX_INODES = 20_000  # files there; an inode takes about 1 kB of the kernel's memory
 
@@ -143,9 +142,8 @@ class ProgramRun:
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            most = (
-                4 * self._limits.output_chars + 4
-            )  # a character takes up to 4 bytes; more shows that there was more
+            # A character takes up to 4 bytes; more shows that there was more.
+            most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]

@@ -74,15 +74,14 @@ them runs none, so that an episode is the same on every host.
 SCRIPTS = ("tree", "unzip", "zip")
 """Further programs, which not every distribution has (`agentgym.sandboxes.scripts`)."""
 
-_MAX_FILE_BYTES = 32 * 2**20
+_MAX_FILE_BYTES = 32 * 2**20  # of one that is given back
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
 )  # the folder may hold more than is given back, for files on their way
 _MAX_FILES = 6_000  # files given back
-_LIFETIME = (
-    12 * 3_600 * 10**9
-)  # nanoseconds; the library takes what is a day older for set by a program
+# Nanoseconds; the library takes what is a day older for set by a program.
+_LIFETIME = 12 * 3_600 * 10**9
 _OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
 
 
