@@ -15,8 +15,8 @@ from agentgym.arguments import check_choice
 from agentgym.oracles import ARMS
 from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
+    CONTEXT_HELP,
     OPTION_HELP,
-    STRATEGY_NAMES,
     Distraction,
     Noise,
     Planning,
@@ -76,9 +76,7 @@ def ablate(
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
     context: Annotated[
         str,
-        typer.Option(
-            help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
+        typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
     ] = "none",
     window: Window = None,
     options: Annotated[

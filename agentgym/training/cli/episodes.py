@@ -12,7 +12,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
 from agentgym.registry import make, resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
-    STRATEGY_NAMES,
+    CONTEXT_HELP,
     Distraction,
     Noise,
     Options,
@@ -82,9 +82,7 @@ def rollout(
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: Annotated[
-        str, typer.Option(help=f"Context strategies, joined by +: {STRATEGY_NAMES}.")
-    ] = "none",
+    context: Annotated[str, typer.Option(help=f"Context strategies: {CONTEXT_HELP}.")] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Noise = 0.1,

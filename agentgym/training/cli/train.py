@@ -9,7 +9,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from agentgym.training.cli.common import (
-    STRATEGY_NAMES,
+    CONTEXT_HELP,
     Options,
     Window,
     exit_on_user_error,
@@ -40,9 +40,7 @@ def train(
     ] = "none",
     context: Annotated[
         str,
-        typer.Option(
-            help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
+        typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
     ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
