@@ -26,8 +26,8 @@ from agentgym.training.cli.common import (
     console,
     exit_on_user_error,
     parse_arms,
-    parse_integer,
     parse_options,
+    parse_sizes,
     progress_bar,
     resume_hint,
     show_table,
@@ -142,10 +142,7 @@ def _from_preset(
     if arms is not None:
         settings["arms"] = parse_arms(arms)
     if sizes is not None:
-        names = {name: size for paper in papers() for name, size in paper.size_names.items()}
-        settings["horizons"] = [
-            names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)
-        ]
+        settings["horizons"] = parse_sizes(sizes)
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agentgym.arguments import parse_count
 from agentgym.policy import PolicyError
 from agentgym.stacks import strategies
-from agentgym.training.evaluation import Table
+from agentgym.training.evaluation import Table, papers
 from agentgym.training.rollout import CollectionError, DamagedFileError, RunLockedError
 from agentgym.world import MissingHook
 
@@ -131,6 +131,16 @@ def parse_integer(name: str, text: str) -> int:
     except ValueError:
         message = f"{name} must be whole numbers separated by commas, got {text!r}"
         raise ValueError(message) from None
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return sizes of tasks from their names in a paper, such as 8k, or their numbers.
+
+    Raises:
+        ValueError: One is neither.
+    """
+    names = {name: size for paper in papers() for name, size in paper.size_names.items()}
+    return [names.get(part.lower()) or parse_integer("horizons", part) for part in split(text)]
 
 
 def parse_options(options: list[str]) -> dict[str, Any]:

@@ -181,13 +181,21 @@ def test_http_keeps_episodes_apart() -> None:
             "servers of the office have no options, got 'items'",
         ),
         (["NoWorld", "--stdio"], "NoWorld"),
+        (
+            ["ListWorld", "--stdio", "--lengths", "8k"],
+            "--lengths, --horizons and --agent belong to",
+        ),
+        (["ListWorld", "--stdio", "--out", "{out}"], "--out needs --lengths or --horizons"),
+        (["filesystem", "--stdio", "--out", "{out}", "--horizons", "4"], "filesystem"),
         (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
     ],
 )
-def test_what_is_wrong_is_told(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["serve", *arguments])
+def test_what_is_wrong_is_told(arguments: list[str], message: str, tmp_path: Path) -> None:
+    line = [argument.replace("{out}", str(tmp_path / "run")) for argument in arguments]
+    result = CliRunner().invoke(app, ["serve", *line])
     assert result.exit_code == 2
     assert message in result.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:
