@@ -16,7 +16,7 @@ import gymnasium
 
 from agentgym.env import tool_env
 from agentgym.messages import Content, ToolCall
-from agentgym.parsing import render
+from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
 from agentgym.tools import Tool, ToolError, check_jsonable
 from agentgym.training.evaluation import (
@@ -29,7 +29,7 @@ from agentgym.training.evaluation import (
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
-DIALECT = "json"
+DIALECT: Dialect = "json"
 """The form in which calls are recorded: that in which any name and any argument can be written."""
 
 
@@ -68,7 +68,7 @@ class RecordedEpisode:
         self._calls += 1
         outcome = self._episode.play(Reply(render(ToolCall(name, dict(arguments)), DIALECT)))
         answer = tool_env(self._episode.env).chat.messages[-1]
-        if self._episode.over:
+        if outcome.terminated or outcome.truncated:
             self._end()
         if outcome.info["detail"]["errors"]:
             raise ToolError(answer.text.removeprefix("error: "))
