@@ -28,6 +28,7 @@ from agentgym.training.cli.common import (
     parse_arms,
     parse_options,
     parse_sizes,
+    parse_window,
     progress_bar,
     resume_hint,
     show_table,
@@ -129,7 +130,7 @@ def _from_preset(
     arms: str | None,
     sizes: str | None,
     seeds: int | None,
-    window: int | None,
+    window: str | None,
     options: list[str],
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
@@ -146,7 +147,7 @@ def _from_preset(
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:
-        settings["window"] = window
+        settings["window"] = parse_window(window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")

@@ -35,9 +35,8 @@ CONTEXT_HELP = (
     "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
 )
 Window = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        parser=lambda text: parse_count("window", text),
         metavar="TOKENS",
         help="Tokens of the context window, such as 96k; what does not fit is trimmed.",
     ),
@@ -131,6 +130,15 @@ def parse_integer(name: str, text: str) -> int:
     except ValueError:
         message = f"{name} must be whole numbers separated by commas, got {text!r}"
         raise ValueError(message) from None
+
+
+def parse_window(text: str | None) -> int | None:
+    """Return the tokens of `--window`; None if it is not given.
+
+    Raises:
+        ValueError: The text is no number of tokens.
+    """
+    return None if text is None else parse_count("window", text)
 
 
 def parse_sizes(text: str) -> list[int]:

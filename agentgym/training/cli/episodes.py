@@ -22,6 +22,7 @@ from agentgym.training.cli.common import (
     Window,
     exit_on_user_error,
     parse_options,
+    parse_window,
     progress_bar,
     resume_hint,
 )
@@ -115,7 +116,7 @@ def rollout(
             oracles=oracles,
             labels=True,
             context=context,
-            window=window,
+            window=parse_window(window),
             **parse_options(options),
         )
         collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
