@@ -152,7 +152,8 @@ class StateOracle(HintOracle):
         env: The env to help with.
         hint_scope: `persistent` or `ephemeral`.
         whole: Whether the state is to stand in place of the history. Then that of a long episode is
-            shown whole after the brief one (`World.brief_state`), else the brief one alone.
+            shown whole after the brief one (`World.brief_state`), else the brief one alone; to an
+            agent of a team, whose chat is a part of the history, it is always shown whole.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -176,9 +177,10 @@ class StateOracle(HintOracle):
         """Return the world's state in words."""
         world = self.world_env.world
         brief = world.brief_state()
-        if not self.whole or brief == (state := world.state()):
+        if not self.whole and self.world_env.sees_all:
             return brief
-        return f"{brief}\n\n{state}"
+        state = world.state()
+        return state if state == brief else f"{brief}\n\n{state}"
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):

@@ -14,7 +14,7 @@ from agentgym import ToolCall, tool_env
 from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.oracles import OraclePolicy
+from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 
@@ -141,3 +141,18 @@ def test_what_is_rare_and_needed_comes_first() -> None:
     ]
     assert '"id": 31' in lines[8]
     assert belief.brief(frozenset(), room=0)[-1].startswith("- read without"), "nothing fits"
+
+
+def test_an_agent_of_a_team_is_shown_all() -> None:
+    env: Any = agentgym.make("WoocommerceNewWelcome-team", oracles="S", length=32_000)
+    policy = TeamPolicy("WoocommerceNewWelcome-team")
+    chat, info = env.reset(seed=3)
+    longest, over = 0, False
+    while not over:
+        longest = max(longest, len(chat.messages[-1].text))
+        (reply,) = policy([chat])
+        chat, reward, terminated, truncated, info = env.step(reply.text)
+        over = terminated or truncated
+    assert longest > LIMIT
+    assert info["success"]
+    assert reward
