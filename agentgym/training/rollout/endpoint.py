@@ -39,9 +39,8 @@ again.
 _TOO_LONG = re.compile(r"(?i)context[ _-]?(length|size|window)|prompt is too long")
 """Words in which servers say that the chat is longer than the model's context."""
 _CLOSED = "the policy was closed before the reply came; close it when no call is running"
-_JITTER = (
-    random.Random()
-)  # its own, lest retries change what a seeded program draws from the shared one
+# Its own, lest retries change what a seeded program draws from the shared one.
+_JITTER = random.Random()
 
 
 class EndpointError(PolicyError):
@@ -149,9 +148,8 @@ class HttpPolicy(Generic[ConfigT]):
 
     def __init__(self, config: ConfigT) -> None:
         self.config = config
-        self.usage = (
-            EndpointUsage()
-        )  # like `last` replaced, never changed, and by the thread of the lane only
+        # Like `last` replaced, never changed, and by the thread of the lane only.
+        self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: Lane | None = None
