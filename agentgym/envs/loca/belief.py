@@ -20,10 +20,10 @@ NEXT_STEPS = 10
 """The steps whose needs come first: about as many as one reply of an agent has calls."""
 _NEWEST = 5
 """The changes that are named; an agent that has lost its place finds it in the last few."""
-_RECORD = 300
-"""The characters up to which a value is not split: those of a record of a dozen fields."""
+_SMALL = 300
+"""The characters up to which a fact is not split: those of a record of a dozen fields."""
 _LONGEST = 1_500
-"""The characters of one piece of a fact, so that no single one takes the room of all others."""
+"""The characters of a record of a fact, so that no single one takes the room of all others."""
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 
 
@@ -51,14 +51,16 @@ def split_fact(fact: Any) -> tuple[Piece, ...]:
         return ()
     return tuple(
         Piece(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…", words_of(text))
-        for text in _parts("", fact)
+        for text in _parts("", fact, _SMALL)
     )
 
 
-def _parts(name: str, value: Any) -> Iterator[str]:
-    """Yield a value whole if it is small, else its parts; an item of an object has its name."""
+def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
+    """Yield a value whole if it has at most so many characters, else its parts; an item of an
+    object has its name.
+    """
     text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= _RECORD or not isinstance(value, (Mapping, list)):
+    if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
     elif isinstance(value, Mapping):
         for key, item in value.items():

@@ -42,7 +42,7 @@ def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[f
             if needed and len(arguments) <= SMALL:
                 shares.append(len(needed & words_of(brief)) / len(needed))
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
-        known |= words_of(world.progress._lines[step.label])
+        known |= words_of(json.dumps(world.progress.facts[step.label], ensure_ascii=False))
     return sizes, shares
 
 
@@ -116,10 +116,11 @@ def test_a_fact_is_split_into_records() -> None:
     assert small.text == '{"id": 5, "name": "Ada"}'
     assert small.words == {"id", "5", "name", "ada"}
     assert [piece.text for piece in split_fact(0)] == ["0"]
-    roster = {"S1": ["Ada", 1.5], "S2": ["Bob " * 80, 2], "rows": [["a", "b"] * 40] * 2}
+    roster = {"S1": ["Ada", 1.5], "S2": ["Bob " * 80, 2], "rows": [["a", "b"] * 100] * 2}
     texts = [piece.text for piece in split_fact(roster)]
     assert texts[0] == 'S1: ["Ada", 1.5]'
-    assert len(texts) == 1 + 2 + 2 * 80
+    assert texts[1].startswith('S2: ["Bob Bob')
+    assert texts[2:] == [json.dumps(row) for row in roster["rows"]]
     (long,) = split_fact("x" * 9_000)
     assert len(long.text) < 1_600
 
