@@ -18,6 +18,7 @@ from agentgym.env import tool_env
 from agentgym.messages import Content, ToolCall
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
+from agentgym.registry import resolve
 from agentgym.tools import Tool, ToolError, check_jsonable
 from agentgym.training.evaluation import (
     Ablation,
@@ -26,6 +27,7 @@ from agentgym.training.evaluation import (
     prepare_ablation,
     presets,
 )
+from agentgym.training.evaluation.ablation import HORIZON
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
@@ -103,8 +105,9 @@ def external_ablation(
     Raises:
         ValueError: The world, a size or an option is not right.
     """
-    mine = (settings for settings in presets().values() if world in settings.get("worlds", ()))
-    axis = next(mine, {}).get("axis", "horizon")
+    env_id = resolve(world)
+    mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
+    axis = next(mine, {}).get("axis", HORIZON)
     return Ablation(
         worlds=(world,),
         arms=("",),

@@ -33,8 +33,12 @@ MAX_SIGNED = 20_000
 _CUT = ("max_tokens", "model_context_window_exceeded")
 """Reasons to stop that mean that the reply is not whole."""
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
-_NO_REPLY = "(no reply)"
-"""Stands for an empty reply, since the API refuses a message without content."""
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+"""A character that the API takes in no name of a tool."""
+_MAX_NAME = 128
+"""The characters of a name that it takes."""
+_EMPTY = "(empty)"
+"""Stands for an empty message, since the API refuses a message without content."""
 
 Block = dict[str, Any]
 
@@ -108,7 +112,7 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
             blocks = [block for message in turn for block in _user_blocks(message, open_calls)]
             blocks.sort(key=lambda block: block["type"] != "tool_result")
         role = "assistant" if is_reply else "user"
-        out.append({"role": role, "content": blocks or [{"type": "text", "text": _NO_REPLY}]})
+        out.append({"role": role, "content": blocks or [{"type": "text", "text": _EMPTY}]})
     if out:
         _cached(out[-1]["content"][-1])
     return out
@@ -127,9 +131,10 @@ def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
     unread = message.raw and not message.calls
     text = _LEADING_THOUGHT.sub("", message.raw) if unread else message.text
     if text.strip() or not message.calls:
-        yield {"type": "text", "text": text.rstrip() or _NO_REPLY}
+        yield {"type": "text", "text": text.rstrip() or _EMPTY}
     for call in message.calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+        name = _NAME.sub("_", call.name)[:_MAX_NAME]
+        yield {"type": "tool_use", "id": call.id, "name": name, "input": dict(call.arguments)}
 
 
 def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
@@ -137,7 +142,9 @@ def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
     if message.role != "tool" or message.call_id not in open_calls:
         yield from content
         return
-    result: Block = {"type": "tool_result", "tool_use_id": message.call_id, "content": content}
+    result: Block = {"type": "tool_result", "tool_use_id": message.call_id}
+    if content:
+        result["content"] = content
     if message.text.startswith("error:"):
         result["is_error"] = True
     yield result

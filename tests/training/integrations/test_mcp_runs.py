@@ -139,6 +139,14 @@ def test_a_limit_on_turns_holds_for_calls(tmp_path: Path) -> None:
     assert (result.success, result.policy) == (0.0, "external")
 
 
+def test_sizes_are_those_of_the_preset_that_has_the_world() -> None:
+    for name in (TASK, f"agentgym/{TASK}-v0"):
+        assert settings(name).axis == "length"
+    assert settings("ListWorld", (4,)).axis == "horizon"
+    with pytest.raises(ValueError, match="there is no world"):
+        settings("NoWorld")
+
+
 def test_an_external_agent_cannot_be_asked_here(tmp_path: Path) -> None:
     policy = PolicyConfig("external:sdk").make("ListWorld")
     with pytest.raises(PolicyError, match="agentgym serve --out"):

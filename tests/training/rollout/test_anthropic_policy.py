@@ -118,7 +118,7 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
                 {"type": "text", "text": "go on"},
             ],
         },
-        {"role": "assistant", "content": [{"type": "text", "text": "(no reply)"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "(empty)"}]},
         {
             "role": "user",
             "content": [{"type": "text", "text": "of a call that is gone", "cache_control": kept}],
@@ -127,6 +127,26 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
     assert (request["max_tokens"], request["temperature"]) == (16_000, 0.5)
     assert request["metadata"] == {"user_id": "u"}
     assert not {"thinking", "top_p"} & request.keys()
+
+
+def test_what_the_api_refuses_is_not_sent() -> None:
+    """It takes no empty text, no half of a surrogate pair, and few characters in names."""
+    calls = (ToolCall("fly to", {"x": "\ud800"}, "call_1_0"),)
+    chat = ASK.add(
+        Message("assistant", " \n", calls=calls),
+        Message("tool", "", call_id="call_1_0"),
+        Message("assistant", "done  \n"),
+        Message("user", " "),
+    )
+    with playing(said("x")) as (policy, server):
+        policy([chat])
+    first, result, second, last = (
+        message["content"] for message in server.requests[0]["messages"][1:]
+    )
+    assert first == [use("fly_to", {"x": "?"}, "call_1_0")]
+    assert result == [{"type": "tool_result", "tool_use_id": "call_1_0"}]
+    assert second == [{"type": "text", "text": "done"}]
+    assert [block["text"] for block in last] == ["(empty)"]
 
 
 def test_thinking_goes_back_with_its_signature_until_a_strategy_clears_it() -> None:
