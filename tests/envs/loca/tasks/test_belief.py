@@ -15,6 +15,7 @@ from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.oracles.hints import split_hints
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 
@@ -145,12 +146,15 @@ def test_what_is_rare_and_needed_comes_first() -> None:
 
 
 def test_an_agent_of_a_team_is_shown_all() -> None:
-    env: Any = agentgym.make("WoocommerceNewWelcome-team", oracles="S", length=32_000)
-    policy = TeamPolicy("WoocommerceNewWelcome-team")
+    options: Any = {"length": LENGTHS["128k"], "max_message": 100_000}
+    env: Any = agentgym.make("AcademicWarning-team", oracles="S", **options)
+    policy = TeamPolicy("AcademicWarning-team")
     chat, info = env.reset(seed=3)
     longest, over = 0, False
     while not over:
-        longest = max(longest, len(chat.messages[-1].text))
+        hint = split_hints(chat.messages[-1].text)[1].get("state", "")
+        assert len(hint) <= LIMIT or "\nKnown so far:\n" in hint
+        longest = max(longest, len(hint))
         (reply,) = policy([chat])
         chat, reward, terminated, truncated, info = env.step(reply.text)
         over = terminated or truncated
