@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.arguments import check_bool, check_choice, check_int
 from agentgym.config import make_config
-from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, to_answer
+from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
@@ -462,8 +462,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             raise ToolError("the episode has ended; this call was not run")
         if name in self._own:
             return carry_out(world, bound, name, arguments)
-        answer: str | Content = bound(arguments, to_answer)
-        return answer
+        return run_tool(bound, arguments)
 
     def _ended(self, world: World[Any]) -> str:
         if self.guard.broken:

@@ -138,7 +138,7 @@ def carry_out(
 
     def finish(result: Any) -> tuple[str | Content, str]:
         """Show the result to the world, as a part of the call that is undone with it."""
-        answer = to_answer(result)
+        answer = to_answer(result, bound.json_indent)
         text = answer.text if isinstance(answer, Content) else answer
         if world.observes:
             world.read_result(ToolCall(name, arguments), text)
@@ -150,6 +150,15 @@ def carry_out(
         world.done = True
     world.call_log.append(CallRecord(name, arguments, world.turn, _checksum(text)))
     return answer
+
+
+def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
+    """Run a tool that belongs to no world; return the result as a policy sees it.
+
+    Raises:
+        ToolError: The call was refused.
+    """
+    return bound(arguments, lambda result: to_answer(result, bound.json_indent))  # type: ignore[no-any-return]
 
 
 def rebuild(
@@ -198,11 +207,11 @@ def of_host(error: BaseException) -> bool:
     return any(isinstance(cause, (MemoryError, OSError)) for cause in causes)
 
 
-def to_answer(result: Any) -> str | Content:
+def to_answer(result: Any, indent: int | None = None) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):
         return result
-    return json.dumps(result, ensure_ascii=False)
+    return json.dumps(result, ensure_ascii=False, indent=indent)
 
 
 def _checksum(text: str) -> int:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hint
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 MAX_CALL_CHARS = 262_144
@@ -132,9 +133,11 @@ class Toolset:
             several classes. The state of an episode belongs to the toolset (`episode_state`); a
             part only refers to it.
         renamed: Names that some tools are offered under in place of their own.
+        json_indent: Spaces by which the data in answers is indented; on one line by default.
     """
 
     requirements: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    json_indent: ClassVar[int | None] = None
     episode_state: ClassVar[tuple[str, ...]] = ()
     tool_order: ClassVar[tuple[str, ...]] = ()
     parts: Sequence[object] = ()
@@ -206,6 +209,11 @@ class BoundTool:
     def restores(self) -> bool:
         """Return whether a call that fails leaves the state as it was before."""
         return self._transaction() is not None
+
+    @property
+    def json_indent(self) -> int | None:
+        """Return by how many spaces the data in its answers is indented."""
+        return self.owner.json_indent if isinstance(self.owner, Toolset) else None
 
     def _transaction(self) -> AbstractContextManager[None] | None:
         return self.owner.transaction() if isinstance(self.owner, Toolset) else None
@@ -396,6 +404,10 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     checks = _build_check(
         method, name, {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
     )
+    for parameter in parameters:
+        if parameter.default is not parameter.empty and parameter.default is not None:
+            shown = checks.schema["properties"][_public_name(parameter.name)]
+            shown["default"] = to_jsonable_python(parameter.default)
     return Tool(name, description, checks.schema, final), checks
 
 

@@ -226,10 +226,16 @@ def _signature(schema: Tool) -> str:
     required, types = schema.parameters.get("required", ()), schema.parameters.get("$defs", {})
     items = schema.parameters.get("properties", {}).items()
     arguments = (
-        f"{name}: {_type(item, types)}{'' if name in required else ' (optional)'}"
+        f"{name}: {_type(item, types)}{'' if name in required else _default(item)}"
         for name, item in items
     )
     return f"{schema.name}({', '.join(arguments)})"
+
+
+def _default(item: Mapping[str, Any]) -> str:
+    if "default" in item:
+        return f" = {json.dumps(item['default'], ensure_ascii=False)}"
+    return " (optional)"
 
 
 def _arguments(schema: Tool) -> list[str]:

@@ -107,7 +107,7 @@ def test_schemas_are_what_a_person_would_write() -> None:
     assert properties["names"] == {"type": "array", "items": {"type": "string"}}
     assert properties["table"] == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert properties["note"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert properties["title"] == {"type": "string"}, (
+    assert properties["title"] == {"type": "string", "default": "none"}, (
         "an argument that is called title keeps its schema"
     )
     assert schema.parameters["$defs"]["Colour"] == {"type": "string", "enum": ["red", "blue"]}
@@ -198,7 +198,7 @@ class Rates:
 def test_a_keyword_of_python_is_a_parameter_without_the_underscore() -> None:
     bound = tools_of(Rates())["rate"]
     assert bound.schema.parameters["properties"] == {
-        "class": {"type": "string", "description": "Which class."}
+        "class": {"type": "string", "description": "Which class.", "default": "standard"}
     }
     assert [bound({}), bound({"class": "reduced"})] == ["standard", "reduced"]
     with pytest.raises(ToolError, match="rate: no argument is called 'class_'; arguments: class"):

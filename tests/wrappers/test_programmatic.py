@@ -204,7 +204,7 @@ def test_errors_of_tools_are_exceptions_in_code(sandbox: str) -> None:
         ("add()", "argument 'number' is missing"),
         (
             "add(1, 2, 3)",
-            "add takes 2 arguments, got 3: add(number: integer, times: integer (optional))",
+            "add takes 2 arguments, got 3: add(number: integer, times: integer = 1)",
         ),
         ("add(1, number=2)", "add got the argument 'number' twice"),
         ("add(1, unknown=2)", "no argument is called 'unknown'"),
@@ -258,7 +258,7 @@ def test_tools_for_code_only(sandbox: str) -> None:
     chat = tool_env(env).chat
     assert [each.name for each in chat.tools] == ["add", "leave", "stop", "note", "run_python"]
     notes = chat.messages[0].text.split("# Tools in code")[1]
-    assert "- add(number: integer, times: integer (optional))\n- peek(kind:" in notes
+    assert "- add(number: integer, times: integer = 1)\n- peek(kind:" in notes
     assert (
         '- peek(kind: "count" or "code", tags: array of string or null (optional))\n  Only code can call it. Look at'
         in notes

@@ -24,7 +24,7 @@ from starlette.routing import Mount
 
 from agentgym.env import tool_env
 from agentgym.envs.loca.servers.office import SERVERS, Office
-from agentgym.guard import FAULT, Guard, to_answer
+from agentgym.guard import FAULT, Guard, run_tool
 from agentgym.messages import Content
 from agentgym.registry import make
 from agentgym.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
@@ -87,7 +87,7 @@ class OfficeEpisode:
         check_jsonable(arguments)
         # A server undoes a call that fails, so there is nothing to restore here.
         with self._guard.watch(name, passes=(ToolError,)):
-            answer: str | Content = self._tools[name](arguments, to_answer)
+            answer = run_tool(self._tools[name], arguments)
             return answer if isinstance(answer, Content) else Content(answer)
         _print_faults(self._guard)
         raise ToolError(FAULT)

@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server, requirements
-from agentgym.guard import to_answer
-from agentgym.messages import Content
+from agentgym.guard import run_tool
 from agentgym.requirements import check_requirements
 from agentgym.tools import BoundTool, tools_of
 
@@ -96,7 +95,7 @@ class Office:
                 for server in self.toolsets()
                 for name, bound in tools_of(server).items()
             }
-        answer: str | Content = self._tools[name](arguments, to_answer)
+        answer = run_tool(self._tools[name], arguments)
         return answer if isinstance(answer, str) else answer.text
 
     def __getstate__(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Server(Toolset):
 
     name: ClassVar[str]
     schema: ClassVar[str] = ""
+    json_indent: ClassVar[int | None] = 2  # as the published servers print it
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
 
     def __init_subclass__(cls) -> None:

@@ -1,0 +1,136 @@
+"""What the published servers take and answer, and how ours are held to it.
+
+`<server>.json` holds the facts, one line a tool: parameters, and the form of an answer. In a tree
+of JSON, `key?` need not be there, `a|null` may be null, `[x]` is a list of x, `[]` a list of
+anything. `<server>.py` holds the calls that are compared with them, and the differences that are
+meant, each with its reason; docs/loca_servers.md is written from these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).parent
+
+
+class Call(NamedTuple):
+    """A call whose answer is compared with the published form.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: Its arguments, or a function that makes them of the answers before.
+        text: For an answer that is not JSON as a whole, a regular expression of all of it (or of
+            what stands before the JSON).
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] | Callable[[list[Any]], Mapping[str, Any]]
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a tool differs from the published one on purpose.
+
+    Attributes:
+        because: The reason, one sentence for the documentation.
+        added: Paths of keys in answers that only ours has, such as `emails[].thread`.
+        lacking: Paths of keys that only the published answers have.
+        types: Paths of values of another type.
+        params: Parameters that differ or that only ours has; nested ones as paths.
+    """
+
+    because: str
+    added: frozenset[str] | set[str] = frozenset()
+    lacking: frozenset[str] | set[str] = frozenset()
+    types: frozenset[str] | set[str] = frozenset()
+    params: frozenset[str] | set[str] = frozenset()
+
+
+def facts(server: str) -> dict[str, Any]:
+    """Return the facts of a server by tool."""
+    read: dict[str, Any] = json.loads((FOLDER / f"{server}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def differences(server: str) -> Mapping[str, Difference]:
+    """Return the differences of a server by tool."""
+    found: Mapping[str, Difference] = import_module(f"{__name__}.{server}").DIFFERENCES
+    return found
+
+
+class Shape:
+    """Comparison of answers with a tree of keys and types.
+
+    Attributes:
+        added: Paths that answers had and the tree does not have.
+        lacking: Paths that the tree has and an answer did not.
+        types: Paths of values of another type, each with what was there.
+        empty: Paths of lists of which no element was seen.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self.added: set[str] = set()
+        self.lacking: set[str] = set()
+        self.types: dict[str, Any] = {}
+        self._lists: set[str] = set()
+        self._filled: set[str] = set()
+
+    @property
+    def empty(self) -> set[str]:
+        return self._lists - self._filled
+
+    def compare(self, answer: Any) -> None:
+        self._compare(answer, self._tree, "")
+
+    def _compare(self, value: Any, tree: Any, path: str) -> None:
+        if isinstance(tree, dict) and "any of" in tree:
+            self._compare_alternatives(value, tree["any of"], path)
+        elif isinstance(tree, dict) and isinstance(value, dict):
+            self._compare_keys(value, tree, path)
+        elif isinstance(tree, list) and isinstance(value, list):
+            if tree:
+                self._lists.add(path)
+                if value:
+                    self._filled.add(path)
+                for item in value:
+                    self._compare(item, tree[0], f"{path}[]")
+        elif not isinstance(tree, str) or not set(type_names(value)) & set(tree.split("|")):
+            self.types[path] = value
+
+    def _compare_alternatives(self, value: Any, trees: list[Any], path: str) -> None:
+        """Compare with each, and keep what the best one says."""
+        shapes = [Shape(tree) for tree in trees]
+        for shape in shapes:
+            shape._compare(value, shape._tree, path)
+        best = min(shapes, key=lambda shape: len(shape.types) + len(shape.lacking | shape.added))
+        self.added |= best.added
+        self.lacking |= best.lacking
+        self.types |= best.types
+
+    def _compare_keys(self, value: dict[str, Any], tree: dict[str, Any], path: str) -> None:
+        optional = {key.removesuffix("?"): key.endswith("?") for key in tree}
+        dot = f"{path}." if path else ""
+        self.added |= {dot + key for key in value.keys() - optional.keys()}
+        self.lacking |= {
+            dot + key for key, free in optional.items() if not free and key not in value
+        }
+        for key, free in optional.items():
+            if key in value:
+                self._compare(value[key], tree[f"{key}?" if free else key], dot + key)
+
+
+def type_names(value: Any) -> tuple[str, ...]:
+    """Return the names of the types that a value is of; an integer is a number, too."""
+    if value is None:
+        return ("null",)
+    if isinstance(value, bool):
+        return ("boolean",)
+    names = {str: ("string",), int: ("integer", "number"), float: ("number",)}
+    return names.get(type(value), (type(value).__name__,))
