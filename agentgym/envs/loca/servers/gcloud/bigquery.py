@@ -70,11 +70,11 @@ class BigQuery:
                 f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
             )
         warehouse = self._warehouse()
-        tree = warehouse.parse(query)
+        body = warehouse.parse_script(query)
         if dry_run:
-            kind = warehouse.kind(tree)
+            kind = warehouse.check_script(body)
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
-        outcome = warehouse.run(tree, writes=True, limit=max_results)
+        outcome = warehouse.run_script(body, max_results)
         self._job("QUERY", outcome.kind, outcome.counts)
         return _response(outcome)
 
