@@ -303,10 +303,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
-        if _key(table) not in engine.tables:
+        actual_table = engine.committed_table(_key(table))
+        if actual_table is None:
             yield f"there is no table {table}"
             return
-        actual_table = engine.table(_key(table))
         if _form(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(_form(actual_table))}"
             return

@@ -76,7 +76,8 @@ class Script:
             ToolError: One fails; what those before it did stays, so the caller has to undo it.
         """
         try:
-            self._run_body(body)
+            with self._engine.allowance.shared():
+                self._run_body(body)
         except _Jumping as jumping:
             if jumping.jump.kind != "RETURN":
                 raise ToolError(

@@ -19,6 +19,7 @@ from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
+    from agentgym.envs.loca.servers.warehouse.stages import Stages
 
 MAX_NAME_CHARS = 1_000
 """Characters of a table's name with its database and schema, each of at most 255."""
@@ -36,7 +37,13 @@ class Snowflake(Server):
     """
 
     name: ClassVar[str] = "snowflake"
-    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
+    schema: ClassVar[str] = """
+        CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);
+        CREATE TABLE stages (id INTEGER PRIMARY KEY, name TEXT UNIQUE, created TEXT);
+        CREATE TABLE stage_files (
+            id INTEGER PRIMARY KEY, stage TEXT, path TEXT, data BLOB, size INTEGER, md5 TEXT, modified TEXT, UNIQUE (stage, path)
+        );
+    """
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
 
     def __init__(self, context: OfficeContext | None = None) -> None:
@@ -106,13 +113,15 @@ class Snowflake(Server):
 
     @tool
     def read_query(self, query: str) -> str:
-        """Run a query: SELECT, SHOW or DESCRIBE.
+        """Run a query: SELECT, SHOW, DESCRIBE or LIST.
 
         Args:
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
-        rows = warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS).rows
+        tree = warehouse.parse(query)
+        read = self._stages(warehouse).reader(tree)
+        rows = read() if read else warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
         if rows is None:
             raise ToolError(
                 "invalid argument: this statement gives no rows; run it with write_query"
@@ -122,23 +131,24 @@ class Snowflake(Server):
 
     @tool
     def write_query(self, query: str) -> str:
-        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE.
+        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
 
         Args:
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
-        if warehouse.reads(tree):
+        stages = self._stages(warehouse)
+        if warehouse.reads(tree) or stages.reader(tree):
             raise ToolError(
                 "invalid argument: this statement changes nothing; run it with read_query"
             )
-        outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        write = stages.writer(tree)
+        outcome = write() if write else warehouse.run(tree, writes=True, limit=MAX_ROWS)
         count = sum(outcome.counts.values())
         parts = [f"{number} {action}" for action, number in outcome.counts.items()]
-        effect = ", ".join(parts) or outcome.message
-        note = f" ({effect})" if effect else ""
-        return f"Query succeeded: {count} rows affected{note}. data_id: {_data_id(query)}"
+        effect = ", ".join(parts) or outcome.message.rstrip(".") or outcome.kind.replace("_", " ")
+        return f"Query succeeded: {count} rows affected ({effect}). data_id: {_data_id(query)}"
 
     @tool
     def create_table(self, query: str) -> str:
@@ -241,6 +251,11 @@ class Snowflake(Server):
             from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
+
+    def _stages(self, warehouse: SnowSQL) -> Stages:
+        from agentgym.envs.loca.servers.warehouse.stages import Stages  # noqa: PLC0415 - as above
+
+        return Stages(self, warehouse)
 
     def _known(self, name: str, kind: str) -> str:
         """Return a database or schema, in capitals where there is none of just that name."""
