@@ -179,7 +179,7 @@ class Script:
     def _truth(self, condition: str) -> bool:
         self._step()
         value = self._value(condition)
-        if value.type != "BOOLEAN":
+        if value.text is not None and value.type != "BOOLEAN":
             raise ToolError(f"invalid argument: the condition {echo(condition)} is no BOOL")
         return value.text == "true"
 

@@ -63,6 +63,15 @@ class SnowSQL(Warehouse):
             )
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
+    def check(self, tree: exp.Expression) -> None:
+        """See the class above."""
+        if any(table.name.startswith("@") for table in tree.find_all(exp.Table)):
+            raise ToolError(
+                "invalid argument: files of a stage cannot be queried; load them with COPY INTO a "
+                "table"
+            )
+        super().check(tree)
+
     def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
         schema = self._schema(table.catalog, table.db)

@@ -35,7 +35,7 @@ _FORMAT = {
     "COMPRESSION": "NONE",
 }
 """The options of a file format, with their defaults."""
-_OPTIONS = ("FILE_FORMAT", "FILES", "HEADER", "SINGLE", "OVERWRITE", "ON_ERROR", "PURGE")
+_OPTIONS = ("FILE_FORMAT", "FILES", "HEADER", "SINGLE", "OVERWRITE")
 
 
 class Stages:
@@ -286,8 +286,8 @@ def _copy_options(tree: Any) -> dict[str, Any]:
             holder = item.args.get("expression")
             options[name] = [literal.name for literal in holder.find_all(exp.Literal)]
         else:
-            value = item.args["expression"].name if item.args.get("expression") else ""
-            options[name] = value.upper() == "TRUE"
+            value = item.args.get("expression")
+            options[name] = value is not None and value.sql().upper() == "TRUE"
     return options
 
 

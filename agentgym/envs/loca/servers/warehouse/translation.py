@@ -255,11 +255,6 @@ class Warehouse(ABC):
         for table in list(tree.find_all(exp.Table)):
             if is_cte(table):
                 continue
-            if table.name.startswith("@"):
-                raise ToolError(
-                    "invalid argument: files of a stage cannot be queried; load them with COPY INTO "
-                    "a table"
-                )
             if not isinstance(table.this, exp.Identifier):
                 raise ToolError(
                     f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"

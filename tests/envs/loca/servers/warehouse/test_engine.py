@@ -68,9 +68,9 @@ def test_a_server_that_is_not_asked_costs_nothing() -> None:
         "SELECT current_setting('threads')", "SELECT * FROM duckdb_tables", "SELECT * FROM main.sqlite_master",
         "SELECT getvariable('now')", "SELECT * FROM query('SELECT 1')",
         "SELECT * FROM pragma_version()", "CALL pragma_version()", "EXPORT DATABASE '/tmp/x'", "SELECT read_text('/etc/passwd')",
-        "CREATE MACRO f(x) AS x", "CREATE FUNCTION f(x INT64) AS (x)", "BEGIN", "COMMIT", "SELECT 1 INTO x", "VACUUM", "CHECKPOINT",
-        "SELECT * FROM ds.staff FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP()", "SELECT @x", "SELECT ?", "SELECT 1; DROP TABLE ds.staff",
-        "EXECUTE IMMEDIATE 'SELECT 1'", "SELECT * FROM lib.information", "",  "   ", "SELECT", "SELEC 1", "-- nothing",
+        "CREATE MACRO f(x) AS x", "CREATE FUNCTION f(x INT64) AS (x)", "SELECT 1 INTO x", "VACUUM", "CHECKPOINT",
+        "SELECT * FROM ds.staff FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP()", "SELECT @x", "SELECT ?",
+        "SELECT * FROM lib.information", "",  "   ", "SELECT", "SELEC 1", "-- nothing",
     ],
 )  # fmt: skip
 def test_nothing_of_the_engine_or_the_machine_is_reached(query: str) -> None:
