@@ -141,15 +141,24 @@ class SnowSQL(Warehouse):
         Raises:
             ToolError: There is none, or the text is no name.
         """
+        return self.find_table(self.parse_name(name, "table"))
+
+    def parse_name(self, name: str, kind: str) -> exp.Table:
+        """Return the name that a text is.
+
+        Raises:
+            ToolError: It is none.
+        """
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(
-                f"invalid argument: {echo(name)} is no name of a table; write database.schema.table"
+                f"invalid argument: {echo(name)} is no name of a {kind}; write "
+                f"database.schema.{kind}"
             )
-        return self.find_table(normalize_identifiers(parsed, dialect="snowflake"))
+        return normalize_identifiers(parsed, dialect="snowflake")
 
     def default_column_name(self, item: exp.Expression, number: int) -> str:
         """See the class above."""

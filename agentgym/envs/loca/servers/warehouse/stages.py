@@ -67,6 +67,8 @@ class Stages:
             return lambda: self._drop(tree)
         if isinstance(tree, exp.Put):
             return lambda: self._put(tree.this.name, tree.args["target"].name)
+        if isinstance(tree, exp.Get):
+            return lambda: self._get([tree.args["target"].name, tree.this.name])
         if isinstance(tree, exp.Copy):
             return lambda: self._copy(tree)
         if isinstance(tree, exp.Command):
@@ -221,8 +223,7 @@ class Stages:
         return stage, match[2]
 
     def _stage_name(self, text: str) -> str:
-        table = exp.to_table(text.upper(), dialect="snowflake")
-        schema, name = self._warehouse.resolve_table(table)
+        schema, name = self._warehouse.resolve_table(self._warehouse.parse_name(text, "stage"))
         return f"{schema}.{name}"
 
     def _files(self, stage: str, prefix: str) -> list[dict[str, Any]]:

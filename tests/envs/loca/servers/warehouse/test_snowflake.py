@@ -322,7 +322,7 @@ def test_errors_are_typed_and_change_nothing(server: Snowflake) -> None:
         (lambda: server.read_query("SELECT 1 / 0"), "invalid argument: Division by zero"),
         (lambda: server.write_query("CREATE TABLE t (a INT AUTOINCREMENT)"), "values that make themselves are not supported"),
         (lambda: server.write_query("INSERT INTO invoices (invoice_id) VALUES (NULL)"), "NOT NULL constraint failed"),
-        (lambda: server.write_query("CREATE STAGE s"), "invalid argument: CREATE STAGE is not supported"),
+        (lambda: server.write_query("CREATE SEQUENCE s"), "invalid argument: CREATE SEQUENCE is not supported"),
         (lambda: server.write_query("GRANT SELECT ON invoices TO ROLE r"), "invalid argument: GRANT"),
         (lambda: server.write_query("USE DATABASE nope"), "not found: database NOPE"),
         (lambda: server.read_query("SHOW GRANTS"), "permission denied|invalid argument"),
