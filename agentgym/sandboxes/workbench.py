@@ -70,11 +70,10 @@ them runs none, so that an episode is the same on every host.
 """
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
-MAX_OUTPUT_BYTES = (
-    64 * 2**20
-)  # read and thrown away beyond what is shown; endless output is stopped here
+# Read and thrown away beyond what is shown; endless output is stopped here.
+MAX_OUTPUT_BYTES = 64 * 2**20
 
-_MAX_FILE_BYTES = 32 * 2**20
+_MAX_FILE_BYTES = 32 * 2**20  # of one that is given back
 _MAX_BYTES = 128 * 2**20  # of all files that are given back
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
@@ -236,9 +235,8 @@ class _Run:
         if source is self._process.channel:
             most = _MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            most = (
-                4 * self._limits.output_chars + 4
-            )  # a character takes up to 4 bytes; more shows that there was more
+            # A character takes up to 4 bytes; more shows that there was more.
+            most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]

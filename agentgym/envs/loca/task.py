@@ -44,8 +44,17 @@ TOLERANCE = 0.08
 the steps between the preset lengths.
 """
 
+_IDS = 1
+"""Marks the random stream of the identifiers in a state, which is apart from that of `draw`."""
+
 _TRIES = 12
 """The most sizes that are tried, which bounds the time of a reset where no size fits."""
+
+_HORIZON_SIZES = (4, 64)
+"""Sizes whose plans show how plans grow: far enough apart for plans that read pages of records."""
+
+_HORIZON_TRIES = 4
+"""The most sizes that are tried for a horizon; each costs a state of that size."""
 
 _FACTS, _MISSING = "Known so far:", "Outputs still missing: "
 """The headings of a state in words, which `read_state` parses."""
@@ -186,18 +195,29 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the size whose reference plan has about `steps` steps, by a line through two
-        sizes, since plans grow linearly.
+        """Return the size whose reference plan has about `steps` steps.
+
+        Plans grow about linearly, so the size on a line through two sizes is corrected by what its
+        plan really has.
         """
         kind: Any = cls
-        low, high = _plan_length(kind, 4), _plan_length(kind, 12)
-        size = 4 + round((steps - low) * 8 / max(1, high - low))
-        if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
-            raise ValueError(
-                f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} at "
-                f"size 4, {high} at 12"
-            )
-        return {"size": size}
+        low, high = (_plan_length(kind, size) for size in _HORIZON_SIZES)
+        first, second = _HORIZON_SIZES
+        slope = max(1, high - low) / (second - first)
+        errors: dict[int, int] = {}
+        for _ in range(_HORIZON_TRIES):
+            size = first + round((steps - low) / slope)
+            if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
+                raise ValueError(
+                    f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
+                    f"at size {first}, {high} at {second}"
+                )
+            length = _plan_length(kind, size)
+            errors[size] = abs(length - steps)
+            if errors[size] <= steps // 10 or length <= low:
+                break
+            slope = (length - low) / (size - first)
+        return {"size": min(errors, key=lambda size: errors[size])}
 
     # The oracle hooks.
 
@@ -340,6 +360,7 @@ def _draw_size(
 ) -> _Drawn:
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
+    world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
     world.draw(size)
     initial = pickle.dumps((world.office, world.truth))
 

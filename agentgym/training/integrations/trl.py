@@ -21,7 +21,6 @@ import json
 import keyword
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
 from typing import Any, ClassVar, Literal, Union
 
 import datasets  # type: ignore[import-untyped]
@@ -36,7 +35,7 @@ from agentgym.policy import Reply
 from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
-from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
+from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
 
 _TYPES: dict[Any, Any] = {
@@ -70,6 +69,7 @@ class ToolEnvironment:
         self._chat = Chat()
         self._over = True
         self._reward = 0.0
+        self._invalid = False
 
     def reset(self, **row: Any) -> str:
         """Start the episode of a row.
@@ -84,27 +84,28 @@ class ToolEnvironment:
             ValueError: The row has no seed.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
-        self._over, self._reward = False, 0.0
+        self._over, self._reward, self._invalid = False, 0.0, False
         return str(self._chat.messages[-1].text)
 
-    def get_reward(self) -> float:
-        """The reward of the episode.
+    def get_reward(self) -> float | None:
+        """The reward of the episode; None, which TRL leaves out of its statistics and advantages,
+        if it says nothing about the policy (`StepInfo.invalid`).
 
         One that goes on ends now, with the score as it is: the policy has stopped calling.
         """
         if not self._over:
-            _, self._reward, *_ = tool_env(self._env).truncate("stopped")
-            self._over = True
-        return self._reward
+            _, self._reward, *_, info = tool_env(self._env).truncate("stopped")
+            self._over, self._invalid = True, bool(info["detail"].invalid)
+        return None if self._invalid else self._reward
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         if self._over:
             return _ENDED
         call = render(ToolCall(name, arguments), tool_env(self._env).dialect)
         before = self._chat
-        self._chat, reward, terminated, truncated, _ = self._env.step(call)
+        self._chat, reward, terminated, truncated, info = self._env.step(call)
         self._reward += float(reward)
-        self._over = terminated or truncated
+        self._over, self._invalid = terminated or truncated, bool(info["detail"].invalid)
         return "\n\n".join(message.text for message in added(before, self._chat))
 
 
@@ -215,27 +216,18 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
         for each, mask in zip(trajectories, output["env_mask"], strict=True):
             if each["failure"]:  # TRL wants a row all the same; nothing in it is learnt from
                 mask[:] = [0] * len(mask)
-        return {**output, "env_reward": _rewards(trajectories)}
+        rewards = [None if each["failure"] else each["reward"] for each in trajectories]
+        return {**output, "env_reward": rewards}
 
     return play
 
 
-def _rewards(played: Sequence[TrainingDict]) -> list[float]:
-    """Return the rewards; an episode that says nothing about the policy gets the mean of those of
-    its group that do, so that it moves no advantage.
+def env_reward(*, env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+    """The reward function for `rollout_func`.
+
+    An episode that says nothing about the policy has None, which TRL leaves out of its statistics
+    and advantages.
     """
-    groups: dict[str, list[float]] = {}
-    for each in played:
-        rewards = groups.setdefault(each["group_id"], [])
-        rewards += [] if each["failure"] else [each["reward"]]
-    return [
-        fmean(groups[each["group_id"]] or [0.0]) if each["failure"] else each["reward"]
-        for each in played
-    ]
-
-
-def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:
-    """The reward function for `rollout_func`."""
     return list(env_reward)
 
 
@@ -289,10 +281,12 @@ def _annotation(
     """The type and the description of an argument; the description holds the schema if no type says
     the same.
     """
-    plain = {key: value for key, value in schema.items() if key != "description"}
+    plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers reads the lines of a description that look like `name: text` as arguments, and
     # needs one for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
+    if "default" in schema:  # which transformers has no place for
+        text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text
     except KeyError:

@@ -43,9 +43,8 @@ MAX_WAIT_S = 120.0
 again.
 """
 _CLOSED = "the policy was closed before the reply came; close it when no call is running"
-_JITTER = (
-    random.Random()
-)  # its own, lest retries change what a seeded program draws from the shared one
+# Its own, lest retries change what a seeded program draws from the shared one.
+_JITTER = random.Random()
 
 
 class EndpointError(PolicyError):
@@ -130,9 +129,8 @@ class EndpointPolicy:
 
     def __init__(self, config: EndpointConfig) -> None:
         self.config = config
-        self.usage = (
-            EndpointUsage()
-        )  # like `last` replaced, never changed, and by the thread of the lane only
+        # Like `last` replaced, never changed, and by the thread of the lane only.
+        self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: _Lane | None = None

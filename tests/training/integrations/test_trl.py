@@ -5,6 +5,8 @@ both ways.
 from __future__ import annotations
 
 import inspect
+import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -188,6 +190,8 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
         told = plain(each.to_openai())
         for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
             text = " ".join(shape.get("description", f"The argument {name}.").split())
+            if "default" in shape:
+                text += f" Default: {json.dumps(shape.pop('default'))}"
             shapes["class_" if name == "class" else name] = {
                 **shapes.pop(name),
                 "description": text,
@@ -228,7 +232,7 @@ def test_other_types_are_described_in_words() -> None:
     assert '"word"' in shaped["properties"]["many"]["description"]
     assert shaped["properties"]["undescribed"] == {
         "type": "integer",
-        "description": "The argument undescribed.",
+        "description": "The argument undescribed. Default: 1",
     }
     environment.reset(seed=0)
     assert environment.shaped(config={"word": "w"}, many=[{}, {}]) == "w 2 1"
@@ -421,6 +425,35 @@ def test_what_earns_a_reward_is_learnt_from(
     assert "Initial list:" in shown[0]
     assert "The element has been removed." in shown[1]
     assert "The task is finished." in shown[3]
+
+
+def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the two episodes of a group one is solved, and the scorer of the other breaks: as a reward
+    of 0 it would make the solved one better than the mean.
+    """
+    factory, dataset = (
+        environment_factory("ListWorld", **SMALL),
+        prompts("ListWorld", range(4), **SMALL),
+    )
+    trainer = trainer_for(
+        tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset, longest=512
+    )
+
+    def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+        first, *others = (tool_env(environment._env).world for environment in trainer.environments)
+        for world in others:
+            monkeypatch.setattr(world, "score", lambda: math.nan)
+        calls = first.optimal_calls()
+        replies = [render(calls[0]) if calls else "Done.", "I give up."][: len(prompt_ids)]
+        return [tokenizer.encode(f"{reply}<|im_end|>") for reply in replies], None
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", generate)
+    before = weights(trainer)
+    trainer.train()
+    assert logged(trainer, "rewards/ListWorld/mean") == [1.0, 1.0]
+    assert torch.equal(before, weights(trainer))
 
 
 @pytest.mark.parametrize("edits", [{}, {"oracles": "S", "hint_scope": "ephemeral"}])

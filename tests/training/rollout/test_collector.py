@@ -95,11 +95,15 @@ CAUSES = {
     "hang": "it hung: no answer in 8 seconds",
     "die": "ended with exit code 7",
 }
-FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("processes", "die")]
+FAULTS = [
+    *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
+    *(("processes", "die", replicate) for replicate in (False, True)),
+    # Each takes as long as its timeout; a clock looks after an episode, whoever has the policy.
+    *((engine, "hang", engine == "processes") for engine in APART),
+]
 
 
-@pytest.mark.parametrize(("engine", "how"), FAULTS)
-@pytest.mark.parametrize("replicate", [False, True])
+@pytest.mark.parametrize(("engine", "how", "replicate"), FAULTS)
 def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: bool) -> None:
     drawn = dict(zip(range(40), numbers(range(40)), strict=True))
     struck = [seed for seed, number in drawn.items() if number == 0][:1]

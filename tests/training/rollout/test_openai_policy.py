@@ -406,18 +406,6 @@ def test_a_refused_connection_names_the_address() -> None:
             policy([ASK])
 
 
-def test_one_failure_gives_the_other_requests_up() -> None:
-    def script(request: dict[str, Any], number: int) -> Answer:
-        bad = request["messages"][0]["content"] == "hello"
-        return Answer(status=400, error={"message": "no"}, delay=0.1) if bad else Answer(hang=True)
-
-    with (
-        playing(script, timeout=10 * PATIENCE) as (policy, _),
-        pytest.raises(EndpointError, match="400"),
-    ):
-        policy([Chat((Message("user", "other"),)), ASK])
-
-
 def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
     with playing(
         lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03),

@@ -84,7 +84,7 @@ class OfficeContext:
     Attributes:
         clock: The clock.
         files: The workspace.
-        seed: The randomness of programs; the task draws it for the episode.
+        seed: The randomness of identifiers and programs; the task draws it for the episode.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -97,10 +97,10 @@ class OfficeContext:
 
     def new_id(self, kind: str, length: int = 16) -> str:
         """Make an identifier that was not given before: `length` hexadecimal digits, the same in
-        each run of the episode.
+        each run of the episode and others with each seed.
         """
         self._ids += 1
-        return hashlib.sha256(f"{kind}:{self._ids}".encode()).hexdigest()[:length]
+        return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that returns clock, identifiers and files to what they are now."""

@@ -122,7 +122,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
-    tokens_per_unit = 420.0
+    tokens_per_unit = 280.0
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""

@@ -156,3 +156,9 @@ def test_a_shape_that_differs_is_found() -> None:
     assert shape.lacking == {"a"}
     assert shape.types == {"b": True, "c[].d": "x", "e": {}}
     assert shape.empty == set()
+
+
+def test_keys_of_any_name_are_compared() -> None:
+    shape = Shape({"a": {"<name>": {"b": "integer"}}})
+    shape.compare({"a": {"x": {"b": 1}, "y": {"c": 2}}})
+    assert (shape.added, shape.lacking) == ({"a.<name>.c"}, {"a.<name>.b"})
