@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentgym.envs.loca.servers.context import OfficeContext, iso
@@ -62,7 +63,7 @@ class BigQuery:
 
         Args:
             query: The SQL; tables are called `project.dataset.table` or `dataset.table`.
-            dry_run: Only check the syntax; nothing runs.
+            dry_run: Only check the SQL; nothing runs.
             max_results: The most rows to show, up to 10000.
         """
         if not 1 <= max_results <= MAX_ROWS:
@@ -113,13 +114,14 @@ class BigQuery:
         """
         self._check_dataset(dataset_id)
         schema = self._server.engine.schemas[dataset_id]
+        created = iso(datetime.fromisoformat(schema.created))
         return details(
             f"Dataset {dataset_id}",
             ("Full Name", f"{PROJECT}:{dataset_id}"),
             ("Location", schema.notes or "US"),
             ("Description", schema.comment),
-            ("Created", schema.created),
-            ("Modified", schema.created),
+            ("Created", created),
+            ("Modified", created),
             ("Labels", ""),
         )
 

@@ -76,13 +76,20 @@ class GoogleSQL(Warehouse):
         return run(self, tree, writes, limit)
 
     def check_script(self, body: Body) -> str:
-        """Return the kind of what a script does, without running it.
+        """Return the kind of what a script does, without running it; of a query alone, names and
+        types are checked, too.
 
         Raises:
-            ToolError: A statement of SQL in it cannot be parsed.
+            ToolError: A statement of SQL in it cannot be parsed, or the query cannot run.
         """
         trees = [self.parse(each.text) for each in statements_of(body)]
-        return self.kind(trees[0]) if len(body) == len(trees) == 1 else "SCRIPT"
+        if len(body) != 1 or len(trees) != 1:
+            return "SCRIPT"
+        kind = self.kind(trees[0])
+        if self.reads(trees[0]):
+            sql, needed, _ = self.translate(trees[0])
+            self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
+        return kind
 
     def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""

@@ -101,7 +101,7 @@ class Binding:
                 self._mark(node, value, part)
 
     def _mark(self, node: Node, value: Value, part: str) -> None:
-        name = f"value {len(self._values)}"
+        name = f"script value {len(self._values)}"
         self._values[name] = value
         mark: Node = exp.column(name, quoted=True)
         if part:

@@ -10,7 +10,7 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from tests.envs.loca.servers.published import Call, Difference
 
 ZONE = "us-central1-a"
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|\+00:00)"
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/lb"
 
 
@@ -262,7 +262,7 @@ INSTANCE = (
 DIFFERENCES = {
     "bigquery_run_query": Difference(
         "GoogleSQL runs as in BigQuery: unquoted `dataset.table`, scripts and the whole INFORMATION_SCHEMA work, booleans are "
-        "booleans, a dry run runs nothing, and the number of changed rows is told."
+        "booleans, a dry run runs nothing, the number of changed rows is told, and a script that fails changes nothing."
     ),
     "bigquery_create_dataset": Difference("A dataset that is there already is an error."),
     "bigquery_get_dataset_info": Difference("A dataset that is not there is an error."),

@@ -180,6 +180,16 @@ def test_a_result_has_the_number_of_rows(server: GoogleCloud) -> None:
         "Query executed successfully\nTotal rows: 0\nExecution time: 0ms\n\n"
         "No rows: a dry run checks the statement (DELETE) and runs nothing."
     )
+    for statement, error in (
+        ("SELECT id FROM shop.nope", "not found: there is no table shop.nope"),
+        ("SELECT nope FROM shop.sales", 'Referenced column "nope" not found'),
+        ("SELECT id + code FROM shop.sales", "No function matches|Could not|Cannot"),
+    ):
+        with pytest.raises(ToolError, match=error):
+            server.bigquery.bigquery_run_query(statement, dry_run=True)
+    assert "(SELECT)" in server.bigquery.bigquery_run_query(
+        "SELECT 1 / (id - 1) FROM shop.sales", dry_run=True
+    )
     assert len(server.bigquery.rows("shop", "sales")) == 5
 
 
@@ -300,7 +310,7 @@ def test_datasets(server: GoogleCloud) -> None:
     assert made == "Created dataset crm in EU"
     assert server.bigquery.bigquery_get_dataset_info("crm") == (
         "Dataset crm\nFull Name: local-project:crm\nLocation: EU\nDescription: customers\n"
-        "Created: 2025-01-15T09:00:01+00:00\nModified: 2025-01-15T09:00:01+00:00\nLabels: None"
+        "Created: 2025-01-15T09:00:01Z\nModified: 2025-01-15T09:00:01Z\nLabels: None"
     )
     assert server.bigquery.bigquery_list_datasets() == (
         "Datasets (2):\n- crm (Project: local-project)\n- shop (Project: local-project)"

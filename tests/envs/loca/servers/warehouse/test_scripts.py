@@ -5,8 +5,10 @@ that were computed by hand, and a model in Python.
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import random
+import signal
 from typing import Any
 
 import pytest
@@ -177,6 +179,21 @@ def test_the_time_of_a_script_is_limited_as_a_whole(
         ask(server, f"DELETE FROM ds.t WHERE TRUE; LOOP {heavy} END LOOP")
     monkeypatch.undo()
     assert ask(server, "SELECT COUNT(*) FROM ds.t") == [(4,)]
+
+
+def test_a_process_that_is_killed_after_scripts_is_made_again(server: GoogleCloud) -> None:
+    script = (
+        "CREATE TEMP TABLE tt AS SELECT id FROM ds.t; BEGIN TRANSACTION; DELETE FROM ds.t WHERE id = 1; ROLLBACK TRANSACTION; "
+        "INSERT ds.t (id) SELECT id + 10 FROM tt; SELECT 1"
+    )
+    ask(server, script)
+    live = server.engine._live
+    assert live is not None
+    _, _, arguments, _ = live._end.peek()  # type: ignore[misc]
+    os.kill(arguments[2], signal.SIGKILL)
+    with pytest.raises(HostLimitError):
+        ask(server, script)
+    assert ask(server, "SELECT COUNT(*), SUM(id) FROM ds.t") == [(6, 42)]
 
 
 def test_copies_after_scripts_agree(server: GoogleCloud) -> None:
