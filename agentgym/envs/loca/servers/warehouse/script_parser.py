@@ -289,6 +289,11 @@ class _Parser:
         return Declare(names, kind, default)
 
     def _set(self) -> Assign:
+        if self._word().startswith("@@"):
+            raise ToolError(
+                "invalid argument: system variables cannot be set; write names in full and values "
+                "where they are used"
+            )
         if self._skip("("):
             names = self._names()
             self._expect(")")
