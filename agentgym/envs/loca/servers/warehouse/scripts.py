@@ -315,13 +315,14 @@ class Script:
             if self._scope.steps > MAX_STEPS:
                 raise
             self._error = str(error)
+        else:
+            return
         finally:
             self._guards -= 1
-        if self._error != before:
-            del self._scope.variables[depth:]
-            self._scope.variables.append({"@@error.message": Value("VARCHAR", self._error)})
-            self._run_body(handler)
-            self._error = before
+        del self._scope.variables[depth:]
+        self._scope.variables.append({"@@error.message": Value("VARCHAR", self._error)})
+        self._run_body(handler)
+        self._error = before
 
     def _jump(self, jump: Jump) -> None:
         raise _Jumping(jump)

@@ -85,6 +85,7 @@ SCRIPTS: dict[str, list[tuple[Any, ...]]] = {
     ],
     "BEGIN RAISE USING MESSAGE = 'mine'; EXCEPTION WHEN ERROR THEN SELECT @@error.message AS m; END": [("invalid argument: mine",)],
     "BEGIN BEGIN SELECT 1 / 0; EXCEPTION WHEN ERROR THEN RAISE; END; EXCEPTION WHEN ERROR THEN SELECT 'outer' AS a; END": [("outer",)],
+    "BEGIN SELECT 1 / 0; EXCEPTION WHEN ERROR THEN BEGIN SELECT 1 / 0; EXCEPTION WHEN ERROR THEN SELECT 'twice' AS a; END; END": [("twice",)],
     "BEGIN TRANSACTION; BEGIN DELETE FROM ds.t WHERE id = 1; SELECT 1 / 0; EXCEPTION WHEN ERROR THEN ROLLBACK TRANSACTION; END; "
     "SELECT COUNT(*) FROM ds.t": [(3,)],
     "UPDATE ds.t SET name = 'z' WHERE id > 1; SELECT @@row_count": [(2,)],
