@@ -64,7 +64,7 @@ class BigQuery:
         Args:
             query: The SQL; tables are called `project.dataset.table` or `dataset.table`.
             dry_run: Only check the SQL; nothing runs.
-            max_results: The most rows to show, up to 10000.
+            max_results: Maximum number of rows to show, up to 10000.
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(
@@ -93,9 +93,9 @@ class BigQuery:
         """Create a dataset.
 
         Args:
-            dataset_id: Its name: letters, digits and underscores.
-            description: What is said of it.
-            location: Where its data are kept.
+            dataset_id: Name of the dataset: letters, digits and underscores.
+            description: Description of the dataset.
+            location: Location of the data, such as US or EU.
         """
         name = self._warehouse().check_dataset(dataset_id)
         if name in self._server.engine.schemas:
@@ -134,13 +134,13 @@ class BigQuery:
         skip_header: bool = True,
         write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
     ) -> str:
-        """Load a CSV file into a table, which is made, with types found in the data, if there is none.
+        """Load a CSV file into a table; a missing table is created, with types inferred from the data.
 
         Args:
             dataset_id: The dataset.
             table_id: The table.
             csv_file_path: The path of a file in the workspace, or `gs://bucket/object`.
-            skip_header: Whether the first row is no data; it then names the columns of a new table.
+            skip_header: Skip the first row; it names the columns of a new table.
             write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
         self._check_dataset(dataset_id)
@@ -189,8 +189,8 @@ class BigQuery:
         """List the jobs of the project, the latest first.
 
         Args:
-            max_results: The most to return, up to 1000.
-            state_filter: Only jobs in this state, if it is given; every job is done when its call returns.
+            max_results: Maximum number of jobs, up to 1000.
+            state_filter: Only jobs in this state; every job is done when its call returns.
         """
         if not 1 <= max_results <= 1000:
             raise ToolError(
@@ -209,7 +209,7 @@ class BigQuery:
 
     @tool
     def bigquery_cancel_job(self, job_id: str) -> str:
-        """Ask to cancel a job; one that is done stays as it is.
+        """Request that a job be cancelled; a finished job is unaffected.
 
         Args:
             job_id: The job.

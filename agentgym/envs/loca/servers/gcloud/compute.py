@@ -93,7 +93,7 @@ class Compute:
 
         Args:
             instance_name: At most 63 characters: a-z, 0-9 and -, a letter first.
-            zone: Where, such as us-central1-a.
+            zone: Zone, such as us-central1-a.
             machine_type: Such as e2-micro or n2-standard-4.
         """
         self._check_new(instance_name, zone, machine_type)
@@ -187,7 +187,7 @@ class Compute:
         Args:
             operation_name: Its name, from the answer of the call that began it.
             zone: Its zone.
-            timeout_minutes: The most minutes to wait, at most 60.
+            timeout_minutes: Maximum minutes to wait, up to 60.
         """
         check_range("timeout_minutes", timeout_minutes, 1, 60)
         operations = self._server.store.find("operations", name=operation_name, zone=zone)

@@ -82,7 +82,7 @@ class Logging:
     def logging_write_log(
         self, log_name: str, message: str | dict[str, Any], severity: str = "INFO"
     ) -> str:
-        """Write an entry to a log, which need not be there.
+        """Write an entry to a log; a missing log is created.
 
         Args:
             log_name: The log.
@@ -108,10 +108,10 @@ class Logging:
         """Read log entries, the latest first. Of several entries, messages are cut at 200 characters; one entry is shown whole.
 
         Args:
-            log_filter: Which ones, in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
+            log_filter: Filter in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
                 it has AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
                 receiveTimestamp, textPayload, jsonPayload.x and resource.x. All by default.
-            max_entries: The most entries to give, at most 1000.
+            max_entries: Maximum number of entries, up to 1000.
             log_bucket: A log bucket to read from; _Default and _Required by default.
             page_token: The token of the next page, from the page before.
         """
@@ -187,7 +187,7 @@ class Logging:
         Args:
             bucket_id: Its name: letters, digits, _, - and dots.
             location: global or a region.
-            retention_days: How long it keeps entries: 1 to 3650 days.
+            retention_days: Days to keep entries, 1 to 3650.
         """
         check_name(
             "log bucket",
@@ -222,7 +222,7 @@ class Logging:
         Args:
             sink_name: Its name.
             destination: logging.googleapis.com/projects/…/locations/…/buckets/… or storage.googleapis.com/….
-            log_filter: Which entries it takes, in the Logging query language; all by default.
+            log_filter: Filter of the entries to route, in the Logging query language; all by default.
         """
         check_name(
             "sink",

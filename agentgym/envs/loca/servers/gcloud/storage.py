@@ -98,8 +98,8 @@ class Storage:
 
         Args:
             bucket_name: The bucket.
-            prefix: What the names of the objects begin with.
-            versions: Whether to list noncurrent versions too, with generations.
+            prefix: Prefix of the names.
+            versions: Include noncurrent versions, with generations.
             max_results: Objects a page, at most 1000.
             page_token: The token of the next page, from the page before.
         """
@@ -148,7 +148,7 @@ class Storage:
         Args:
             bucket_name: The bucket.
             source_blob_name: The object.
-            destination_file_path: Where to write it.
+            destination_file_path: The file to write.
             generation: The version of the object; the live one by default.
         """
         row = self._object(bucket_name, source_blob_name, generation)
@@ -196,12 +196,12 @@ class Storage:
     def storage_generate_signed_url(
         self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
     ) -> str:
-        """Make a URL by which anyone may use an object for a time.
+        """Generate a URL that lets anyone use an object for a limited time.
 
         Args:
             bucket_name: The bucket.
             blob_name: The object; for PUT and POST it need not be there.
-            expiration_minutes: How long it holds: at most seven days.
+            expiration_minutes: Minutes until it expires, up to 10080.
             method: GET, HEAD, PUT, POST or DELETE.
         """
         check_range("expiration_minutes", expiration_minutes, 1, 7 * 24 * 60)
@@ -257,7 +257,7 @@ class Storage:
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> str:
-        """Have a bucket keep replaced and deleted objects as noncurrent versions, or stop that; those it has stay.
+        """Keep replaced and deleted objects of a bucket as noncurrent versions, or stop doing so; existing versions stay.
 
         Args:
             bucket_name: The bucket.
@@ -300,9 +300,9 @@ class Storage:
 
         Args:
             bucket_name: The bucket.
-            age_days: Days since an object was created after which the action is taken.
+            age_days: Age of an object, in days, at which the action is taken.
             action: Delete or SetStorageClass.
-            storage_class: The class that SetStorageClass gives: NEARLINE, COLDLINE or ARCHIVE; objects only ever get colder.
+            storage_class: New class for SetStorageClass: NEARLINE, COLDLINE or ARCHIVE; objects only get colder.
         """
         check_range("age_days", age_days, 0, 36_500)
         does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}

@@ -152,7 +152,7 @@ class Snowflake(Server):
 
     @tool
     def create_table(self, query: str) -> str:
-        """Make a table.
+        """Create a table.
 
         Args:
             query: A CREATE TABLE statement in Snowflake's SQL.
@@ -174,7 +174,7 @@ class Snowflake(Server):
         """Add an insight about the data to the memo.
 
         Args:
-            insight: What was found.
+            insight: The insight.
         """
         if not insight.strip():
             raise ToolError("invalid argument: the insight is empty")
