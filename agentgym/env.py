@@ -273,6 +273,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         seed.
         """
         super().reset(seed=seed)
+        self.close()
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
         self.guard.begin()
@@ -510,6 +511,14 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             faults=self.guard.take_faults(),
             invalid=self.guard.invalid,
         )
+
+    def close(self) -> None:
+        """Release what the toolsets of the world, and those that are mounted, hold outside of this
+        process's memory.
+        """
+        for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
+            if isinstance(owner, Toolset):
+                owner.close()
 
     def render(self) -> str | None:
         """Return the chat as text in `ansi` mode, None otherwise."""

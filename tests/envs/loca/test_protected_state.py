@@ -31,7 +31,7 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "canvas": [
         ("canvas_update_user_profile", {"bio": "Student"}),
-        ("canvas_create_conversation", {"recipients": ["2"], "body": "Hello"}),
+        ("canvas_create_conversation", {"recipients": ["course_1"], "body": "Hello"}),
     ],
     "google_cloud": [
         ("bigquery_create_dataset", {"dataset_id": "scratch"}),
@@ -54,7 +54,10 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "woocommerce": [
         ("woo_products_create", {"productData": {"name": "Scratch"}}),
         ("woo_products_categories_create", {"categoryData": {"name": "Scratch"}}),
-        ("woo_coupons_create", {"couponData": {"code": "scratch"}}),
+        (
+            "woo_coupons_create",
+            {"couponData": {"code": "scratch", "amount": "1", "discount_type": "percent"}},
+        ),
         ("woo_shipping_zones_create", {"name": "Scratch"}),
         ("woo_tax_rates_create", {"country": "DE", "rate": "19"}),
         ("woo_payment_gateways_update", {"gatewayId": "cod", "title": "In cash"}),
