@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.reading import listed_items
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved
@@ -68,8 +69,8 @@ def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
     """Make a call; what its arguments name in braces is taken from the office."""
     text = json.dumps(arguments)
     if "{dataset}" in text:
-        listed = json.loads(world.office.call("bigquery_list_datasets", {}))
-        text = text.replace("{dataset}", listed[0]["datasetReference"]["datasetId"])
+        first = listed_items(world.office.call("bigquery_list_datasets", {}))[0]
+        text = text.replace("{dataset}", first.partition(" ")[0])
     if "{spreadsheet}" in text:
         text = text.replace(
             "{spreadsheet}", json.loads(world.office.call("list_spreadsheets", {}))[0]["id"]

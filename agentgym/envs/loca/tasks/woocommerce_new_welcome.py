@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_shop
+from agentgym.envs.loca.reading import query_rows, read_shop
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -369,7 +369,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
         table = yield read(
             "Read the ids in the table.",
-            lambda text: [[row["id"], row["woocommerce_id"]] for row in json.loads(text)["rows"]],
+            lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
             query=query,
             max_results=10_000,
