@@ -27,7 +27,6 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     Grid,
     Lambda,
     SerialDate,
-    text_of,
 )
 from agentgym.envs.loca.servers.spreadsheet.cells import Area
 from agentgym.envs.loca.servers.spreadsheet.forms import FORMS
@@ -44,6 +43,7 @@ from agentgym.envs.loca.servers.spreadsheet.operators import (
     grid_of,
     guarded,
     operate,
+    plain,
     size_of,
 )
 
@@ -268,7 +268,7 @@ class Evaluator:
         value = self.single(value, scope)
         if value is None:
             return 0.0 if node[0] != "call" or node[1] not in ARRAY_RESULTS else ""
-        return value if isinstance(value, (str, int, float)) else VALUE
+        return plain(value)
 
     def _expand(self, spot: Spot, grid: Grid) -> None:
         sheet, top, left = spot
@@ -292,7 +292,7 @@ class Evaluator:
                 raise FormulaError(CYCLE)
         for (row, column), value in grid.cells.items():
             if (row, column) != (0, 0) and value is not None:
-                cells.lines.setdefault(top + row, {})[left + column] = value
+                cells.lines.setdefault(top + row, {})[left + column] = plain(value)
                 self._expanded.append((sheet, top + row, left + column))
 
     # The computation of a tree.
@@ -353,7 +353,7 @@ class Evaluator:
         value = self.compute(node, scope)
         for sign, others in reversed(operations):
             operands = (value, *(self.compute(part, scope) for part in others))
-            value = self.lift(functools.partial(operate, sign), operands, scope)
+            value = self.lift(guarded(functools.partial(operate, sign)), operands, scope)
             self.spend(size_of(value))
         return value
 
@@ -422,7 +422,8 @@ class Evaluator:
                 lines = argument.height + argument.width
                 self.spend(argument.height * argument.width // 2 if whole else lines // 4)
         if name == "QUERY" and len(arguments) > 1 and isinstance(arguments[0], Grid):
-            self.spend(arguments[0].height * len(text_of(arguments[1])) // 8)
+            length = len(arguments[1]) if isinstance(arguments[1], str) else 1
+            self.spend(arguments[0].height * length // 8)
 
     def apply(self, function: Any, arguments: Sequence[Any], scope: Scope) -> Any:
         """Return the value of a function that a formula defines."""

@@ -47,6 +47,13 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def plain(value: Any) -> Any:
+    """Return a value that a cell can hold, an error in place of any other."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return NUMBER
+    return value if isinstance(value, (str, int, float)) else VALUE
+
+
 def size_of(value: Any) -> int:
     """Return the steps that a value is worth besides those of its cells: long texts take time."""
     if isinstance(value, Grid):

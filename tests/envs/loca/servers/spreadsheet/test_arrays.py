@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.evaluation import MAX_STEPS
+from agentgym.envs.loca.servers.spreadsheet.forms import FORMS
+from agentgym.envs.loca.servers.spreadsheet.functions import FUNCTIONS
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.tools import ToolError, tools_of
 from tests.helpers import calls_of
@@ -238,3 +240,35 @@ def test_grouped_sums_agree_with_python(server: GoogleSheet) -> None:
     expected = [[key, value] for key, value in sorted(sums.items())]
     assert show(server, made, "D1:E20") == [["Key", "S"], *expected]
     assert show(server, made, "G1:H20") == expected
+
+
+ATOMS = [
+    "1", "-2.5", '"a"', '""', "TRUE", "A1", "A1:C5", "A:B", "{1,2;3,4}", "LAMBDA(x,x)", "x", '"2025-01-03"', "1E308",
+    '"select A, sum(B) group by A"', '"[a-z]+"', '"yyyy"', "#N/A", "", "1/0", "99999999", '"A1:B2"',
+]  # fmt: skip
+
+
+def random_formula(rng: np.random.Generator, depth: int) -> str:
+    """A formula of any functions and arguments, most of which do not fit."""
+
+    def pick(items: list[str]) -> str:
+        return items[int(rng.integers(len(items)))]
+
+    if depth == 0 or rng.random() < 0.4:
+        return pick(ATOMS)
+    parts = [random_formula(rng, depth - 1) for _ in range(int(rng.integers(5)))]
+    if rng.random() < 0.2:
+        return pick(["+", "*", "&", "=", "<", "^", "/"]).join(parts[:2])
+    return f"{pick([*FUNCTIONS, *FORMS])}({','.join(parts)})"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_formula_has_a_value_that_json_can_hold(server: GoogleSheet, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        made = book(server)
+        formulas = [["=" + random_formula(rng, 3)] for _ in range(20)]
+        server.update_cells(made, "T", "F7", formulas)
+        shown = server.get_sheet_data(made, "T", include_grid_data=True)
+        json.dumps(shown, allow_nan=False)
+        assert server.get_sheet_data(made, "T", include_grid_data=True) == shown
