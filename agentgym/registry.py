@@ -160,8 +160,10 @@ def spec(
 
     Args:
         env_id: The id, in full or short.
-        oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S),
-            in any order.
+        oracles: Which oracles help: letters of P (plan), S (state), H (history, which needs S) and,
+            for teams, C (communication), in any order. After a letter of P and S may stand the
+            probability with which a hint is right (`P0.5`; `P0` is always wrong), and after any but
+            H `_`, for a placebo of the same length.
         hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
             only.
         oracle_options: Arguments of the oracles' wrappers by letter, such as
@@ -246,7 +248,8 @@ def _team_stacks(
                 f"{', '.join(shared)}"
             )
     stacks = {
-        agent: build_stack(world, **{**shared, **own}) for agent, own in {"": {}, **agents}.items()
+        agent: build_stack(world, is_team=True, **{**shared, **own})
+        for agent, own in {"": {}, **agents}.items()
     }
     return {
         agent: [

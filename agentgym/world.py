@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -188,6 +189,14 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "subtask")
 
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Return the words in which `subtask` would ask for any of the `legal_calls`, a wrong one
+        too; by default its name and arguments.
+
+        Wrong plan hints are written with it, and should look like right ones.
+        """
+        return phrase(call)
+
     def restate(self) -> str | None:
         """Return the task without what goes stale in the episode, for a view in which `state()`
         stands right behind it in place of the history; None if nothing goes stale.
@@ -336,6 +345,13 @@ _FEATURES: Mapping[str, str] = {
     "config_for_horizon": "a horizon",
 }
 """The features that need the hooks which a world need not fill."""
+
+
+def phrase(call: ToolCall) -> str:
+    """Return a sentence that asks for a call by its name and arguments."""
+    if not call.arguments:
+        return f"Call {call.name}."
+    return f"Call {call.name} with {json.dumps(dict(call.arguments), ensure_ascii=False)}."
 
 
 def has_hook(world: type[World[Any]], hook: str) -> bool:

@@ -13,8 +13,8 @@ from gymnasium.utils import RecordConstructorArgs
 from agentgym.arguments import check_int
 from agentgym.env import ToolEnv, tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
+from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
 from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order

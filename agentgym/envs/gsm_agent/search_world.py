@@ -355,7 +355,10 @@ class SearchWorld(World[SearchConfig]):
         calls = self.optimal_calls()
         if not calls:
             return _OPEN if calls is None else _LOST
-        call = calls[0]
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the query, the next page or the answer."""
         return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(
             call.arguments["query"]
         )

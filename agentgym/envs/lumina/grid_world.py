@@ -265,9 +265,13 @@ class GridWorld(World[GridConfig]):
         calls = self.optimal_calls()
         if not calls:
             return "The goal can no longer be reached within the budget."
-        if calls[0] == _DONE:
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the cell that a step enters."""
+        if call == _DONE:
             return "You are at the goal: finish."
-        return f"Enter cell {self._next(calls[0].name)} next."
+        return f"Enter cell {self._next(call.name)} next."
 
     @classmethod
     def read_task(cls, task: str) -> Self:

@@ -233,9 +233,13 @@ class ListWorld(World[ListConfig]):
         calls = self.optimal_calls()
         if not calls:
             return "The target can no longer be reached."
-        if calls[-1] == _DONE:
+        return self.subtask_for(calls[-1], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name an element, or say that the list is finished."""
+        if call == _DONE:
             return "The list equals the target: finish."
-        index = calls[-1].arguments["id"]
+        index = call.arguments["id"]
         position = f"had index {self._origins[index]} in the initial list"
         if with_state:
             position = f"has index {index} in the current list"

@@ -290,12 +290,20 @@ class TreeWorld(World[TreeConfig]):
 
     def subtask(self, with_state: bool) -> str:
         """Look at the newest unexplored node (depth first), or report."""
-        if not self.optimal_calls():
+        calls = self.optimal_calls()
+        if not calls:
             return "The task can no longer be solved."
-        if self.target in self._by_value:
-            return f"Report {self._by_value[self.target]} as the node with the target value."
-        if self._frontier and self.turns_left > 1:
-            return f"List the children of {next(reversed(self._frontier))}."
+        call = next(iter(calls))
+        if call.name == "get_children":
+            call = ToolCall(call.name, {"id": next(reversed(self._frontier))})
+        return self.subtask_for(call, with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the node to look at or to report."""
+        if call.name == "found":
+            return f"Report {call.arguments['id']} as the node with the target value."
+        if call.name == "get_children":
+            return f"List the children of {call.arguments['id']}."
         return "Report that the target is unreachable."
 
     @classmethod

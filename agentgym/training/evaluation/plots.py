@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from agentgym.oracles import ARMS
+from agentgym.oracles import ARMS, sort_arms
 from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
@@ -32,6 +32,8 @@ from agentgym.world import load_world
 _COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
+_OTHERS = "#999999"
+"""The colour of bars of arms beyond the paper's, which their names tell apart."""
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
@@ -158,10 +160,10 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rates = summarize([row for row in results if row.world == world], ("arm",), "success")
-        arms = [arm for arm in ARMS if (arm,) in rates]
+        arms = sort_arms(str(arm) for (arm,) in rates)
         intervals = [rates[arm,] for arm in arms]
         places = np.arange(len(arms))
-        _draw_bars(panel, places, intervals, 0.7, [_COLOURS[arm] for arm in arms])
+        _draw_bars(panel, places, intervals, 0.7, [_COLOURS.get(arm, _OTHERS) for arm in arms])
         panel.set_xticks(places, [arm or "none" for arm in arms])
         panel.set(title=world, xlabel="oracles", ylim=(0, 112))
         for place, interval in zip(places, intervals, strict=True):
@@ -316,8 +318,7 @@ def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
 
 
 def _arms(results: Sequence[Result]) -> list[str]:
-    present = {row.arm for row in results}
-    return [arm for arm in ARMS if arm in present]
+    return sort_arms(row.arm for row in results)
 
 
 def _worlds(results: Sequence[Result]) -> list[str]:
