@@ -182,9 +182,9 @@ def _read_arm(oracles: str) -> dict[str, str]:
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
         raise ValueError(
-            f"oracles must be letters of {known}, each at most once, which may be followed by the "
-            f"probability that a hint is right (P0.5) or by {PLACEBO} for a placebo (P{PLACEBO}), "
-            f"got {oracles!r}"
+            f"oracles must be letters of {known}, each at most once, got {oracles!r}; after a "
+            "letter may stand the probability that a hint is right (P0.5), or "
+            f"{PLACEBO} for a placebo (P{PLACEBO})"
         )
     arm = {
         letter: suffix if suffix in ("", PLACEBO) else _shorten(suffix) for letter, suffix in parts
