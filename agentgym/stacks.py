@@ -285,7 +285,7 @@ def build_stack(
     return [*inner, *wrappers, *outer]
 
 
-def needed_hooks(wrapper: AnyWrapper, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the hooks that a wrapper needs of a world: for wrong hints, those to make them of
     too.
     """

@@ -277,6 +277,16 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "features")
 
+    # For worlds that take data.
+
+    @classmethod
+    def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
+        """Return the hooks that cannot give a true answer in a configuration, each with the reason.
+
+        A feature that needs one of them is refused when an env is made.
+        """
+        return {}
+
     # For hosts that lack something.
 
     @classmethod
@@ -334,6 +344,7 @@ _REQUIRED = ("generate", "rules", "task", "score")
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
+    "reasoning": "an example (shots)",
     "optimal_calls": "optimal play",
     "read_task": "scripted play from the chat",
     "read_result": "scripted play from the chat",
@@ -371,6 +382,18 @@ def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = ""
     for hook in hooks:
         if not has_hook(world, hook):
             raise MissingHook(world, hook, feature)
+
+
+def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
+    """Refuse what needs a hook that has no true answer in a configuration.
+
+    Raises:
+        ValueError: Naming the feature and the reason.
+    """
+    undefined = world.undefined_hooks(config)
+    for hook in hooks:
+        if hook in undefined:
+            raise ValueError(f"{_FEATURES[hook]} is not defined here: {undefined[hook]}")
 
 
 def check_world(world: type[World[Any]]) -> None:

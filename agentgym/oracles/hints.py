@@ -27,7 +27,7 @@ from agentgym.oracles.placebo import placebo_for
 from agentgym.oracles.wrong import Decoys, wrong_plan
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_hooks
+from agentgym.world import check_defined, check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
@@ -116,7 +116,9 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **{**variant, **recorded})
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
-        check_hooks(self.world_env.world_class, needed_hooks(type(self), {"accuracy": accuracy}))
+        hooks = needed_hooks(type(self), {"accuracy": accuracy})
+        check_hooks(self.world_env.world_class, hooks)
+        check_defined(self.world_env.world_class, self.world_env.config, hooks)
         self.accuracy, self.placebo = accuracy, placebo
         if placebo:
             self.tag = self.placebo_tag
