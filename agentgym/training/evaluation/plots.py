@@ -145,7 +145,7 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
             places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
             intervals = [rates[arm,] for arm in arms if (arm,) in rates]
             _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
-        panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
@@ -164,7 +164,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
         intervals = [rates[arm,] for arm in arms]
         places = np.arange(len(arms))
         _draw_bars(panel, places, intervals, 0.7, [_COLOURS.get(arm, _OTHERS) for arm in arms])
-        panel.set_xticks(places, [arm or "none" for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=world, xlabel="oracles", ylim=(0, 112))
         for place, interval in zip(places, intervals, strict=True):
             above = (place, 100 * interval.high)
@@ -315,6 +315,12 @@ def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
         [100 * (i.high - i.value) for i in intervals],
     ]
     return values, np.maximum(errors, 0)
+
+
+def _name_arms(panel: Axes, arms: Sequence[str]) -> None:
+    """Write the arms along an axis, upright where there are more than the paper's."""
+    rotation = 90 if len(arms) > len(ARMS) else 0
+    panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
 
 
 def _arms(results: Sequence[Result]) -> list[str]:
