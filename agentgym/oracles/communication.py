@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 import gymnasium
+from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv
@@ -47,6 +48,8 @@ class CommunicationOracle(HintOracle):
     for_teams = True
 
     def __init__(self, env: gymnasium.Env[Chat, str], placebo: bool = False) -> None:
+        # Before the base, which would record a hint scope, which this oracle does not take.
+        RecordConstructorArgs.__init__(self, placebo=placebo)
         super().__init__(env, placebo=placebo)
         agent_env = env.unwrapped
         if not isinstance(agent_env, AgentEnv) or not agent_env.shares_world:

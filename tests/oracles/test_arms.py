@@ -242,3 +242,13 @@ def describe(action: Any) -> str:
     return (
         f"{action.agent} called {action.call.name} with {arguments} and was shown:\n{action.result}"
     )
+
+
+def test_the_log_of_a_team_is_recorded_as_it_was_asked_for() -> None:
+    env: Any = make("ListWorld-team", oracles="C_", hint_scope="ephemeral")
+    env.reset(seed=1)
+    oracle = env.unwrapped.game.stacks["closer_0"]
+    assert isinstance(oracle, CommunicationOracle)
+    assert oracle._saved_kwargs == {"placebo": True}
+    (recorded,) = gymnasium.make(spec("ListWorld", oracles="P0.5")).spec.additional_wrappers  # type: ignore[union-attr]
+    assert recorded.kwargs == {"hint_scope": "persistent", "with_state": False, "accuracy": 0.5}
