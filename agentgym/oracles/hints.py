@@ -27,7 +27,7 @@ from agentgym.oracles.placebo import placebo_for
 from agentgym.oracles.wrong import Decoys, wrong_plan
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_defined, check_hooks
+from agentgym.world import World, check_defined, check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
@@ -247,6 +247,9 @@ class StateOracle(HintOracle):
     Args:
         env: The env to help with.
         hint_scope: `persistent` or `ephemeral`.
+        whole: Whether the state is to stand in place of the history. Then that of a long episode is
+            shown whole after the brief one (`World.brief_state`), else the brief one alone; to an
+            agent of a team, whose chat is a part of the history, it is always shown whole.
         accuracy: The probability that a hint is right; a wrong one is the state of another
             instance.
         placebo: Whether text that says nothing stands in place of the hints.
@@ -261,6 +264,18 @@ class StateOracle(HintOracle):
     hooks = ("state",)
     wrong_hooks = ("optimal_calls",)
 
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        hint_scope: str = "persistent",
+        whole: bool = True,
+        accuracy: float = 1.0,
+        placebo: bool = False,
+    ) -> None:
+        check_bool("whole", whole)
+        super().__init__(env, hint_scope, accuracy, placebo, whole=whole)
+        self.whole = whole
+
     def begin(self) -> None:
         """Draw another instance, if there are to be wrong states."""
         if self.accuracy < 1.0:
@@ -268,11 +283,19 @@ class StateOracle(HintOracle):
 
     def text(self) -> str:
         """Return the world's state in words."""
-        return self.world_env.world.state()
+        return self._describe(self.world_env.world)
+
+    def _describe(self, world: World[Any]) -> str:
+        """Return the state of a world in words, in the length that is asked for."""
+        brief = world.brief_state()
+        if not self.whole and self.world_env.sees_all:
+            return brief
+        state = world.state()
+        return state if state == brief else f"{brief}\n\n{state}"
 
     def wrong_text(self, rng: np.random.Generator) -> str:
         """Return the state of another instance."""
-        return self._decoys.state(self.text())
+        return self._decoys.state(self._describe)
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
@@ -343,7 +366,9 @@ def sort_arms(arms: Iterable[str]) -> list[str]:
 register_oracle(
     "P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm}
 )
-register_oracle("S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope})
+register_oracle(
+    "S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope, "whole": "H" in arm}
+)
 register_oracle(
     "H",
     "history",

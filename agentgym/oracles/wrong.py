@@ -6,7 +6,7 @@ They look like right ones, so that only what they say tells them apart.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -91,16 +91,19 @@ class Decoys:
                 "out the probability after S"
             )
 
-    def state(self, right: str) -> str:
+    def state(self, describe: Callable[[World[Any]], str]) -> str:
         """Return a state of another instance that differs from the right one; empty if none of the
         decoys has one.
+
+        Args:
+            describe: Returns the state of a world in words.
         """
-        turn = self._env.world.turn
+        right, turn = describe(self._env.world), self._env.world.turn
         for decoy in self._others():
             while decoy.world.turn < turn and not decoy.over:
                 _advance(decoy)
             ahead = 0
-            while (state := decoy.world.state()) == right and ahead < _AHEAD and not decoy.over:
+            while (state := describe(decoy.world)) == right and ahead < _AHEAD and not decoy.over:
                 _advance(decoy)
                 ahead += 1
             if state != right:

@@ -98,7 +98,7 @@ def test_a_wrong_state_is_that_of_another_instance(env_id: str) -> None:
         state = hints(wrong)["state"]
         assert state
         assert state != hints(right)["state"]
-        assert hints(right)["state"] == shown[0].state()
+        assert hints(right)["state"] == shown[0].brief_state()
     assert wrong.messages[0] == right.messages[0], "nothing tells that it is wrong"
 
 
