@@ -320,10 +320,9 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     """
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
-        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=book)]
-        tables = [
-            sheets.values(book, name) for name in names if (book, name) != (spreadsheet, sheet)
-        ]
+        names = sheets.sheet_titles(book)
+        others = [name for name in names if (book, name) != (spreadsheet, sheet)]
+        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
         state.append([names, tables, sheets.permissions(book)])
     return state
 

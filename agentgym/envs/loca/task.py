@@ -23,9 +23,15 @@ from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
-from agentgym.envs.loca.protected_state import fingerprint_protected, unexpected_changes
+from agentgym.envs.loca.protected_state import (
+    DRAFTS,
+    HARMLESS,
+    INSIGHTS,
+    fingerprint_protected,
+    unexpected_changes,
+)
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -79,6 +85,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         mutable_tables: The tables of the servers that the work changes, as `server.table`:
             `task_failures` checks their records. Nothing else in the services may be changed,
             whether the task says so or not; files are for `task_failures` alone.
+        harmless: Differences from the right final state that do not count, besides those of all
+            tasks (`HARMLESS`), each with what it is.
+        forbidden: Those of `HARMLESS` that count in this task, as its text says.
         tokens_per_unit: The approximate tokens of description per unit of size: the first guess
             in solving for the length.
         truth: The facts about the right final state, as the generator set them.
@@ -92,6 +101,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     start: ClassVar[datetime] = START
     outputs: ClassVar[tuple[str, ...]]
     mutable_tables: ClassVar[tuple[str, ...]] = ()
+    harmless: ClassVar[Mapping[str, str]] = {}
+    forbidden: ClassVar[tuple[str, ...]] = ()
     tokens_per_unit: ClassVar[float] = 400.0
 
     def __init__(self, config: OfficeT, seed: int) -> None:
@@ -126,6 +137,20 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Yield the requirements that the state of the office does not fulfil, each in words."""
         raise NotImplementedError
 
+    @classmethod
+    def harmless_differences(cls) -> Mapping[str, str]:
+        """Return the differences from the right final state that do not count, each with what it
+        is; see `HARMLESS`.
+        """
+        absent = SERVERS.keys() - set(cls.servers)
+        common = {
+            name: meaning
+            for name, meaning in HARMLESS.items()
+            if name not in cls.forbidden
+            and name.removeprefix("own:").partition(".")[0] not in absent
+        }
+        return {**common, **cls.harmless}
+
     def describe(self) -> Iterable[ToolCall] | None:
         """Return the calls that read all that an agent would need to read; None for the reading
         steps of the plan.
@@ -157,10 +182,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def rules(self) -> str:
         """Return the rules of all offices."""
+        harmless = self.harmless_differences()
+        named = [harmless[name] for name in (DRAFTS, INSIGHTS) if name in harmless]
+        free = " and ".join(["new files of your own in /workspace", *named])
         return (
             "You work in an office through the tools of its services. Files are in /workspace. Do "
             "the task of the user completely "
-            "and change nothing else; only new files of your own in /workspace do not matter. Only "
+            f"and change nothing else; only {free} do not matter. Only "
             "the state of the files and "
             "services at the end counts. Nobody answers questions; when all is done, call "
             "claim_done."
@@ -179,7 +207,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def all_failures(self) -> Iterator[str]:
         """Yield the failures of the task, and the unexpected changes in the services."""
         yield from self.task_failures()
-        yield from unexpected_changes(self.office, self.mutable_tables, self._protected_hashes)
+        harmless = self.harmless_differences()
+        now = fingerprint_protected(self.office, self.mutable_tables, harmless)
+        yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
         """Return the requirements that are not fulfilled, and the description length."""
@@ -402,7 +432,7 @@ def _draw_size(
         results = [office.call(call.name, call.arguments) for call in calls]
         office, truth = pickle.loads(initial)  # without the traces of the calls
     tokens = sum(map(counter("cl100k_base").length, results))
-    hashes = fingerprint_protected(office, task.mutable_tables)
+    hashes = fingerprint_protected(office, task.mutable_tables, task.harmless_differences())
     return _Drawn(pickle.dumps((office, truth, tokens, hashes)), len(steps) + 1, tokens)
 
 

@@ -94,6 +94,13 @@ def table_of(world: Any, path: str) -> Rows:
     return list(csv.reader(io.StringIO(world.office.context.files.read_text(path))))
 
 
+def csv_rows_of(data: bytes) -> Rows:
+    """The filled rows of a CSV file, whatever its quotes and line ends; none if it is no text."""
+    text = data.decode("utf-8-sig", errors="replace")
+    rows = csv.reader(io.StringIO(text, newline=""))
+    return [[cell.strip() for cell in row] for row in rows if row]
+
+
 def csv_text(rows: Rows, **form: Any) -> str:
     text = io.StringIO(newline="")
     csv.writer(text, **form).writerows(rows)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -113,6 +113,9 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "google_cloud.log_entries",
         "google_cloud.log_routes",
     )
+    harmless: ClassVar[Mapping[str, str]] = {
+        "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
+    }
     tokens_per_unit = 71.0
 
     def draw(self, size: int) -> None:

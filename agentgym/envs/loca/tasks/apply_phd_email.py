@@ -35,6 +35,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
@@ -122,6 +123,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
+    forbidden = (DRAFTS,)
     tokens_per_unit = 280.0
 
     def draw(self, size: int) -> None:

@@ -32,10 +32,15 @@ from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+    hidden_parts,
+    read_workbook,
+    write_workbook,
+)
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
 
+_TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
 FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
 COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
@@ -351,7 +356,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         """
         files = self.office.context.files
         try:
-            sheet = next(iter(read_workbook(files.read(FILE)).values()), [])
+            data = files.read(FILE)
+            sheets = read_workbook(data)
+            if list(sheets) != [SHEET]:
+                yield f"{FILE} has the sheets {list(sheets)}, it should have {SHEET} only"
+            if hidden := hidden_parts(data):
+                yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
+            sheet = next(iter(sheets.values()), [])
         except ToolError as error:
             yield f"{FILE}: {error}"
             sheet = []
@@ -387,12 +398,18 @@ def _same_time(actual: Any, expected: Any) -> bool:
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 
 
+def _same_person(actual: Any, expected: Any) -> bool:
+    """Compare names of people, whatever titles stand before them."""
+    return loose(_TITLES.sub("", as_text(actual)), _TITLES.sub("", as_text(expected)))
+
+
 def _same_number(actual: Any, expected: Any) -> bool:
     return loose(actual, expected) if expected == TBD else number()(actual, expected)
 
 
 CELLS: Mapping[str, Same] = {
-    **dict.fromkeys((CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, PLACE, SOURCE), loose),
+    **dict.fromkeys((CODE, NAME, PROCTOR_EMAIL, BOOKS, PLACE, SOURCE), loose),
+    PROCTOR: _same_person,
     DATE: _same_date,
     TIME: _same_time,
     DURATION: _same_number,

@@ -17,6 +17,7 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_failures, mail_places
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
@@ -303,14 +304,17 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             return "it has another subject"
         if addresses(mail.sender)[0][1].casefold() != ME:
             return "it is not from the mailbox of the course"
-        if _ids(mail.text) & self.truth["ids"] != {student[1]}:
+        if mail.attachments or hides_text(mail):
+            return "it has attachments, or text that is not shown"
+        shown, *rest = mail.parts
+        if _ids(shown) & self.truth["ids"] != {student[1]}:
             return f"the text should have the ID {student[1]} and no other"
-        if _named(mail.text, self.truth["names"]) != {student[0]}:
+        if _named(shown, self.truth["names"]) != {student[0]}:
             return f"the text should have the name {student[0]} and no other"
-        hidden = mail.html or ""
-        others = _ids(hidden) & self.truth["ids"] - {student[1]}
-        others |= _named(hidden, self.truth["names"]) - {student[0]}
-        return "the HTML names other students" if others else ""
+        plain = "\n".join(rest)
+        others = _ids(plain) & self.truth["ids"] - {student[1]}
+        others |= _named(plain, self.truth["names"]) - {student[0]}
+        return "the plain text beside the HTML names other students" if others else ""
 
 
 def _ids(text: str) -> set[str]:

@@ -23,7 +23,11 @@ from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_metadata
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+    hidden_parts,
+    read_workbook,
+    write_workbook,
+)
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
@@ -448,6 +452,8 @@ def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[
     sheets = _sheets(data)
     if list(sheets) != [SHEET]:
         return [], [f"{RESULT} has the sheets {echo(list(sheets))}, it should have {SHEET} only"]
+    if hidden := hidden_parts(data):
+        return [], [f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"]
     heads = [as_text(cell) for cell in sheets[SHEET][0]] if sheets[SHEET] else []
     if heads != list(columns):
         return [], [f"{RESULT} has the heads {echo(heads)}, it should have {echo(list(columns))}"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -26,6 +26,7 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_shop, split_letter, write_table
@@ -106,6 +107,10 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "woocommerce.categories",
         "woocommerce.product_categories",
     )
+    harmless: ClassVar[Mapping[str, str]] = {
+        "woocommerce.products.date_modified": "when a product was changed last",
+        "own:woocommerce.categories.description": "the description of the new category",
+    }
     tokens_per_unit = 262.0
 
     def draw(self, size: int) -> None:
@@ -337,7 +342,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         self, to: str, mail: Mail, checked: dict[bytes, list[str]]
     ) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
-        if mail.subject != subject or mail.text.split() != body.split():
+        if mail.subject != subject or not says(mail, body):
             yield f"the mail to {to} is not what the template says"
         if list(mail.attachments) != [TABLE]:
             yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, it should have {echo([TABLE])}"

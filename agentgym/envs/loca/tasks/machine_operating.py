@@ -7,10 +7,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -118,6 +118,11 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
     mutable_tables = ("google_cloud.buckets", "google_cloud.objects")
+    harmless: ClassVar[Mapping[str, str]] = {
+        "own:google_cloud.buckets.*": "settings of the bucket that the agent made",
+        "own:google_cloud.objects.created": "when the report was uploaded",
+        "own:google_cloud.objects.generation": "how often the report was uploaded",
+    }
     tokens_per_unit = 945.0
 
     def draw(self, size: int) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -75,6 +75,9 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
     outputs = (f"spreadsheet {RESULT}", FILE)
     mutable_tables = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
+    harmless: ClassVar[Mapping[str, str]] = {
+        "own:google_sheet.sheets/*": "titles and sizes of the sheets of the new spreadsheet, and empty sheets",
+    }
     tokens_per_unit = 59.0
 
     def draw(self, size: int) -> None:
@@ -204,6 +207,12 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         )
         yield from self._sheet_failures(sheets.values(result_books[0]) if result_books else None)
         yield from (
+            f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
+            for book in result_books
+            for name in sheets.sheet_titles(book)[1:]
+            if sheets.values(book, name)
+        )
+        yield from (
             f"the spreadsheet {titles[book]!r} was changed"
             for book in before
             if _state(sheets, book) != before[book]
@@ -267,7 +276,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
 def _state(sheets: GoogleSheet, book: str) -> str:
     """Hash the sheets of a spreadsheet with the entries of their cells."""
     sql = (
-        "SELECT title, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
+        "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
     )
     return hashlib.sha256(repr(sheets.store.rows(sql, book)).encode()).hexdigest()

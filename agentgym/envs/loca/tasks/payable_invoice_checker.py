@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -20,15 +20,18 @@ from agentgym.envs.loca.checks import (
     exact,
     file_failures,
     file_state,
+    loose,
     number,
     row_failures,
     set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
+from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import data_rows
+from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
@@ -92,6 +95,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         "claim_done",
     )
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
+    mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
     tokens_per_unit = 4_300.0
 
     def draw(self, size: int) -> None:
@@ -325,11 +329,11 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
         new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
+        same |= {name: loose for name in same if name == "PURCHASER_EMAIL"}
         yield from row_failures(table, new_rows, new, same, ("INVOICE_ID",))
 
     def _mail_failures(self) -> Iterator[str]:
         """Check that each purchaser with open invoices has one right mail, and nobody else has one."""
-        files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
         missing: dict[str, set[str]] = {}
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
@@ -343,13 +347,36 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 continue
             if mail.subject.strip().casefold() != SUBJECT.casefold():
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
-            text = f"{mail.body}\n{mail.html or ''}"
-            mentioned = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
-            mentioned |= {word.strip("-_") for word in re.findall(r"(?<![\w-])([\w-]+)\.pdf", text)}
-            yield from set_failures(
-                f"files in the mail to {mail.recipients[0]}", mentioned, expected
-            )
+            yield from self._content_failures(mail, expected)
         yield from (f"there is no mail to {mail}" for mail in missing)
+
+    def _content_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
+        """Check that a mail lists the files of these invoices, and shows no other."""
+        files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
+        where = f"files in the mail to {mail.recipients[0]}"
+        shown, *rest = mail.parts
+        yield from set_failures(where, _listed(shown, files - expected), expected)
+        yield from set_failures(where, _listed("\n".join(rest), files) - expected, [])
+        if hides_text(mail):
+            yield f"the mail to {mail.recipients[0]} has text that is not shown"
+        data = {
+            f"{stem}.pdf": self.truth["files"][f"/workspace/{FOLDER}/{stem}.pdf"]
+            for stem in expected
+        }
+        yield from (
+            f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
+            for name, content in mail.attachments.items()
+            if data.get(name) != content
+        )
+
+
+def _listed(text: str, files: Collection[str]) -> set[str]:
+    """Return the names of PDF files in a text, without the suffix, and those of `files` that stand
+    there alone.
+    """
+    names = re.findall(r"(?<![\w-])([\w-]+)\.pdf", text, re.IGNORECASE)
+    words = re.findall(r"[\w-]+", text)
+    return {name.strip("-_") for name in names} | {word.strip("-_") for word in words} & set(files)
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:

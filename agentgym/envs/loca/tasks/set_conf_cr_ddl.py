@@ -5,10 +5,10 @@ mails (LOCA-bench, table 7).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +57,7 @@ NEWS = (
         "for participants."
     ),
 )
+_DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
 _DEADLINE = re.compile(
     r"^(\S+), (.+): the camera-ready version is due on (\d+ \w+ \d{4}), 23:59 AoE", re.MULTILINE
 )
@@ -86,6 +87,13 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
     mutable_tables = ("calendar.events",)
+    harmless: ClassVar[Mapping[str, str]] = {
+        "own:calendar.events.description": "notes of a reminder",
+        "own:calendar.events.location": "place of a reminder",
+        "own:calendar.events.end*": "when a reminder ends",
+        "own:calendar.events.updated": "when a reminder was changed last",
+        "own:calendar.events.sequence": "how often a reminder was changed",
+    }
     tokens_per_unit = 2_100.0
 
     def draw(self, size: int) -> None:
@@ -248,6 +256,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 and event.start == missing.get(matches[0])
                 and "camera" in title
                 and "ready" in title
+                and not _DENIAL.search(title)
             )
             if correct:
                 del missing[matches[0]]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -106,6 +106,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     )
     outputs = ("stock of the materials", "stock of the products")
     mutable_tables = ("woocommerce.products", "google_sheet.lines")
+    harmless: ClassVar[Mapping[str, str]] = {
+        "woocommerce.products.date_modified": "when a product was changed last"
+    }
     tokens_per_unit = 412.0
 
     @classmethod
@@ -430,7 +433,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         rows, format_failures = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
         yield from format_failures
-        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
+        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",), ordered=True)
         products = {
             row["id"]: row
             for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")

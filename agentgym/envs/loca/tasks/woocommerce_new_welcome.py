@@ -25,6 +25,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import query_rows, read_shop
@@ -441,8 +442,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
         )
         for mail in mails:
-            subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.text))
-            if mail.subject.split() != subject.split() or mail.text.split() != body.split():
+            subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.parts[0]))
+            if mail.subject.split() != subject.split() or not says(mail, body):
                 yield f"the mail to {mail.to} is not the template with the values of the customer"
             if mail.attachments:
                 yield f"the mail to {mail.to} has attachments"

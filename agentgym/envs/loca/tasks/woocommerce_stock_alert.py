@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table, split_letter
@@ -127,6 +128,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock alerts in the spreadsheet", "mails to the purchasing manager")
     mutable_tables = ("google_sheet.sheets", "google_sheet.lines")
+    harmless: ClassVar[Mapping[str, str]] = {
+        f"google_sheet.sheets/{TITLE}/{ALERTS}.row_count": "empty rows at the end of the sheet of alerts",
+        f"google_sheet.sheets/{TITLE}/{ALERTS}.column_count": "empty columns at the end of the sheet of alerts",
+    }
     tokens_per_unit = 278.0
 
     def draw(self, size: int) -> None:
@@ -326,6 +331,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         rows, format_failures = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
         yield from format_failures
         yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
+        earlier = [as_text(row["SKU"]) for row in truth["old"]]
+        if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
+            yield f"{ALERTS}: the rows of the start do not come first, in their order"
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -340,7 +348,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
         )
         for mail in mails:
-            if mail.subject in letters and mail.text.split() != letters[mail.subject].split():
+            if mail.subject in letters and not says(mail, letters[mail.subject]):
                 yield f"the text of the mail {mail.subject!r} is not that of the template with the values of its product"
             if mail.attachments:
                 yield f"the mail {mail.subject!r} has attachments"

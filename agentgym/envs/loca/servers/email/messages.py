@@ -98,6 +98,13 @@ class Mail:
         return text_of(self.body, self.html)
 
     @property
+    def parts(self) -> list[str]:
+        """The texts of its parts, the one that mail programs show first."""
+        return [text for text in (_html_to_text(self.html or ""), self.body.strip()) if text] or [
+            ""
+        ]
+
+    @property
     def recipients(self) -> list[str]:
         """The addresses in to, cc and bcc in small letters, none twice."""
         return list(

@@ -108,6 +108,15 @@ class GoogleSheet(Server):
         )
         return self._books.exact_values(sheet_row)
 
+    def sheet_titles(self, spreadsheet: str) -> list[str]:
+        """Return the titles of the sheets of a spreadsheet, in order."""
+        return [row["title"] for row in self._books.sheets(spreadsheet)]
+
+    def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
+        """Return the numbers of rows and columns of a sheet, empty ones included."""
+        row = self._books.sheet(spreadsheet, sheet)
+        return row["row_count"], row["column_count"]
+
     def permissions(self, spreadsheet: str) -> dict[str, str]:
         """Return the role of each address that a spreadsheet is shared with."""
         return {

@@ -139,6 +139,24 @@ def open_workbook(data: bytes) -> Any:
         ) from None
 
 
+@functools.lru_cache(maxsize=4)  # a result is checked after each call
+def hidden_parts(data: bytes) -> tuple[str, ...]:
+    """Return the names of what `read_workbook` does not tell from a plain table: hidden sheets, rows
+    and columns, and cells with formulas.
+
+    Raises:
+        ToolError: It is no workbook, or too large.
+    """
+    names = []
+    for sheet in open_workbook(data).worksheets:
+        names += [sheet.title] if sheet.sheet_state != "visible" else []
+        for lines in (sheet.row_dimensions, sheet.column_dimensions):
+            names += [f"{sheet.title}!{key}" for key, line in lines.items() if line.hidden]
+        cells = (cell for row in sheet.iter_rows() for cell in row)
+        names += [f"{sheet.title}!{cell.coordinate}" for cell in cells if cell.data_type == "f"]
+    return tuple(names)
+
+
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
     """Return the bytes of a workbook, which depend on nothing but its content and the times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)

@@ -10,7 +10,7 @@ takes too much time or memory; another one is then brought to the same state by 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -341,6 +341,12 @@ class Engine:
         if self._committed is not None:
             return self._committed.tables.get(name)
         return self.table(name) if name in self.tables else None
+
+    def committed_catalog(self) -> tuple[Mapping[str, Schema], Mapping[TableName, Table]]:
+        """Return schemas and tables as others see them, without what a transaction has done so far;
+        rows may be out of date.
+        """
+        return self._committed or _Image(self.schemas, self.tables)
 
     def close(self) -> None:
         """End DuckDB; the tables stay."""

@@ -1,0 +1,141 @@
+"""Everything in an office that anybody can see, apart from what the checks look at: the judge of
+the mutation tests.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.spreadsheet.workbooks import library
+from tests.envs.loca.office import csv_rows_of
+
+Observation: TypeAlias = Mapping[tuple[str, Any], Mapping[str, Any]]
+"""Fields of each record by the part that it belongs to and its key there."""
+
+_ORIGINS = {"draft": "drafts", "sent": "sent", "bounce": "bounces"}
+"""Parts of the mailbox by the origin of a message; anything else is `received`."""
+
+
+def observe(office: Any) -> Observation:
+    """Return all records of all services, and all files."""
+    records: dict[tuple[str, Any], Mapping[str, Any]] = {}
+    for server in office.toolsets():
+        for part, key, fields in _records(server):
+            records[f"{server.name}.{part}", key] = fields
+    files = office.context.files
+    records |= {("files", path): _content(path, files.read(path)) for path in files.walk()}
+    return records
+
+
+def differences(
+    start: Observation, before: Observation, after: Observation, outputs: Collection[str]
+) -> set[str]:
+    """Return the names of the differences between two observations: `part.field` of a record that
+    was changed, `part+` of one that was added and `part-` of one that is gone; of files, their
+    paths; `output:` before the files among the outputs, `own:` before anything else that was not
+    there at the start.
+    """
+
+    def name(key: tuple[str, Any], change: str) -> str:
+        part, record = key
+        if part == "files":
+            is_output = str(record).removeprefix("/workspace/") in outputs
+            prefix = "output:" if is_output else "" if key in start or change == "+" else "own:"
+            return f"{prefix}{record}{change}"
+        fields = before.get(key, after.get(key, {}))
+        parent = ("google_sheet.spreadsheets", fields.get("spreadsheet"))
+        whole = parent if part.startswith("google_sheet.sheets") else key
+        is_own = whole not in start and (change != "+" or whole == parent)
+        return f"{'own:' if is_own else ''}{part}{change}"
+
+    names = {name(key, "+") for key in after.keys() - before.keys()}
+    names |= {name(key, "-") for key in before.keys() - after.keys()}
+    for key in before.keys() & after.keys():
+        old, new = before[key], after[key]
+        changed = [field for field in {**old, **new} if old.get(field) != new.get(field)]
+        names |= {name(key, f".{field}") for field in changed}
+    return names
+
+
+def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    origins = {}
+    if server.name == "email":
+        rows = server.store.rows("SELECT id, origin FROM messages")
+        origins = {row["id"]: _ORIGINS.get(row["origin"], "received") for row in rows}
+    for table in server.store.tables():
+        for row in server.store.rows(f'SELECT * FROM "{table}"'):
+            if (server.name, table) == ("google_sheet", "sheets"):
+                continue  # see `_sheets`
+            part = table
+            if origins and table in ("messages", "mails", "attachments"):
+                message = row["id" if table == "messages" else "message"]
+                part = f"{origins[message]}.{table}"
+            yield part, _key(row), row
+    if server.name == "google_sheet":
+        yield from _sheets(server)
+    engine = getattr(server, "engine", None)
+    if engine is not None:
+        yield from _catalog(engine)
+    yield "session", "", server.session
+
+
+def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """The sheets, as parts with the titles of their spreadsheets."""
+    titles = {row["id"]: row["title"] for row in server.store.rows("SELECT * FROM spreadsheets")}
+    for row in server.store.rows("SELECT * FROM sheets"):
+        yield f"sheets/{titles[row['spreadsheet']]}/{row['title']}", row["id"], row
+
+
+def _key(row: Mapping[str, Any]) -> Any:
+    if "id" in row:
+        return row["id"]
+    if {"sheet", "row"} <= row.keys():
+        return row["sheet"], row["row"]
+    return repr(row)
+
+
+def _catalog(engine: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    for name, schema in engine.schemas.items():
+        yield "schemas", name, {"comment": schema.comment, "notes": schema.notes}
+    for name in list(engine.tables):
+        table = engine.committed_table(name)
+        if table is not None:
+            fields = {"columns": table.columns, "data": table.data, "comment": table.comment}
+            yield "tables", name, {**fields, "view": table.view}
+
+
+def _content(path: str, data: bytes) -> Mapping[str, Any]:
+    """Return what a file says, apart from how that looks."""
+    if path.endswith(".xlsx"):
+        return _workbook(data)
+    if path.endswith(".csv"):
+        return {"rows": csv_rows_of(data), "look": data}
+    return {"data": data}
+
+
+def _workbook(data: bytes) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {"look": data}
+    try:
+        book = library().load_workbook(io.BytesIO(data))
+    except Exception:  # noqa: BLE001 - any broken workbook
+        return {"broken": data}
+    fields["sheets"] = [sheet.title for sheet in book.worksheets]
+    fields["hidden"] = [
+        [
+            sheet.sheet_state,
+            [key for key, line in sheet.row_dimensions.items() if line.hidden],
+            [key for key, column in sheet.column_dimensions.items() if column.hidden],
+        ]
+        for sheet in book.worksheets
+    ]
+    fields["rows"] = [_table(list(sheet.iter_rows(values_only=True))) for sheet in book.worksheets]
+    return fields
+
+
+def _table(rows: list[Any]) -> list[Any]:
+    """Return the filled rows from the first one on, and how many empty ones stand above them."""
+    filled = [k for k, row in enumerate(rows) if any(row)]
+    return [filled[:1], *(rows[k] for k in filled)]

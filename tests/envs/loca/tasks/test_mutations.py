@@ -1,0 +1,281 @@
+"""Mutations of the right final state: whatever a call of any tool changes beyond the differences
+that a task lists as harmless makes the check fail, and a harmless difference does not.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import pickle
+import random
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from agentgym import worlds
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
+from agentgym.envs.loca.task import OfficeTask
+from agentgym.tools import BoundTool, ToolError, tools_of
+from tests.envs.loca.observed import differences, observe
+from tests.envs.loca.office import fresh, solved
+from tests.laws.test_refusals import PROGRAMS, TYPES, draw, values_in
+
+CASES = [
+    (entry.id, server)
+    for entry in worlds()
+    if issubclass(entry.world, OfficeTask)
+    for server in entry.world.servers
+    if server not in ("claim_done", "python_execute", "terminal")
+]
+SIZE = 5
+"""Units of the states: small, since a copy is made for each call."""
+TRIES, CHANGES = 40, 4
+"""The most calls of a tool that are drawn, and the most changes by one that are judged."""
+
+_TIMES = ("2025-10-01T00:00:00Z", "2025-10-01T01:00:00Z")
+NAMES: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("startcell", "endcell", "cell", "targetcell", "targetstart"), ("A1", "B2", "C3", "A9")
+    ),
+    **dict.fromkeys(("sourcestart", "sourceend", "range", "datarange"), ("A1:B2", "A1", "A2:C4")),
+    **dict.fromkeys(("startrow", "startcol", "count", "start", "index", "number"), (0, 1, 2)),
+    "formula": ("=1+1",),
+    "data": (["mutated", 7], [1]),
+    "ranges": ({"A1": [["mutated"]]}, {"B2": [[7]]}),
+    "charttype": ("line", "bar"),
+    "rows": (["Year"],),
+    "values": (["Year"],),
+    "datetime": _TIMES,
+    "date": ("2025-10-01", "2025-10-02"),
+    "timemin": _TIMES,
+    "timemax": _TIMES,
+    "status": ("read", "unread", "important", "publish", "draft", "processing"),
+    "methodid": ("flat_rate",),
+    "deliveryurl": ("https://mutated.example.org",),
+    "email": ("mutated@mcp.com",),
+    "password": ("long enough",),
+    "to": ("mutated@mcp.com", "other@example.org"),
+    "zone": ("us-central1-a",),
+    "recipients": ("course_1", "1", "2"),
+    "bucketname": ("mutated-bucket",),
+    "instancename": ("mutated",),
+    "attachments": ("/workspace/own.txt",),
+    "foldername": ("Mutated",),
+}
+"""Likely values by the name of a parameter, for what no record has."""
+
+WHOLE_YEAR = {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-01-01T00:00:00Z"}
+
+STATEMENTS = {
+    "google_cloud": (
+        "ALTER TABLE {table} SET OPTIONS (description = 'mutated')",
+        "ALTER TABLE {table} ADD COLUMN mutated STRING",
+        "ALTER TABLE {table} ALTER COLUMN {column} SET OPTIONS (description = 'mutated')",
+        "ALTER SCHEMA {schema} SET OPTIONS (description = 'mutated')",
+        "INSERT INTO {table} SELECT * FROM {table} LIMIT 1",
+        "DELETE FROM {table} WHERE {column} IN (SELECT {column} FROM {table} LIMIT 1)",
+        "UPDATE {table} SET {column} = NULL WHERE TRUE",
+        "CREATE TABLE {table}_mutated AS SELECT * FROM {table}",
+        "CREATE VIEW {table}_mutated AS SELECT * FROM {table}",
+        "CREATE OR REPLACE TABLE {table} AS SELECT * FROM {table} WHERE FALSE",
+        "CREATE SCHEMA mutated",
+        "DROP TABLE {table}",
+        "TRUNCATE TABLE {table}",
+    ),
+    "snowflake": (
+        "COMMENT ON TABLE {table} IS 'mutated'",
+        "COMMENT ON COLUMN {table}.{column} IS 'mutated'",
+        "COMMENT ON SCHEMA {schema} IS 'mutated'",
+        "ALTER TABLE {table} ADD COLUMN MUTATED VARCHAR",
+        "ALTER TABLE {table} RENAME TO {table}_MUTATED",
+        "INSERT INTO {table} SELECT * FROM {table} LIMIT 1",
+        "DELETE FROM {table} WHERE {column} IN (SELECT {column} FROM {table} LIMIT 1)",
+        "UPDATE {table} SET {column} = NULL",
+        "CREATE TABLE {table}_MUTATED AS SELECT * FROM {table}",
+        "CREATE VIEW {table}_MUTATED AS SELECT * FROM {table}",
+        "CREATE SCHEMA PURCHASE_INVOICE.MUTATED",
+        "CREATE DATABASE MUTATED",
+        "CREATE STAGE MUTATED",
+        "DROP TABLE {table}",
+        "TRUNCATE TABLE {table}",
+    ),
+}
+"""Statements that change something, by server; the names stand for parts of its catalogue."""
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower())
+
+
+class Arguments:
+    """Arguments for the tools of an office, drawn from schemas and from the records of the state.
+
+    Args:
+        world: The task.
+        server: The server whose tools are called.
+        rng: The source of the draws.
+    """
+
+    def __init__(self, world: Any, server: Any, rng: random.Random) -> None:
+        self._rng, self._server = rng, server
+        self._pool = values_in(world)
+        self._named: dict[str, list[Any]] = {name: list(values) for name, values in NAMES.items()}
+        for table in server.store.tables():
+            for row in server.store.rows(f'SELECT * FROM "{table}" LIMIT 100'):
+                self._note_row(table, row)
+        for step in world.progress.completed():
+            self._note("", step.call.arguments)
+        if engine := getattr(server, "engine", None):
+            self._named["dataset"] = self._named["datasetid"] = list(engine.schemas)
+            self._named["tableid"] = [name for _, name in engine.tables]
+            self._named["tablename"] = [".".join(name) for name in engine.tables]
+            self._named["database"] = [name for name in engine.schemas if "." not in name]
+            self._named["schema"] = [name.split(".")[-1] for name in engine.schemas]
+        if server.name == "calendar":
+            ids = re.findall(r'"id": "([^"]+)"', world.office.call("list_events", WHOLE_YEAR))
+            self._named["eventid"] = ids
+        self._note_files(world.office.context.files)
+
+    def _note_row(self, table: str, row: Mapping[str, Any]) -> None:
+        for column, value in row.items():
+            names = (
+                (f"{table[:-1]}{column}", f"{table[:-1]}")
+                if column in ("id", "name", "title")
+                else (column,)
+            )
+            for name in names:
+                self._note(name, value)
+
+    def _note_files(self, files: Any) -> None:
+        paths = files.walk()
+        books = [path for path in paths if path.endswith(".xlsx")]
+        texts = [*paths, "/workspace/own.txt"]
+        more = {
+            "path": texts,
+            "filepath": books or ["/workspace/own.xlsx"],
+            "sheetname": ["Mutated"],
+        }
+        more["attachments"] = more["sourcefilepath"] = texts
+        for path in books:
+            more["sheetname"] += read_workbook(files.read(path))
+        for name, values in more.items():
+            self._named.setdefault(name, []).extend(values)
+
+    def _note(self, name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                self._note(key, item)
+        elif isinstance(value, list):
+            for item in value[:3]:
+                self._note(name, item)
+        elif isinstance(value, (str, int, float)) and len(str(value)) < 2_000:
+            values = self._named.setdefault(_plain(name), [])
+            if value not in values:
+                values.append(value)
+
+    def of(self, tool: BoundTool) -> dict[str, Any]:
+        """Arguments for a tool that fit its schema."""
+        return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
+
+    def _object(self, schema: Mapping[str, Any], types: Any) -> dict[str, Any]:
+        required, share = schema.get("required", ()), self._rng.choice((0.3, 0.3, 1.0))
+        return {
+            key: self._value(key, item, types)
+            for key, item in schema.get("properties", {}).items()
+            if key in required or self._rng.random() < share
+        }
+
+    def _value(self, name: str, schema: Mapping[str, Any], types: Any) -> Any:
+        if "$ref" in schema:
+            return self._value(name, types[schema["$ref"].rsplit("/", 1)[-1]], types)
+        if "anyOf" in schema:
+            return self._value(name, self._rng.choice(schema["anyOf"]), types)
+        if schema.get("properties"):
+            return self._object(schema, types)
+        if schema.get("type") == "array":
+            count = self._rng.choice((1, 1, 2))
+            return [self._value(name, schema.get("items", {}), types) for _ in range(count)]
+        if "enum" in schema:
+            return self._rng.choice(schema["enum"])
+        if name in ("query", "sql") and self._server.name in STATEMENTS:
+            return self._statement()
+        known = self._known(_plain(name), TYPES.get(schema.get("type", ""), object))
+        if known and self._rng.random() < 0.9:
+            return self._rng.choice(known)
+        return draw(schema, self._pool, self._rng, types)
+
+    def _known(self, name: str, kind: Any) -> list[Any]:
+        """Values of a type that occur under a name, or else under the end of it."""
+        for key in (name, *(name[k:] for k in range(1, len(name) - 1)), f"{name}s"):
+            values = [
+                str(value) if kind is str and isinstance(value, int) else value
+                for value in self._named.get(key.removesuffix("s"), []) + self._named.get(key, [])
+            ]
+            fitting = [
+                value
+                for value in values
+                if isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+            ]
+            if fitting:
+                return fitting
+        return []
+
+    def _statement(self) -> str:
+        engine = self._server.engine
+        name = self._rng.choice(sorted(engine.tables))
+        column = self._rng.choice(engine.tables[name].columns).name
+        template = self._rng.choice(STATEMENTS[self._server.name])
+        return template.format(table=".".join(name), schema=name[0], column=column)
+
+
+def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a changed copy of a world for each call of a tool that succeeds, with the call."""
+    image = pickle.dumps(world)
+    server = next(each for each in world.office.toolsets() if each.name == server_name)
+    drawn = Arguments(world, server, rng)
+    for name, bound in tools_of(server).items():
+        if name.rsplit(".")[-1] in PROGRAMS:
+            continue
+        copy, changes = pickle.loads(image), 0
+        for _ in range(TRIES):
+            arguments = drawn.of(bound)
+            try:
+                copy.office.call(name, arguments)
+            except ToolError:
+                continue
+            yield name, arguments, copy
+            copy = pickle.loads(image)
+            changes += 1
+            if changes == CHANGES:
+                break
+
+
+def harmful(kind: type[OfficeTask[Any]], names: set[str]) -> set[str]:
+    """The differences that the task does not list as harmless."""
+    patterns = kind.harmless_differences()
+    return {
+        name
+        for name in names
+        if not any(
+            fnmatch.fnmatchcase(form, each)
+            for each in patterns
+            for form in (name, name.removeprefix("own:"))
+        )
+    }
+
+
+@pytest.mark.family(case=CASES)
+def test_a_difference_fails_unless_it_is_listed_as_harmless(case: tuple[str, str]) -> None:
+    env_id, server = case
+    task = env_id.removeprefix("agentgym/").removesuffix("-v0")
+    world = solved(task, size=SIZE)
+    assert world.score() == 1.0
+    start = observe(fresh(task, size=SIZE).office)
+    before = observe(world.office)
+    wrong = []
+    for tool, arguments, mutated in mutations(world, server, random.Random(env_id + server)):
+        names = differences(start, before, observe(mutated.office), world.outputs)
+        if bool(mutated.score()) == bool(harmful(type(world), names)):
+            wrong.append((tool, str(arguments)[:300], mutated.score(), sorted(names)))
+    assert not wrong, wrong
