@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import listed_items
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError
@@ -15,7 +16,6 @@ from tests.envs.loca.office import TASKS, faults_after, fresh, solved
 
 EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "email": [
-        ("save_draft", {"subject": "Later", "body": "x", "to": "a@mcp.com"}),
         ("create_folder", {"folder_name": "Later"}),
         ("create_user", {"email": "new@mcp.com", "name": "New", "password": "long enough"}),
     ],
@@ -85,6 +85,14 @@ def test_what_is_done_besides_is_a_fault(task: str) -> None:
             assert faults_after(
                 task, lambda world, call=(tool, arguments): carried_out(world, *call)
             ), tool
+
+
+@pytest.mark.parametrize("task", [task for task, kind in TASKS.items() if "email" in kind.servers])
+def test_a_draft_is_none_unless_the_task_forbids_it(task: str) -> None:
+    draft = {"subject": "Later", "body": "x", "to": "a@mcp.com"}
+    faults = faults_after(task, lambda world: world.office.call("save_draft", draft))
+    assert bool(faults) == (DRAFTS in TASKS[task].forbidden)
+    assert ("drafts" in fresh(task).rules()) == (DRAFTS not in TASKS[task].forbidden)
 
 
 @pytest.mark.parametrize("task", [task for task, kind in TASKS.items() if "email" in kind.servers])

@@ -358,8 +358,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         try:
             data = files.read(FILE)
             sheets = read_workbook(data)
-            if list(sheets) != [SHEET]:
-                yield f"{FILE} has the sheets {list(sheets)}, it should have {SHEET} only"
+            if len(sheets) != 1:
+                yield f"{FILE} has the sheets {list(sheets)}, it should have one only"
             if hidden := hidden_parts(data):
                 yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
             sheet = next(iter(sheets.values()), [])

@@ -176,7 +176,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             "new": [
                 row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
             ],
-            "old": old,
+            "old": [old[k] for k in order],
             "manager": self._write_files(),
             "sheet": spreadsheet,
             "shop": digest(shop.store, *PROTECTED),

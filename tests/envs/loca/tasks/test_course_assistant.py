@@ -60,6 +60,13 @@ def again(**changes: Any) -> Change:
     return apply
 
 
+def in_html(world: Any) -> str:
+    """A reminder as HTML, of the student whose mail `again` takes back."""
+    address = next(iter(world.truth["missing"]))
+    name, number = world.truth["missing"][address]
+    return f"<p>Dear <b>{name}</b> ({number}),</p><p>please hand in.</p>"
+
+
 def other(world: Any) -> list[str]:
     """A student who need not be reminded, but is enrolled."""
     return next(
@@ -135,8 +142,14 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a longer name": (again(body=longer), "should have the name"),
     "another student in the HTML": (
         again(html_body=lambda _, world: f"<p>{other(world)[0]}</p>"),
-        "HTML",
+        "should have the ID",
     ),
+    "HTML that says another thing": (
+        again(html_body="<p>You have handed in, all is fine.</p>"),
+        "should have the ID",
+    ),
+    "the roster attached": (again(attachments=[ROSTER]), "attachments"),
+    "the password attached": (again(attachments=[ACCOUNT]), "attachments"),
     "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "nobody should get it"),
     "a hidden copy": (again(bcc="x@elsewhere.example.org"), "nobody should get it"),
     "all in one mail": (
@@ -171,7 +184,11 @@ EQUIVALENTS: dict[str, Change] = {
         body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"
     ),
     "the name in two lines": again(body=lambda body, _: body.replace(" ", "\n")),
-    "with HTML too": again(html_body=lambda _, world: "<p>Please hand in.</p>"),
+    "with HTML too": again(html_body=lambda _, world: in_html(world)),
+    "as HTML alone": again(body="", html_body=lambda _, world: in_html(world)),
+    "the name and ID in the HTML": again(
+        body="Please read the HTML.", html_body=lambda _, world: in_html(world)
+    ),
     "the address in capitals": again(to=lambda to, _: f"Student <{to.upper()}>"),
     "the copy in Sent is removed": (
         lambda world: world.office.call(

@@ -132,7 +132,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "0.02 below": (cell(lambda v: v - 0.02, column=1), "% of"),
     "one decimal": (cells(lambda v: round(v, 1)), "it should be"),
     "texts": (cells(str), "it should be"),
-    "formulas": (cells(lambda v: f"={v}"), "it should be"),
+    "formulas": (cells(lambda v: f"={v}"), "formulas"),
     "an empty cell": (cell(lambda _: None), f"{TOTAL} of"),
     "a truth value": (cell(lambda _: True), f"{TOTAL} of"),
     "years as dates": (rewrite(lambda rows: [rows[0], *([datetime(r[0], 1, 1), *r[1:]] for r in rows[1:])]), "is missing"),

@@ -28,7 +28,7 @@ CASES = [
     for server in entry.world.servers
     if server not in ("claim_done", "python_execute", "terminal")
 ]
-SIZE = 5
+SIZE = 12
 """Units of the states: small, since a copy is made for each call."""
 TRIES, CHANGES = 40, 4
 """The most calls of a tool that are drawn, and the most changes by one that are judged."""

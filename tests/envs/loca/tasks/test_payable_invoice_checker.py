@@ -88,6 +88,12 @@ def names(told: dict[str, Any]) -> list[str]:
     return re.findall(r"\S+\.pdf", told["body"])
 
 
+def paid_attached(world: Any) -> None:
+    """A mail has a paid invoice attached, besides the right names."""
+    file = next(each["file"] for each in world.truth["invoices"] if each["paid"] >= each["cents"])
+    mails(lambda told: [told | {"attachments": [f"{FOLDER}/{file}"]}])(world)
+
+
 def paid_file(world: Any) -> None:
     """A mail names a file that is paid, besides the right ones."""
     file = next(
@@ -132,6 +138,15 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another supplier": (sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' Ltd.' WHERE INVOICE_ID = ?"), "SUPPLIER_NAME of"),
     "another purchaser": (sql(f"UPDATE $INV SET PURCHASER_EMAIL = '{ME}' WHERE INVOICE_ID = ?"), "PURCHASER_EMAIL of"),
     "the day it is due": (sql("UPDATE $INV SET INVOICE_DATE = DATEADD(day, 30, INVOICE_DATE) WHERE INVOICE_ID = ?"), "DATE of"),
+    "names without .pdf": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True), "is missing"),
+    "a paid invoice attached": (paid_attached, "the attachment"),
+    "HTML that says another thing": (mails(lambda told: [told | {"html_body": "<p>All invoices are paid.</p>"}]), "is missing"),
+    "HTML that hides the names": (
+        mails(lambda told: [told | {"html_body": f'<p style="display: none">{told["body"]}</p>'}]),
+        "not shown",
+    ),
+    "a table more": (sql("CREATE TABLE PURCHASE_INVOICE.PUBLIC.KEPT AS SELECT * FROM $INV"), "snowflake.tables"),
+    "a description": (sql("COMMENT ON TABLE $INV IS 'done'"), "snowflake.tables"),
     "an old row is gone": (sql("DELETE FROM $INV WHERE INVOICE_ID = ?", old), "is missing"),
     "an old payment was changed": (sql("UPDATE $PAY SET PAYMENT_AMOUNT = 1 WHERE INVOICE_ID = ?", old), "is missing"),
     "a table was emptied": (sql("DELETE FROM $PAY"), "is missing"),
@@ -165,12 +180,10 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         ),
         sql("DELETE FROM $INV WHERE INVOICE_ID = ?")(world),
         sql("INSERT INTO $INV SELECT * FROM PURCHASE_INVOICE.PUBLIC.KEPT")(world),
+        sql("DROP TABLE PURCHASE_INVOICE.PUBLIC.KEPT")(world),
     ),
     "the comment by another statement": sql(
         f"ALTER TABLE $PAY MODIFY COLUMN {FLAG} COMMENT '{COMMENT}'"
-    ),
-    "names without .pdf": mails(
-        lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True
     ),
     "in a sentence": mails(
         lambda told: [told | {"body": f"Open: {', '.join(names(told))}. Please look at them."}],

@@ -97,6 +97,7 @@ def mixed(world: World) -> None:
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a material as it was": (as_before, "Current Stock of"),
+    "another order of the rows": (mixed, "not in the order"),
     "a hundredth more": (cell("C", lambda value: round(value + 0.01, 2)), "Current Stock of"),
     "rounded to whole numbers": (
         lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]),
@@ -154,7 +155,6 @@ EQUIVALENTS: dict[str, Change] = {
     "the noise of floats": cell("C", lambda value: value + 1e-11),
     "a formula": cell("C", lambda value: f"={value:.2f}+0"),
     "commas between thousands": cell("C", lambda value: f"'{value:,.2f}"),
-    "another order of the rows": mixed,
     "a name with blanks around": cell("B", lambda value: f" {value} "),
     "the stock was set twice": stock(0),
     "a scratch file": file_of("work/orders.json", "[]"),
