@@ -83,13 +83,21 @@ def mail(world: WoocommerceStockAlert, **changes: Any) -> None:
 
 
 def rewritten(world: WoocommerceStockAlert) -> None:
-    """Sort all rows of the sheet by name, numbers as texts, with an empty row between them."""
-    rows = sorted(table(world)[1:], key=lambda row: str(row[1]))
-    rows = [[f"'{value}" for value in row] for row in rows]
-    enter(world, world.truth["sheet"], ALERTS, "A2", [*rows[:1], [""] * 8, *rows[1:]])
+    """Sort the new rows of the sheet by name, numbers as texts, with an empty row above them."""
+    old = len(world.truth["old"])
+    rows = [[f"'{value}" for value in row] for row in table(world)[1:]]
+    new = sorted(rows[old:], key=lambda row: row[1])
+    enter(world, world.truth["sheet"], ALERTS, "A2", [*rows[:old], [""] * 8, *new])
+
+
+def above(world: WoocommerceStockAlert) -> None:
+    """Put the last of the new rows above those that were there."""
+    rows = table(world)[1:]
+    enter(world, world.truth["sheet"], ALERTS, "A2", [rows[-1], *rows[:-1]])
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "a new row above the old ones": (above, "do not come first"),
     "one row is missing": (without_last, "is missing"),
     "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
     "a product at its threshold": (at_threshold, "should not be there"),
