@@ -103,6 +103,7 @@ bench: $(VENV)/.bench
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build_worlds.py
 	PYTHONPATH=. $(BIN)/python docs/build_servers.py
+	$(BIN)/python docs/build_checks.py
 
 $(VENV)/bin/python:
 	$(PYTHON) .ci/preflight.py $(if $(filter ablate $(VENV)/.cli,$(MAKECMDGOALS)),1,4)

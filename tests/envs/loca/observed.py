@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.server import Server
@@ -67,8 +68,8 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
         origins = {row["id"]: _ORIGINS.get(row["origin"], "received") for row in rows}
     for table in server.store.tables():
         for row in server.store.rows(f'SELECT * FROM "{table}"'):
-            if (server.name, table) == ("google_sheet", "sheets"):
-                continue  # see `_sheets`
+            if server.name == "google_sheet" and table in ("sheets", "lines"):
+                continue  # see `_sheets` and `_lines`
             part = table
             if origins and table in ("messages", "mails", "attachments"):
                 message = row["id" if table == "messages" else "message"]
@@ -76,6 +77,7 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
             yield part, _key(row), row
     if server.name == "google_sheet":
         yield from _sheets(server)
+        yield from _lines(server)
     engine = getattr(server, "engine", None)
     if engine is not None:
         yield from _catalog(engine)
@@ -89,11 +91,18 @@ def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
         yield f"sheets/{titles[row['spreadsheet']]}/{row['title']}", row["id"], row
 
 
+def _lines(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """The filled rows of the sheets by their places among these, with the number of the first."""
+    rows = server.store.rows("SELECT * FROM lines ORDER BY sheet, row")
+    for sheet, filled in groupby(rows, key=lambda row: row["sheet"]):
+        for place, row in enumerate(filled):
+            first = {"first": row["row"]} if place == 0 else {}
+            yield "lines", (sheet, place), {"cells": row["cells"], **first}
+
+
 def _key(row: Mapping[str, Any]) -> Any:
     if "id" in row:
         return row["id"]
-    if {"sheet", "row"} <= row.keys():
-        return row["sheet"], row["row"]
     return repr(row)
 
 

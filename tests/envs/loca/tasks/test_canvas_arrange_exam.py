@@ -14,7 +14,12 @@ import pytest
 
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+    open_workbook,
+    read_workbook,
+    save_workbook,
+    write_workbook,
+)
 from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     BOOKS,
     CODE,
@@ -87,6 +92,16 @@ EXTRA = [
     "Email",
     3,
 ]
+
+
+def hide_row(world: Any) -> None:
+    """Hide a row of the schedule."""
+    files = world.office.context.files
+    book = open_workbook(files.read(FILE))
+    book.worksheets[0].row_dimensions[2].hidden = True
+    files.write(FILE, save_workbook(book, book.properties.modified))
+
+
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a course without an exam": (rewrite(lambda rows: [*rows, EXTRA]), "should not be there"),
@@ -120,6 +135,15 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         rewrite(lambda rows: [rows[0], [*rows[1], "!"], *rows[2:]]),
         "beside the table",
     ),
+    "a sheet more": (
+        call("create_worksheet", filepath=FILE, sheet_name="Notes"),
+        "it should have one only",
+    ),
+    "a hidden row": (hide_row, "hidden parts"),
+    "a formula below the table": (
+        call("apply_formula", filepath=FILE, sheet_name="Sheet1", cell="A40", formula="=1+1"),
+        "formulas",
+    ),
     "no workbook": (file_of(FILE, b"PK\x03\x04 nothing"), "no workbook"),
     "the file is gone": (no_file(FILE), "there is no file"),
     "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
@@ -130,6 +154,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
+    "titles of the proctors": each(PROCTOR, lambda name: f"Prof. Dr. {name}"),
     "dates of Excel": each(DATE, excel_date),
     "times of Excel": each(TIME, excel_time),
     "dates without zeros": each(

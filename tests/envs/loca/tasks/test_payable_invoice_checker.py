@@ -182,6 +182,9 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         sql("INSERT INTO $INV SELECT * FROM PURCHASE_INVOICE.PUBLIC.KEPT")(world),
         sql("DROP TABLE PURCHASE_INVOICE.PUBLIC.KEPT")(world),
     ),
+    "an address in capitals": sql(
+        "UPDATE $INV SET PURCHASER_EMAIL = UPPER(PURCHASER_EMAIL) WHERE INVOICE_ID = ?"
+    ),
     "the comment by another statement": sql(
         f"ALTER TABLE $PAY MODIFY COLUMN {FLAG} COMMENT '{COMMENT}'"
     ),

@@ -4,7 +4,6 @@ so do all of them in any order. Those of one task alone are in its own test.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -363,9 +362,10 @@ def rewritings(task: str) -> dict[str, Change]:
 
 
 def solved_mails(task: str) -> list[Mail]:
-    with contextlib.suppress(KeyError):
-        return solved(task).office.get(Email).sent()
-    return []
+    if "email" not in TASKS[task].servers:
+        return []
+    mails: list[Mail] = solved(task).office.get(Email).sent()
+    return mails
 
 
 @pytest.mark.parametrize("task", TASKS)

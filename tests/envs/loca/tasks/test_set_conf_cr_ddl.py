@@ -66,6 +66,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: later(world, timedelta(minutes=1)),
         "there is no right reminder",
     ),
+    "a title that says no": (
+        lambda world: change(world, summary=f"NOT {events(world)[0]['summary']}"),
+        "no reminder",
+    ),
     "no word of the camera": (
         lambda world: change(world, summary=events(world)[0]["summary"].split()[0]),
         "no reminder",
