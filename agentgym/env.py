@@ -255,7 +255,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def restated_task(self) -> str | None:
         """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
-        return self.world.restate()
+        with self.guard.watch("the restated task", "its task could not be restated"):
+            return self.world.restate()
+        return None
 
     def _moment(self, world: World[Any]) -> str:
         """Return the moment of the messages that are written now (`Message.moment`)."""
