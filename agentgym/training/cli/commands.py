@@ -16,6 +16,7 @@ from agentgym.training.cli.fuzz import fuzz
 from agentgym.training.cli.papers import add_paper_commands
 from agentgym.training.cli.serve import serve
 from agentgym.training.cli.train import train
+from agentgym.training.cli.view import view
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("list")(list_worlds)
-for _command in (play, rollout, ablate, train, score, doctor, export):
+for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command()(_command)
 add_paper_commands(app)
 app.command()(serve)
