@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +42,7 @@ def view(
             return
         server = ViewerServer(index, view_of, port)
     typer.echo(f"{run} is shown at {server.url} (Ctrl-C ends)")
+    sys.stdout.flush()  # for a reader of a pipe, which waits for the address
     if browser:
         webbrowser.open(server.url)
     try:
@@ -49,4 +51,3 @@ def view(
         typer.echo()
     finally:
         server.server_close()
-

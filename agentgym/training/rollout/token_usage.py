@@ -120,5 +120,7 @@ def _length(records: Sequence[Mapping[str, Any]]) -> int:
     """The first prompt, and all that was appended; what an agent of a team was sent between two
     replies made its prompt grow.
     """
-    grown = sum(max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records))
+    grown = sum(
+        max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
+    )
     return int(prompt_tokens(records[0]) + sum(record["appended"] for record in records) + grown)

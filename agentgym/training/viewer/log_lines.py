@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -65,7 +65,6 @@ class LoggedEpisode(msgspec.Struct, frozen=True):
 
 
 _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
-_Record = TypeVar("_Record")
 
 
 def is_trajectory(line: bytes) -> bool:
@@ -74,8 +73,13 @@ def is_trajectory(line: bytes) -> bool:
     Raises:
         ValueError: It is not JSON at all.
     """
-    keys = _read(line, dict[str, msgspec.Raw])
-    return keys is not None and {"spec", "seed", "steps"} <= keys.keys()
+    try:
+        keys: Any = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return False
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        keys = _loads(line)
+    return isinstance(keys, dict) and {"spec", "seed", "steps"} <= keys.keys()
 
 
 def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
@@ -84,38 +88,28 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
     Raises:
         ValueError: The line is not that of a trajectory.
     """
-    record = _read(line, kind)
-    if record is None:
-        raise ValueError("the line is not a trajectory: it lacks a part, or has one of another type")
-    return record
+    try:
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return msgspec.convert(_loads(line), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the line is not a trajectory: {error}") from None
 
 
-def _read(line: bytes, kind: type[_Record]) -> _Record | None:
-    """Return a line of JSON as a record; None if it is none.
+def _loads(line: bytes) -> Any:
+    """Return a line of JSON as the standard library reads it, which also knows the lone surrogates
+    that a model can write, and NaN.
 
     Raises:
         ValueError: It is not JSON.
     """
     try:
-        return msgspec.json.decode(line, type=kind)
-    except msgspec.ValidationError:
-        return None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        # The standard library also reads lone surrogates, which a model can write, and NaN.
-        return _read_loosely(line, kind)
-
-
-def _read_loosely(line: bytes, kind: type[_Record]) -> _Record | None:
-    try:
-        data = json.loads(line)
+        return json.loads(line)
     except (RecursionError, ValueError) as error:
         raise ValueError(f"the line is not a trajectory: it is not JSON ({error})") from None
-    if get_origin(kind) is dict:  # whose values are raw JSON, which nothing can be converted to
-        return data if isinstance(data, dict) else None
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError:
-        return None
 
 
 def contains(line: bytes, needle: str) -> bool:

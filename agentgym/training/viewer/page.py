@@ -6,7 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,13 @@ from agentgym.training.viewer.run_index import RunIndex, row_data
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
 """The parts of the script, in the order in which they need each other."""
 
-_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_ESCAPES = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
 """Signs that could end a script element or a line in it, as JSON escapes."""
 
 
@@ -53,7 +59,7 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def render_page(boot: dict[str, Any], episodes: Iterator[str] = iter(())) -> Iterator[str]:
+def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
     """Yield the document in parts.
 
     Args:
@@ -70,9 +76,7 @@ def render_page(boot: dict[str, Any], episodes: Iterator[str] = iter(())) -> Ite
     yield tail.replace("<!--script-->", code, 1)
 
 
-def write_page(
-    index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]
-) -> int:
+def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
     """Write a run as one file, which holds each episode compressed and reads it when it is opened.
 
     Args:

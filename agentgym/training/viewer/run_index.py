@@ -12,8 +12,8 @@ from agentgym.training.viewer.log_lines import (
     Head,
     StepHead,
     arm_of,
-    context_of,
     contains,
+    context_of,
     decode,
     instance_key,
     is_trajectory,
@@ -189,12 +189,10 @@ class RunIndex:
         name = log.path.name if log.path == self.run else str(log.path.relative_to(self.run))
         number = len(self.rows)
         try:
-            if not is_trajectory(line):
-                return
-            log.is_log = True
+            log.is_log = is_trajectory(line) or log.is_log
             row = _row(number, name, decode(line, Head))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if not log.is_log or not line.strip():
+            if not (log.is_log and line.strip()):
                 return
             row = Row(number, name, problem=str(error))
         self.rows.append(row)

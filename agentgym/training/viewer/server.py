@@ -93,7 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in hosts or not secrets.compare_digest(
             key.encode(), self.server.key.encode()
         ):
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", "open the address that the command printed")
+            self._send(
+                HTTPStatus.FORBIDDEN, "text/plain", "open the address that the command printed"
+            )
         elif rest == [""]:
             boot = {"title": self.server.index.run.name, "live": True}
             self._send(HTTPStatus.OK, "text/html", "".join(render_page(boot)))

@@ -27,7 +27,9 @@ def hostile_policy(chats: Sequence[Chat]) -> list[Reply]:
     ]
 
 
-def played(policy: Any = None, seed: int = 0, env_id: str = "ListWorld", **options: Any) -> Trajectory:
+def played(
+    policy: Any = None, seed: int = 0, env_id: str = "ListWorld", **options: Any
+) -> Trajectory:
     """Play an episode; by default the optimal one of a short list."""
     if env_id == "ListWorld":
         options = {"items": 8, "removals": 5, **options}
@@ -41,7 +43,9 @@ def write_run(folder: Path) -> Path:
     episodes = [
         played(),
         played(NoisyPolicy("ListWorld", p=0.5)),
-        played(oracles="SP", context="clear_results+compaction", window=1_500),
+        played(
+            items=14, removals=11, oracles="SP", context="clear_results+compaction", window=1_500
+        ),
         played(hostile_policy, seed=3, max_failed_rounds=2),
         rollout(make("ListWorld-team", labels=True), TeamPolicy("ListWorld-team"), 2),
     ]

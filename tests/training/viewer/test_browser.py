@@ -72,7 +72,9 @@ def test_an_episode_is_read_by_keyboard(browser: Browser, page: str) -> None:
     assert "Turn 3 of 6" in browser.run("return document.querySelector('.detail').textContent")
     assert browser.run("return location.hash") == "#episode=0&turn=2"
     browser.keys("\ue010")  # End
-    assert "After the last reply" in browser.run("return document.querySelector('.detail').textContent")
+    assert "After the last reply" in browser.run(
+        "return document.querySelector('.detail').textContent"
+    )
     browser.keys("?")
     assert browser.run("return document.querySelector('dialog').open")
     browser.keys(ESCAPE)
@@ -101,9 +103,12 @@ def test_texts_of_models_stay_texts(browser: Browser, page: str) -> None:
     opened(browser, page, "#episode=3&turn=1")
     browser.wait("document.querySelector('.reply')")
     written = browser.run("return document.querySelector('.reply > pre').textContent")
-    assert HOSTILE.replace("\ud800", "\ufffd") in written.replace("\ud800", "\ufffd")
+    # The driver has no form for a lone surrogate, which the page has.
+    assert all(part in written for part in HOSTILE.split("\ud800"))
     assert browser.run("return document.title") != "taken"
-    assert browser.run("return document.querySelectorAll('.detail img, .detail script').length") == 0
+    assert (
+        browser.run("return document.querySelectorAll('.detail img, .detail script').length") == 0
+    )
     assert browser.run("return document.querySelector('.reply details').open") is False
     assert browser.errors() == []
 
@@ -158,9 +163,9 @@ def test_nothing_sticks_out_at_any_width(
 def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
     data = json.loads(played().to_json())
     lines = [json.dumps({**data, "seed": seed}) for seed in range(499)]
-    turn = {**data["steps"][1], "kept": 2, "messages": []}
-    later = {**turn, "kept": 2}
-    lines.append(json.dumps({**data, "steps": [data["steps"][0], *[later] * 1_999]}))
+    later = {**data["steps"][1], "kept": 2, "messages": []}
+    steps = [data["steps"][0], *[later] * 1_999]
+    lines.append(json.dumps({**data, "steps": steps, "last": {"kept": 2, "messages": []}}))
     (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
     index = RunIndex(tmp_path)
     while index.refresh():
@@ -176,7 +181,9 @@ def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) 
     assert browser.run("return document.querySelectorAll('.row').length") < 60
     assert browser.run("return cache.size") == 1, "only what was opened is decoded"
     browser.keys("\ue010", "k")
-    assert "Turn 2000 of 2000" in browser.run("return document.querySelector('.detail').textContent")
+    assert "Turn 2000 of 2000" in browser.run(
+        "return document.querySelector('.detail').textContent"
+    )
 
 
 def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from agentgym import Message
 from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.tokens import counter
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer import build_view
 from agentgym.training.viewer.episode_view import MessagePool, Timeline
 from agentgym.training.viewer.marks import mark_of, split_notes
 from agentgym.training.viewer.optimal import build_view_with_optimal_calls, optimal_calls
-from agentgym.tokens import counter
 from tests.helpers import calls_of
 from tests.training.viewer.episodes import HOSTILE, hostile_policy, played
 
@@ -180,7 +180,9 @@ def test_any_order_of_messages_is_shown_as_it_was(orders: list[str]) -> None:
         entries += changes["add"]
         shown = [pool.messages[k].text for k, mark in entries if mark != "dropped"]
         assert "".join(shown) == order
-        assert timeline.tokens == sum(counter("heuristic").count(pool.messages[k]) for k, mark in entries if mark != "dropped")
+        assert timeline.tokens == sum(
+            counter("heuristic").count(pool.messages[k]) for k, mark in entries if mark != "dropped"
+        )
 
 
 def test_work_grows_with_new_text_and_not_with_the_history() -> None:
@@ -195,7 +197,9 @@ def test_results_that_are_never_shown_go_to_their_turn() -> None:
     late = [turn for turn in view["turns"] if turn.get("hidden")]
     assert len(late) >= len(view["turns"]) - 2
     for turn in late:
-        assert all(view["messages"][k]["id"].startswith(f"{turn['info']['turn']}:") for k in turn["hidden"])
+        assert all(
+            view["messages"][k]["id"].startswith(f"{turn['info']['turn']}:") for k in turn["hidden"]
+        )
     assert [view["messages"][k]["role"] for k in view["turns"][-1]["results"]] == ["tool"]
 
 
