@@ -512,8 +512,12 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         )
 
     def render(self) -> str | None:
-        """Return the chat as text in `ansi` mode, None otherwise."""
-        return self.chat.to_text() if self.render_mode == "ansi" else None
+        """Return the chat as text in `ansi` mode, with the board below if the world draws one;
+        None otherwise.
+        """
+        if self.render_mode != "ansi":
+            return None
+        return "\n\n".join(filter(None, (self.chat.to_text(), self.world.board())))
 
     def snapshot(self) -> Snapshot:
         """Return the state of the episode, for `restore` here or in another env of the same world

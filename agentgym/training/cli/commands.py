@@ -10,10 +10,11 @@ import typer
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
 from agentgym.training.cli.doctor import doctor
-from agentgym.training.cli.episodes import list_worlds, play, rollout
+from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
 from agentgym.training.cli.fuzz import fuzz
 from agentgym.training.cli.papers import add_paper_commands
+from agentgym.training.cli.play import play
 from agentgym.training.cli.serve import serve
 from agentgym.training.cli.train import train
 from agentgym.training.cli.view import view

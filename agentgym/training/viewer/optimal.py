@@ -25,7 +25,7 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
     """
     try:
         return build_view(line, optimal_calls(line))
-    except (ValueError, ImportError, gymnasium.error.Error) as error:
+    except (ValueError, TypeError, ImportError, AttributeError, gymnasium.error.Error) as error:
         return {**build_view(line), "note": f"no optimal calls: {error}"}
 
 
@@ -37,7 +37,8 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
         not define them.
 
     Raises:
-        ValueError: The line is not a trajectory, is that of a team, or plays differently now.
+        ValueError: The line is not a trajectory, or plays differently now.
+        TypeError: It is that of a team.
     """
     trajectory = Trajectory.from_json(line.decode("utf-8"))
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
