@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsFloat
+from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
 from gymnasium.error import ResetNeeded
@@ -82,6 +82,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     Attributes:
         most_calls: How many calls one reply may hold; None for any number.
         instance_key: The key of the instance, if there is a split; empty if not.
+        sees_all: Whether its chat shows all that the world has shown.
 
     Raises:
         ValueError: An option is unknown or out of range, or there are too few instances for a
@@ -90,6 +91,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
+    sees_all: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -273,6 +275,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         seed.
         """
         super().reset(seed=seed)
+        self.close()
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
         self.guard.begin()
@@ -510,6 +513,14 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             faults=self.guard.take_faults(),
             invalid=self.guard.invalid,
         )
+
+    def close(self) -> None:
+        """Release what the toolsets of the world, and those that are mounted, hold outside of this
+        process's memory.
+        """
+        for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
+            if isinstance(owner, Toolset):
+                owner.close()
 
     def render(self) -> str | None:
         """Return the chat as text in `ansi` mode, with the board below if the world draws one;

@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 
 from agentgym.arguments import check_choice, check_int
+from agentgym.knobs import read_knobs, split_context
 from agentgym.stages import Stage
 from agentgym.world import World, check_hooks
 
@@ -171,11 +172,15 @@ def check_context(context: str) -> tuple[str, ...]:
     """Return the names of the strategies that are joined by `+`; none for an empty text or `none`.
 
     A strategy outside the package may be written `module:name`, and its module is then imported.
+    Each may have arguments (`agentgym.knobs`), which are not checked here.
 
     Raises:
         ValueError: One is unknown or doubled.
     """
-    names = tuple(map(import_owner, context.split("+"))) if context not in ("", "none") else ()
+    parts = split_context(context)
+    if len(parts) == 1 and parts[0][0] in ("", "none"):
+        return ()
+    names = tuple(import_owner(name) for name, _ in parts)
     if unknown := [name for name in names if name not in _strategies]:
         raise ValueError(
             f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(_strategies)}, "
@@ -254,11 +259,12 @@ def _context_layers(
     arguments.
     """
     names = check_context(context)
+    options, window = _with_knobs(context, options, window)
     if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
         raise ValueError(
             f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}"
         )
-    if not names and window is None:
+    if not names and window is None and not options:
         return []
     size = WINDOW if window is None else window
     check_int("window", size, 1, 10**9)
@@ -268,3 +274,29 @@ def _context_layers(
     innermost = min(edits, key=lambda layer: layer.stage)  # it sets the budget of all
     arguments[innermost.name]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
+
+
+def _with_knobs(
+    context: str, options: Mapping[str, Mapping[str, Any]], window: int | None
+) -> tuple[dict[str, dict[str, Any]], int | None]:
+    """Return the arguments of the strategies with those that the text of a context gives, and the
+    window.
+
+    Raises:
+        ValueError: There is no such argument, it cannot be read, or it is given in two places.
+    """
+    merged = {name: dict(own) for name, own in options.items()}
+    if not options.keys() <= {"trim", "budget", *check_context(context)}:
+        return merged, window  # the caller says what is wrong
+    for written, texts in split_context(context):
+        short = written.rpartition(":")[2]
+        name = "trim" if short in ("", "none") else short
+        layer = _options["trim"] if name == "trim" else _strategies[name]
+        for owner, values in zip(
+            (name, "budget"), read_knobs(name, layer.wrapper, texts), strict=True
+        ):
+            given = merged.setdefault(owner, {}) if values else {}
+            if doubled := sorted(values.keys() & given.keys()):
+                raise ValueError(f"{doubled[0]} of {owner} is given twice, once in {context!r}")
+            given.update(values)
+    return merged, merged.get("budget", {}).pop("window", window)

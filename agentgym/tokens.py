@@ -30,7 +30,7 @@ _CACHED_LONG_TEXTS = 256
 """More than the long texts that a context window holds."""
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
-_CL100K_TOKENS = 100_256
+_CL100K_TOKENS = 100_256  # without those that mark documents and the like
 _CL100K_HASH = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 """The SHA-256 that OpenAI published for its file of cl100k_base: a line for each token, its bytes
 in base64 and its rank.

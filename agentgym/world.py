@@ -186,6 +186,13 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "state")
 
+    def brief_state(self) -> str:
+        """Return `state()`, or what in it matters for the next steps where it is long: for an agent
+        that sees its history too. A text that is not whole is none that `read_state` takes, but it
+        takes `state()` behind one.
+        """
+        return self.state()
+
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without need to look ahead.
 

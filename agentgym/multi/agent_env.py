@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 
@@ -33,6 +33,8 @@ class AgentEnv(ToolEnv):
         agent: The name of the agent.
         took_turn: Whether the last reply took a turn of the world's budget.
     """
+
+    sees_all: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -151,6 +151,9 @@ class StateOracle(HintOracle):
     Args:
         env: The env to help with.
         hint_scope: `persistent` or `ephemeral`.
+        whole: Whether the state is to stand in place of the history. Then that of a long episode is
+            shown whole after the brief one (`World.brief_state`), else the brief one alone; to an
+            agent of a team, whose chat is a part of the history, it is always shown whole.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -160,9 +163,24 @@ class StateOracle(HintOracle):
     note = STATE_NOTE
     hooks = ("state",)
 
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        hint_scope: str = "persistent",
+        whole: bool = True,
+    ) -> None:
+        check_bool("whole", whole)
+        super().__init__(env, hint_scope, whole=whole)
+        self.whole = whole
+
     def text(self) -> str:
         """Return the world's state in words."""
-        return self.world_env.world.state()
+        world = self.world_env.world
+        brief = world.brief_state()
+        if not self.whole and self.world_env.sees_all:
+            return brief
+        state = world.state()
+        return state if state == brief else f"{brief}\n\n{state}"
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
@@ -225,7 +243,9 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 register_oracle(
     "P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm}
 )
-register_oracle("S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope})
+register_oracle(
+    "S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope, "whole": "H" in arm}
+)
 register_oracle(
     "H",
     "history",

@@ -41,14 +41,13 @@ from agentgym.sandboxes.namespaces import (
 from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
 _START_MB = 64  # address space that the interpreter takes before the code runs
-_TMP_BYTES = 16 * 2**20
+_TMP_BYTES = 16 * 2**20  # which the memory of the host holds
 _OPEN_FILES, _THREADS = (
     64,
     64,
 )  # few, since code has little use for more and the kernel pays for them
-_MAX_LINE = (
-    8 * MAX_CALL_CHARS
-)  # JSON may write one character as six, and a call has more than its arguments
+# JSON may write one character as six, and a call has more than its arguments.
+_MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # those of {"call": [name, args, kwargs]}; the lists of arguments count as theirs
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
 _REMEDY = f"{REMEDY}; or use sandbox='monty'"

@@ -193,9 +193,8 @@ _OS_POLICY: dict[str, Any] = {
 def _limits(limits: Limits) -> dict[str, Any]:
     # A function whose name is read, rather than called, takes a suspension as a call does, and so
     # does each unknown name.
-    suspensions = (
-        2 * limits.calls + 1_000
-    )  # hence two for each call, and room for the names of an ordinary program
+    # Hence two for each call, and room for the names of an ordinary program.
+    suspensions = 2 * limits.calls + 1_000
     memory = limits.memory_mb * 2**20
     return {
         "max_feed_duration_secs": limits.seconds,

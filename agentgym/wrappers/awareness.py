@@ -17,9 +17,8 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # tokens by which the line may grow: a number may split otherwise where it is joined to the message
-_TRIES = (
-    8  # the number settles after two or three rounds, or alternates between two lengths for ever
-)
+# The number settles after two or three rounds, or alternates between two lengths for ever.
+_TRIES = 8
 
 
 class ContextAwareness(ContextWrapper):

@@ -23,9 +23,10 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-_NEAR = (
-    0.9  # of the way to the trigger: early enough for a turn in which the policy writes its notes
-)
+_NEAR = 0.9
+"""The share of the way to the trigger at which the warning comes: early enough for a turn in which
+the policy writes its notes.
+"""
 _SLACK = 4  # tokens that a text may gain by being joined to another
 
 

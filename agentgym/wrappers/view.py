@@ -402,9 +402,8 @@ class ContextView:
         )
         request = 0
         if self.request:
-            last = (
-                tail.pop() if tail[-1].role == "user" else None
-            )  # two user messages in a row break the templates of some models
+            # Two user messages in a row break the templates of some models.
+            last = tail.pop() if tail[-1].role == "user" else None
             asking = (
                 replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
             )

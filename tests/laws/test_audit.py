@@ -6,14 +6,9 @@ import pytest
 
 from agentgym import worlds
 from agentgym.training.audit import AuditConfig, run_audit
-from tests.sampling import few, is_office
+from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
-KNOWN = {
-    "ids guessed": "ids of sheets and mails do not depend on the seed",
-    "ids of other seeds": "ids of sheets and mails do not depend on the seed",
-}
-"""Measures that offices do not keep yet, with the reason."""
 
 
 @pytest.mark.family(env_id=IDS)
@@ -23,6 +18,5 @@ def test_no_shortcut_earns_more_than_chance(env_id: str) -> None:
     audit = run_audit(
         AuditConfig(env_id, seeds=seeds, demonstrations=max(6, seeds // 2), splits=False)
     )
-    leaks = [row.name for row in audit.leaks if not (is_office(env_id) and row.name in KNOWN)]
-    assert leaks == []
+    assert [row.name for row in audit.leaks] == []
     assert {row.name: row.interval.value for row in audit.rows}["oracle"] == 1.0

@@ -31,9 +31,8 @@ def test_an_arm_shows_its_hints_and_its_spec_rebuilds_it(arm: str, scope: str) -
 
 @pytest.mark.parametrize("context", [*STRATEGIES, "+".join(STRATEGIES)])
 def test_a_strategy_keeps_its_window_and_its_accounts(context: str) -> None:
-    window = (
-        1_400 if context in STRATEGIES else 2_800
-    )  # the tools of all strategies take as much again
+    # The tools of all strategies take as much again.
+    window = 1_400 if context in STRATEGIES else 2_800
     env = make(
         "ListWorld", items=30, removals=12, context=context, window=window, oracles="S", labels=True
     )

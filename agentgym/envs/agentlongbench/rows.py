@@ -22,7 +22,7 @@ from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length
 from agentgym.messages import Chat
 from agentgym.tokens import TokenCounter
 
-K = 1_024
+K = 1_024  # as the lengths of the benchmark are counted
 LENGTHS: Mapping[str, int] = {
     "32k": 32 * K,
     "64k": 64 * K,

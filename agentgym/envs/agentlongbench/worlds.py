@@ -18,8 +18,8 @@ from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
-SPECIES = 1_025
-MOST_ITEMS = 100_000
+SPECIES = 1_025  # all that the data set has
+MOST_ITEMS = 100_000  # with which a reset takes a minute
 
 Columns = list[list[tuple[Value, ...]]]
 

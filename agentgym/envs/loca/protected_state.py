@@ -44,11 +44,12 @@ def fingerprint_protected(office: Office, mutable_tables: Collection[str]) -> di
 def _special_hashes(server: Server) -> Mapping[str, str]:
     """Hash the state of a server outside its tables, or in tables that reading changes."""
     if isinstance(server, Email):
-        # The task itself checks the mails that were sent. Any other must be where it was, read or
-        # not; drafts reach nobody.
+        # The task itself checks the mails that were sent, of which bounces follow. Any other must
+        # be where it was, read or not.
         columns = "mails.id, user, folder, message, is_important"
-        sql = f"SELECT {columns} FROM mails JOIN messages ON messages.id = message WHERE origin <> 'sent'"
-        return {"email.mails": _hash(server.store.rows(f"{sql} ORDER BY mails.id"))}
+        sql = f"""SELECT {columns} FROM mails JOIN messages ON messages.id = message
+            WHERE origin NOT IN ('sent', 'bounce') ORDER BY mails.id"""
+        return {"email.mails": _hash(server.store.rows(sql))}
     if isinstance(server, GoogleCloud):
         return {
             "google_cloud.tables": _hash(

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentgym.envs.loca.checks import write_csv
@@ -16,44 +17,38 @@ from agentgym.envs.loca.plan import Step, read, write
 Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that returns a list; use it with `yield from`."""
 
-_PAGE = 100  # mails are short in a list, and fewer pages make fewer steps
+_MAILS = 20  # the default of get_emails
 _SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
     """Read all mails of a folder of the mail server.
 
+    The pages have the default size, or the larger one that the agent has chosen for the first.
+
     Args:
-        keep: Extracts the fact of a mail from the result of `read_email`; None if it has none.
+        keep: Extracts the fact of a mail, as `get_emails` lists it; None if it has none.
         folder: The folder.
 
     Returns:
         The facts, newest mail first, without None.
     """
 
-    def listing(page: int) -> Step:
-        return read(
-            f"List page {page} of {folder}.",
-            _ids,
-            "get_emails",
-            folder=folder,
-            page=page,
-            page_size=_PAGE,
-        )
+    def learn(text: str) -> dict[str, Any]:
+        listing = json.loads(text)
+        if listing["page_size"] < _MAILS:
+            raise ValueError("a look at a few mails sets no size for the pages of all")
+        facts = [fact for mail in listing["emails"] if (fact := keep(mail)) is not None]
+        return {"pages": listing["total_pages"], "size": listing["page_size"], "kept": facts}
 
-    first = yield listing(1)
-    others = yield [listing(page) for page in range(2, first["pages"] + 1)]
-    ids = [mail for page in (first, *others) for mail in page["ids"]]
-    facts = yield [
-        read(f"Read mail {mail}.", lambda text: keep(json.loads(text)), "read_email", email_id=mail)
-        for mail in ids
-    ]
-    return [fact for fact in facts if fact is not None]
+    def page(number: int, **size: int) -> Step:
+        label = f"Read the mails on page {number} of {folder}."
+        return read(label, learn, "get_emails", folder=folder, page=number, **size)
 
-
-def _ids(text: str) -> dict[str, Any]:
-    listed = json.loads(text)
-    return {"pages": listed["total_pages"], "ids": [mail["id"] for mail in listed["emails"]]}
+    first = yield replace(page(1), same=("folder", "page"))
+    size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
+    others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
+    return [fact for listing in (first, *others) for fact in listing["kept"]]
 
 
 def read_shop(
@@ -87,6 +82,36 @@ def read_shop(
         if listing["count"] < _SHOP_PAGE:
             break
     return facts
+
+
+def query_rows(text: str) -> list[dict[str, Any]]:
+    """Return the rows in the answer to a query of BigQuery."""
+    start = re.search(r"^\[", text, re.MULTILINE)
+    if start is None and "Total rows: 0" not in text:
+        raise ValueError("the text has no rows")
+    rows: list[dict[str, Any]] = json.loads(text[start.start() :]) if start else []
+    return rows
+
+
+def data_rows(text: str) -> list[dict[str, str]]:
+    """Return the records in an answer of Snowflake, their values as texts."""
+    _, mark, data = text.partition("\ndata:")
+    if not mark:
+        raise ValueError("the text has no records")
+    blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
+    fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
+    if not all(colon for block in fields for _, colon, _ in block):
+        raise ValueError("the text has a line that is no field")
+    return [{name: value for name, _, value in block} for block in fields]
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items in an answer of Google Cloud, one line each."""
+    heading, *lines = text.split("\n")
+    count = re.fullmatch(r".* \((\d+)\):", heading)
+    if count is None or int(count[1]) != len(lines):
+        raise ValueError("the text is no whole list")
+    return [line.removeprefix("- ") for line in lines]
 
 
 def find_spreadsheet(title: str) -> Step:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 
 from agentgym.digests import digest
+from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
@@ -44,11 +45,22 @@ TOLERANCE = 0.08
 the steps between the preset lengths.
 """
 
+_IDS = 1
+"""Marks the random stream of the identifiers in a state, which is apart from that of `draw`."""
+
 _TRIES = 12
 """The most sizes that are tried, which bounds the time of a reset where no size fits."""
 
+_HORIZON_SIZES = (4, 64)
+"""Sizes whose plans show how plans grow: far enough apart for plans that read pages of records."""
+
+_HORIZON_TRIES = 4
+"""The most sizes that are tried for a horizon; each costs a state of that size."""
+
 _FACTS, _MISSING = "Known so far:", "Outputs still missing: "
 """The headings of a state in words, which `read_state` parses."""
+_BRIEF = "Of what is known so far, what concerns the next steps:"
+"""The heading of a brief state, which is not whole."""
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
@@ -186,18 +198,29 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the size whose reference plan has about `steps` steps, by a line through two
-        sizes, since plans grow linearly.
+        """Return the size whose reference plan has about `steps` steps.
+
+        Plans grow about linearly, so the size on a line through two sizes is corrected by what its
+        plan really has.
         """
         kind: Any = cls
-        low, high = _plan_length(kind, 4), _plan_length(kind, 12)
-        size = 4 + round((steps - low) * 8 / max(1, high - low))
-        if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
-            raise ValueError(
-                f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} at "
-                f"size 4, {high} at 12"
-            )
-        return {"size": size}
+        low, high = (_plan_length(kind, size) for size in _HORIZON_SIZES)
+        first, second = _HORIZON_SIZES
+        slope = max(1, high - low) / (second - first)
+        errors: dict[int, int] = {}
+        for _ in range(_HORIZON_TRIES):
+            size = first + round((steps - low) / slope)
+            if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
+                raise ValueError(
+                    f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
+                    f"at size {first}, {high} at {second}"
+                )
+            length = _plan_length(kind, size)
+            errors[size] = abs(length - steps)
+            if errors[size] <= steps // 10 or length <= low:
+                break
+            slope = (length - low) / (size - first)
+        return {"size": min(errors, key=lambda size: errors[size])}
 
     # The oracle hooks.
 
@@ -206,6 +229,23 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         outputs.
         """
         lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
+        return f"{_FACTS}\n{lines}\n{self._missing()}"
+
+    def brief_state(self) -> str:
+        """Return the state if it is short, else the facts that concern the next steps, and how much
+        else there is: at most `LIMIT` characters.
+        """
+        if len(text := self.state()) <= LIMIT:
+            return text
+        steps = self.progress.pending()[:NEXT_STEPS]
+        calls = " ".join(json.dumps(step.call.arguments, ensure_ascii=False) for step in steps)
+        needed = words_of(calls) | words_of(" ".join(step.label for step in steps))
+        missing = self._missing()
+        room = LIMIT - len(_BRIEF) - len(missing) - 1
+        return "\n".join((_BRIEF, *self.progress.belief().brief(needed, room), missing))
+
+    def _missing(self) -> str:
+        """Return the line on the outputs that are missing."""
         pending = self.progress.pending()
         complete: set[str] = set()  # a plan that still reads may yet change any output
         if pending in ([], [CLAIM]) and not self.progress.lost:
@@ -214,7 +254,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             complete = {step.output for step in self.progress.completed()}
             complete -= {step.output for step in pending}
         missing = [name for name in self.outputs if name not in complete]
-        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(missing) or 'none'}"
+        return f"{_MISSING}{', '.join(missing) or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
         """Return the order of the next step of the plan; that of a step which reads names the
@@ -280,8 +320,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
-        """Read a text of `state()`."""
+        """Read a text of `state()`, what stands before it left out."""
         lines = state.split("\n")
+        lines = lines[lines.index(_FACTS) :] if _FACTS in lines else lines
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != "- nothing"])
@@ -340,6 +381,7 @@ def _draw_size(
 ) -> _Drawn:
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
+    world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
     world.draw(size)
     initial = pickle.dumps((world.office, world.truth))
 

@@ -65,9 +65,9 @@ class TreeWorld(World[TreeConfig]):
     shown gets the answer of one that does not exist. The tree is uniform among those of its size in
     which each node has `arity` slots for children. Subtrees of unexplored nodes are then
     exchangeable given what was shown, so each unexplored node is an equally good next choice
-    (LUMINA's optimal set). The budget, which the task states, is proportional to the number of nodes
-    a search can need; an agent that infers the size of the tree from it could give up earlier, and
-    the optimal set takes no account of such inference.
+    (LUMINA's optimal set). The budget, which the task states, is proportional to the number of
+    unexplored nodes, wherever the target is; an agent that infers the size of the tree from it could
+    give up earlier, and the optimal set takes no account of such inference.
 
     Attributes:
         target: The value to find.
@@ -98,7 +98,7 @@ class TreeWorld(World[TreeConfig]):
         for _ in range(config.revealed):
             frontier = list(self._frontier)
             self._expand(frontier[rng.integers(len(frontier))])
-        self.max_turns = config.budget(self._worst_case(None if absent else ids[target]))
+        self.max_turns = config.budget(self._longest_search())
 
     def instance_key(self) -> str:
         """A digest of the tree, its values and the target."""
@@ -135,27 +135,18 @@ class TreeWorld(World[TreeConfig]):
             for child in self.children[node]:
                 self._show(child, self._values[child])
 
-    def _worst_case(self, target: str | None) -> int:
-        """Count the turns of the slowest search that asks for nothing twice.
+    def _longest_search(self) -> int:
+        """Count the turns of a search that asks for nothing twice and has all the bad luck that a
+        tree of this size allows, the answer included.
 
-        It looks at every unexplored node except those that can only be seen after the target, and
-        takes one turn for the answer.
+        Where the target is, and whether it is anywhere, makes no difference, so that the budget
+        tells nothing about it; a target that has been shown takes one turn.
         """
         if self.target in self._by_value:
             return 1
-        unexplored = [
-            node for node in self.children if node not in self.known or node in self._frontier
-        ]
-        if target is None:
-            return len(unexplored) + 1
-        parent = next(node for node, children in self.children.items() if target in children)
-        below: set[str] = set()
-        stack = list(self.children[parent])
-        while stack:
-            node = stack.pop()
-            below.add(node)
-            stack += self.children[node]
-        return sum(node not in below for node in unexplored) + 1
+        explored = len(self.known) - len(self._frontier)
+        # One that must be somewhere is at the latest in the last node, which need not be asked for.
+        return len(self.children) - explored + self._may_be_absent
 
     def rules(self) -> str:
         """The system message."""

@@ -26,7 +26,7 @@ Probing = Callable[[Probe], Sequence[Transcript]]
 
 _TRIES = 3
 """Answers that are tried where a wrong one does not end the episode."""
-_GUESSES_IN_A_REPLY = 15
+_GUESSES_IN_A_REPLY = 15  # few enough for the calls of one reply
 _GUESSES = 300
 """Ids that are tried: twenty replies full."""
 _ENDS = 8

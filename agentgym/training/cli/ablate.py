@@ -15,8 +15,8 @@ from agentgym.arguments import check_choice
 from agentgym.oracles import ARMS
 from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
+    CONTEXT_HELP,
     OPTION_HELP,
-    STRATEGY_NAMES,
     Distraction,
     Noise,
     Planning,
@@ -26,8 +26,9 @@ from agentgym.training.cli.common import (
     console,
     exit_on_user_error,
     parse_arms,
-    parse_integer,
     parse_options,
+    parse_sizes,
+    parse_window,
     progress_bar,
     resume_hint,
     show_table,
@@ -76,9 +77,7 @@ def ablate(
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
     context: Annotated[
         str,
-        typer.Option(
-            help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
+        typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
     ] = "none",
     window: Window = None,
     options: Annotated[
@@ -131,7 +130,7 @@ def _from_preset(
     arms: str | None,
     sizes: str | None,
     seeds: int | None,
-    window: int | None,
+    window: str | None,
     options: list[str],
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
@@ -144,14 +143,11 @@ def _from_preset(
     if arms is not None:
         settings["arms"] = parse_arms(arms)
     if sizes is not None:
-        names = {name: size for paper in papers() for name, size in paper.size_names.items()}
-        settings["horizons"] = [
-            names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)
-        ]
+        settings["horizons"] = parse_sizes(sizes)
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:
-        settings["window"] = window
+        settings["window"] = parse_window(window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")

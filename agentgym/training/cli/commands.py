@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -20,12 +22,31 @@ from agentgym.training.cli.train import train
 from agentgym.training.cli.view import view
 
 app = typer.Typer(
-    help="Long-horizon text worlds for training and examining LLM agents.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"agentgym {importlib.metadata.version('agentgym')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Long-horizon text worlds for training and examining LLM agents."""
+
+
 app.command("list")(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command()(_command)

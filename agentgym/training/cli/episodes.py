@@ -10,7 +10,7 @@ import typer
 from agentgym.oracles.control import Deficits
 from agentgym.registry import resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
-    STRATEGY_NAMES,
+    CONTEXT_HELP,
     Distraction,
     Noise,
     Options,
@@ -20,6 +20,7 @@ from agentgym.training.cli.common import (
     Window,
     exit_on_user_error,
     parse_options,
+    parse_window,
     progress_bar,
     resume_hint,
 )
@@ -44,9 +45,7 @@ def rollout(
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: Annotated[
-        str, typer.Option(help=f"Context strategies, joined by +: {STRATEGY_NAMES}.")
-    ] = "none",
+    context: Annotated[str, typer.Option(help=f"Context strategies: {CONTEXT_HELP}.")] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Noise = 0.1,
@@ -79,7 +78,7 @@ def rollout(
             oracles=oracles,
             labels=True,
             context=context,
-            window=window,
+            window=parse_window(window),
             **parse_options(options),
         )
         collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)

@@ -16,6 +16,7 @@ from agentgym.training.cli.common import console, exit_on_user_error, show_table
 _SHOWN_CHARS = 1_500
 """Characters of a finding that are shown: the end of a traceback with its error."""
 _SHOWN_REPLY = 300
+"""Characters of a reply: those that matter are at its start once it is cut down."""
 
 
 def fuzz(

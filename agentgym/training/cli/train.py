@@ -9,13 +9,14 @@ import typer
 from rich.progress import Progress, TaskID
 
 from agentgym.training.cli.common import (
-    STRATEGY_NAMES,
+    CONTEXT_HELP,
     Options,
     Window,
     exit_on_user_error,
     parse_arms,
     parse_integer,
     parse_options,
+    parse_window,
     progress_bar,
     resume_hint,
     split,
@@ -40,9 +41,7 @@ def train(
     ] = "none",
     context: Annotated[
         str,
-        typer.Option(
-            help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
+        typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
     ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
@@ -73,7 +72,7 @@ def train(
             horizons=[parse_integer("horizons", text) for text in split(horizons)],
             arms=parse_arms(arms),
             contexts=split(context),
-            window=window,
+            window=parse_window(window),
             options=parse_options(options),
             noise=noise,
             cloning_steps=cloning,

@@ -105,7 +105,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
             panel.set_xlabel(name)
             panel.grid(axis="x", alpha=0.3, zorder=0)
         axes[0, column].set_title(world)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -128,7 +128,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
         axes[0, column].set_title(world)
         axes[-1, column].set_xlabel(axis_label(rows[0]), fontsize="small")
     _add_legend(figure, compared="" in arms and len(arms) > 1)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -148,7 +148,7 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
     _add_legend(figure, compared=False)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -175,7 +175,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
             )
     axes[0].set_ylabel("success rate (%)")
     axes[0].set_yticks(range(0, 101, 20))
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -200,7 +200,7 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in _METRICS.values()]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -259,7 +259,7 @@ def _add_legend(figure: Figure, *, compared: bool) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
 
 
-def _add_caption(figure: Figure, results: Sequence[Result]) -> None:
+def add_caption(figure: Figure, results: Sequence[Result]) -> None:
     """Write under a figure how many instances its cells have, and which policy played."""
     cells: dict[tuple[object, ...], set[int]] = {}
     for row in results:
@@ -280,10 +280,13 @@ def draw_line(
     intervals: Sequence[Interval],
     style: Mapping[str, Any],
     alpha: float = 0.1,
+    scale: float = 100,
 ) -> None:
-    """Draw a line through shares, in %, in a band of their intervals."""
+    """Draw a line through shares, in %, or other means, times `scale`, in a band of their
+    intervals.
+    """
     value, low, high = (
-        [100 * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
+        [scale * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
     )
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation.intervals import (
-    MIN_EPISODES,
     differences,
     effects,
     holm,
@@ -18,7 +17,7 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.tables import Table, p_value, percent, to_markdown
+from agentgym.training.evaluation.tables import Table, few_instances, p_value, percent, to_markdown
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
 
@@ -112,7 +111,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
             columns.append(
                 [percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms]
             )
-    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{_warning(rows)}"
+    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
 
 
@@ -137,7 +136,7 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
         f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "
-        f"tokens ({counter}) an episode{_warning(rows)}"
+        f"tokens ({counter}) an episode{few_instances(rows)}"
     )
     return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
@@ -166,7 +165,7 @@ def _cells_table(world: str, results: Sequence[Result]) -> Table:
         lines.append(line)
     title = (
         f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
-        f"a strategy, with p corrected for the table (Holm){_warning(rows)}"
+        f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
     )
     return title, ["arm", *contexts], lines
 
@@ -193,18 +192,6 @@ def _effects_table(results: Sequence[Result]) -> list[Table]:
         header += [_NAMES[metric], "p (Holm)"]
     title = (
         "Effect of each intervention, percentage points with 95 % intervals, and p corrected for "
-        f"the {len(changes)} effects of this table{_warning(results)}"
+        f"the {len(changes)} effects of this table{few_instances(results)}"
     )
     return [(title, header, rows)] if rows else []
-
-
-def _warning(results: Sequence[Result]) -> str:
-    """Return the end of a title that warns of cells with few instances; empty if there is none."""
-    cells: dict[tuple[object, ...], set[int]] = {}
-    for row in results:
-        cell = row.policy, row.world, row.arm, row.context, row.horizon
-        cells.setdefault(cell, set()).add(row.seed)
-    fewest = min(map(len, cells.values()))
-    if fewest >= MIN_EPISODES:
-        return ""
-    return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"

@@ -19,6 +19,7 @@ from agentgym.parsing import parse
 from agentgym.registry import make
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Step, Trajectory, rollout
+from agentgym.training.rollout.storage import filling, replacing
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")
@@ -323,7 +324,8 @@ def export(
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
-    """Write rows as they come, without holding them all.
+    """Write rows as they come, without holding them all. The file is there whole or as it was
+    before.
 
     Args:
         rows: The rows.
@@ -344,9 +346,9 @@ def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") ->
 
 def _write_jsonl(rows: Iterable[ChatRow], path: Path) -> int:
     count = 0
-    with path.open("w", encoding="utf-8") as file:
+    with replacing(path) as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
             count += 1
     return count
 
@@ -355,7 +357,7 @@ def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no Arrow
 
     schema = _arrow_schema()
-    with pq.ParquetWriter(path, schema) as file:
+    with replacing(path) as whole, pq.ParquetWriter(whole, schema) as file:
         return _write_tables(rows, schema, file)
 
 
@@ -368,7 +370,8 @@ def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
         arrow = f"{folder}/rows.arrow"
         with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_stream(sink, schema) as file:
             count = _write_tables(rows, schema, file)
-        datasets.Dataset.from_file(arrow).save_to_disk(str(path))
+        with filling(path, "state.json") as part:
+            datasets.Dataset.from_file(arrow).save_to_disk(str(part))
     return count
 
 

@@ -154,9 +154,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            extra = (
-                sampled.extra_fields | extra
-            )  # of the first turn, but the newest version is that of the last
+            # Of the first turn, but the newest version is that of the last.
+            extra = sampled.extra_fields | extra
             extra |= {
                 key: value
                 for key, value in sampled.extra_fields.items()

@@ -166,9 +166,8 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
                     self.modules["reference"], data, config.temperature, config.precision
                 )
             apart = reference - prediction.logprobs
-            divergence = (
-                apart.exp() - 1 - apart
-            )  # never negative, little variance: k3 of joschu.net/blog/kl-approx.html
+            # Never negative, little variance: k3 of joschu.net/blog/kl-approx.html.
+            divergence = apart.exp() - 1 - apart
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
         return loss

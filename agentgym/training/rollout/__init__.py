@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.policies import PolicyConfig
@@ -20,6 +21,7 @@ from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:
+    from agentgym.training.rollout.anthropic_policy import AnthropicConfig, AnthropicPolicy
     from agentgym.training.rollout.models import (
         LocalPolicy,
         Renderer,
@@ -29,15 +31,15 @@ if TYPE_CHECKING:
         save_policy,
     )
     from agentgym.training.rollout.openai_policy import (
-        ContextLengthError,
         EndpointConfig,
-        EndpointError,
         EndpointPolicy,
     )
     from agentgym.training.rollout.ray_engine import Ray
 
 __all__ = [
     "ENGINES",
+    "AnthropicConfig",
+    "AnthropicPolicy",
     "Asyncio",
     "CollectionError",
     "Collector",
@@ -77,13 +79,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
         "models": (
             "train",
             "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy",
         ),
         "openai_policy": (
             "endpoint",
-            "ContextLengthError EndpointConfig EndpointError EndpointPolicy",
+            "EndpointConfig EndpointPolicy",
         ),
         "ray_engine": ("ray", "Ray"),
     },

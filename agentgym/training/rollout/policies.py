@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from agentgym.config import Config, Seed, Share
+from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
-from agentgym.policy import Policy
+from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
 from agentgym.training.extras import needs_extra
 
 NAMES = ("control", "oracle", "noisy", "random")
+EXTERNAL = "external"
+"""An agent outside of this process, which calls tools over MCP (`agentgym serve --out`); its name may
+follow: `external:name`.
+"""
 _MODEL = "config.json"
 
 
@@ -25,8 +31,8 @@ class PolicyConfig(Config):
 
     Attributes:
         name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its
-            most probable tokens, or `package.module:factory`, where `factory(env_id)` returns a
-            policy.
+            most probable tokens, `package.module:factory`, where `factory(env_id)` returns a
+            policy, or `external:name` for an agent that `agentgym serve` lets play.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
         deficits: The deficits of `control`.
@@ -39,7 +45,7 @@ class PolicyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name in NAMES or ":" in self.name or self._is_model():
+        if self.name in (*NAMES, EXTERNAL) or ":" in self.name or self._is_model():
             return
         if Path(self.name).is_dir():
             raise ValueError(
@@ -58,6 +64,8 @@ class PolicyConfig(Config):
         if self.name in NAMES:
             scripted = self._scripted(env_id)
             return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
+        if self.name.partition(":")[0] == EXTERNAL:
+            return _play_outside
         if self._is_model():
             return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
         return self._factory(env_id)
@@ -81,6 +89,10 @@ class PolicyConfig(Config):
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
         return policy
+
+
+def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
+    raise PolicyError("an external agent plays over MCP: agentgym serve --out")
 
 
 @lru_cache(maxsize=2)

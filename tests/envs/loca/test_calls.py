@@ -12,7 +12,7 @@ import pytest
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.messages import ToolCall
-from tests.envs.loca.office import fresh
+from tests.envs.loca.office import carry_out, fresh
 
 SERVERS = ("filesystem", "email", "calendar")
 PAIRS = {
@@ -122,6 +122,25 @@ def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() 
         if step.label.startswith("Log ")
     ]
     assert take(world, "logging_write_log", **entry, message=f"{left[0]} {left[1]}") == "harmful"
+
+
+@pytest.mark.parametrize("size", [5, 20, 21, 100])
+def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> None:
+    """But a look at a few of them leaves the plan as it is."""
+    world, _ = to_the_step("SetConfCrDdl", "Read the mails")
+    total = json.loads(world.office.call("get_emails", {}))["total"]
+    assert take(world, "get_emails", page_size=size) == "productive"
+    steps = [step for step in world.progress.pending() if step.call.name == "get_emails"]
+    if size < 20:
+        assert [step.call.arguments["page"] for step in steps] == [1]
+    else:
+        assert [step.call.arguments["page"] for step in steps] == list(
+            range(2, -(-total // size) + 1)
+        )
+        assert all(step.call.arguments.get("page_size", 20) == size for step in steps)
+    if len(steps) > 1:  # a page of another size has other mails
+        assert take(world, "get_emails", page=2, page_size=size + 1) == "redundant"
+    assert carry_out(world).score() == 1.0
 
 
 def test_a_reminder_in_another_time_zone_counts() -> None:

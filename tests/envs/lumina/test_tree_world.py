@@ -214,20 +214,28 @@ def exact(seed: int, **options: Any) -> TreeWorld:
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.exhaustive)])
-def test_the_turns_of_an_optimal_policy_are_those_of_the_slowest_search_that_asks_nothing_twice(
-    count: int,
-) -> None:
+def test_the_budget_is_enough_for_any_search_and_tells_nothing_about_the_target(count: int) -> None:
     rng = random.Random(count)
     for seed in range(count):
-        nodes = rng.randint(1, 7)
+        nodes, absent = rng.randint(1, 7), rng.choice([0, 0.5, 1])
         options = {"nodes": nodes, "revealed": rng.randint(0, nodes), "arity": rng.randint(1, 4)}
         world = exact(
-            seed,
-            target=rng.choice(["leaf", "any"]),
-            absent_probability=rng.choice([0, 1]),
-            **options,
+            seed, target=rng.choice(["leaf", "any"]), absent_probability=absent, **options
         )
-        assert world.max_turns == slowest_search(world), (seed, options)
+        assert world.max_turns is not None
+        assert world.max_turns >= slowest_search(world), (seed, options)
+        shown = world.target in world.known.values()
+        unexplored = nodes - min(options["revealed"], nodes)
+        assert world.max_turns == (1 if shown else unexplored + (absent > 0)), (seed, options)
+
+
+def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
+    """Of all targets of a size, one takes all the turns."""
+    for options in ({"nodes": 5, "absent_probability": 1}, {"nodes": 5, "absent_probability": 0}):
+        worlds = [exact(seed, revealed=1, **options) for seed in range(60)]
+        hidden = [world for world in worlds if world.target not in world.known.values()]
+        (budget,) = {world.max_turns for world in hidden}
+        assert max(map(slowest_search, hidden)) == budget
 
 
 @pytest.mark.parametrize(

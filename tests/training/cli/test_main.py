@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import signal
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.training.cli import app
+from agentgym.training.rollout import TrajectoryLog
 from tests.helpers import PATIENCE
 
 
@@ -38,6 +40,14 @@ def test_list_shows_every_world_and_preset() -> None:
         entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams())
     )
     assert "Search a hidden tree" in shown.stdout
+
+
+def test_the_version_is_printed() -> None:
+    shown = command("--version")
+    assert shown.returncode == 0
+    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym')}\n"
+    assert "rollout" in command("--help").stdout
+    assert command("lst").returncode == 2
 
 
 def test_a_person_can_play_all_agents_of_a_team() -> None:
@@ -203,6 +213,31 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
     assert (out / "arms.png").exists()
 
 
+def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
+    contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
+    line = ["ablate", "--world", "ListWorld", "--horizons", "8", "--arms", "none", "--window", "3k"]
+    line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
+    assert command(*line, "--seeds", "2").returncode == 0
+    rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert {row["context"] for row in rows} == set(contexts.split(","))
+    log = tmp_path / "trajectories.jsonl"
+    windows = {
+        trajectory.labels["context"]: [
+            wrapper["kwargs"]["budget"]["window"]
+            for wrapper in json.loads(trajectory.spec)["additional_wrappers"]
+            if (wrapper["kwargs"] or {}).get("budget")
+        ]
+        for trajectory in TrajectoryLog(log)
+    }
+    assert list(windows.values()) == [[2_000], [3_000], [1_000]]
+    whole = log.read_bytes()
+    log.write_bytes(b"".join(whole.splitlines(keepends=True)[:3]))
+    assert command(*line, "--seeds", "2").returncode == 0
+    assert log.read_bytes() == whole
+    other = command(*[part.replace("keep=1", "keep=2") for part in line], "--seeds", "2")
+    assert (other.returncode, "other settings" in other.stderr) == (2, True)
+
+
 def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
@@ -292,6 +327,11 @@ BAD = [
     (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
     (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
     (["ablate", "--out", "file/a"], "file"),
+    (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
+    (["ablate", "--context", "none,clear_results:kep=3"], "no knob 'kep'; knobs: trigger, target,"),
+    (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
+    (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
+    (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),
     (["score", "empty"], "holds no trajectories"),
 ]
 

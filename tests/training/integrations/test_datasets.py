@@ -474,7 +474,7 @@ def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
     def rows() -> Iterator[ChatRow]:
         for k in range(big):
             yield row
-            assert k < big - 1 or path.stat().st_size > 0
+            assert k < big - 1 or path.with_name("rows.jsonl.new").stat().st_size > 0
 
     assert write_rows(rows(), path) == big
 
@@ -500,3 +500,20 @@ def test_demonstrations_solve_the_task(dialect: str, tmp_path: Path) -> None:
     assert all(row["messages"][k]["tool_calls"] for row in rows for k in row["trainable"])
     assert json.loads(rows[0]["labels"]) == {"policy": "oracle"}
     assert write_rows(rows, tmp_path / "rows.parquet", "parquet") == 3
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "datasets"])
+def test_an_export_that_breaks_leaves_what_was_there(
+    format: Any, played: list[Trajectory], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows"
+    export(played, path, format)
+    before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+
+    def breaking() -> Iterator[Trajectory]:
+        yield played[0]
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        export(breaking(), path, format)
+    assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before

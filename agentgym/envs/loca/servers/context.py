@@ -84,11 +84,14 @@ class OfficeContext:
     Attributes:
         clock: The clock.
         files: The workspace.
-        seed: The randomness of programs; the task draws it for the episode.
+        seed: The randomness of identifiers and programs; the task draws it for the episode.
+        workbench: The sandbox of programs (`agentgym.sandboxes.workbench.Workbench`), from the
+            first one on. It keeps nothing of them, so copies do not have it.
     """
 
     def __init__(self, start: datetime = START) -> None:
         self.seed = 0
+        self.workbench: Any = None  # of a module that not every host can import
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now
@@ -97,10 +100,10 @@ class OfficeContext:
 
     def new_id(self, kind: str, length: int = 16) -> str:
         """Make an identifier that was not given before: `length` hexadecimal digits, the same in
-        each run of the episode.
+        each run of the episode and others with each seed.
         """
         self._ids += 1
-        return hashlib.sha256(f"{kind}:{self._ids}".encode()).hexdigest()[:length]
+        return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that returns clock, identifiers and files to what they are now."""
@@ -116,6 +119,14 @@ class OfficeContext:
     def begin(self) -> None:
         """Return to the moment of the first call of this method."""
         self._initial.begin(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "workbench": None}
+
+    def close(self) -> None:
+        """End the sandbox of programs."""
+        if self.workbench is not None:
+            self.workbench.close()
 
 
 def iso(moment: datetime) -> str:

@@ -130,7 +130,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 640.0
+    tokens_per_unit = 535.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -201,9 +201,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """Draw a mail of a student that is a submission, or that looks like one."""
-        right_subject = (
-            counts or self.rng.random() < 0.4
-        )  # otherwise something is wrong with the subject
+        # Otherwise something is wrong with the subject.
+        right_subject = counts or self.rng.random() < 0.4
         subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
@@ -264,7 +263,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             ),
         ]
         yield read(
-            "Log in to the mailbox.", lambda text: json.loads(text)["status"], "login", **account
+            "Log in to the mailbox.", lambda text: json.loads(text)["logged_in"], "login", **account
         )
         submitted = set((yield from read_folder(_read_submission)))
         yield [

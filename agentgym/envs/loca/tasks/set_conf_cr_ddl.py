@@ -23,7 +23,7 @@ from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.task import OfficeTask, register_task
 
-ME = "swright@mcp.com"
+ME, NAME = "swright@mcp.com", "Simon Wright"
 NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # the last zone in which a day ends
 BEFORE = timedelta(hours=3)  # as the text of the task says
@@ -86,7 +86,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
     mutable_tables = ("calendar.events",)
-    tokens_per_unit = 3_270.0
+    tokens_per_unit = 2_100.0
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
@@ -106,7 +106,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             mails += self._news(key, name)
         self.rng.shuffle(mails)
         email, files = self.office.get(Email), self.office.context.files
-        email.add_user(ME, "wright-2025", "Simon Wright")
+        email.add_user(ME, "wright-2025", NAME)
+        self.office.get(Calendar).set_owner(ME, NAME)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         order = self.rng.permutation(list(targets))

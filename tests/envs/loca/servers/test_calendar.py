@@ -26,11 +26,13 @@ def titles(server: Calendar, **arguments: Any) -> list[str]:
 
 def test_an_event_is_made_changed_and_removed() -> None:
     server = Calendar()
+    server.set_owner("ada@x.org", "Ada L")
     made = call(server, "create_event", summary="Talk", start=NINE, end=TEN, location="Hall")
+    ada = {"email": "ada@x.org", "displayName": "Ada L"}
     assert made == {
-        "kind": "calendar#event", "id": made["id"], "status": "confirmed", "created": "2025-01-15T09:00:01Z",
-        "updated": "2025-01-15T09:00:01Z", "summary": "Talk", "location": "Hall", "start": NINE, "end": TEN,
-        "iCalUID": f"{made['id']}@calendar", "sequence": 0}  # fmt: skip
+        "id": "event_001", "summary": "Talk", "location": "Hall", "start": NINE, "end": TEN, "status": "confirmed",
+        "creator": ada, "organizer": ada, "attendees": [], "created": "2025-01-15T09:00:01Z",
+        "updated": "2025-01-15T09:00:01Z"}  # fmt: skip
     assert call(server, "get_event", eventId=made["id"]) == made
     changed = call(
         server,
@@ -40,7 +42,7 @@ def test_an_event_is_made_changed_and_removed() -> None:
         description="x",
     )
     assert changed == {
-        **made, "description": "x", "end": {"dateTime": "2025-03-01T12:30:00+01:00"}, "sequence": 1,
+        **made, "description": "x", "end": {"dateTime": "2025-03-01T12:30:00+01:00"},
         "updated": "2025-01-15T09:00:02Z"}  # fmt: skip
     refused(
         server,
@@ -50,12 +52,11 @@ def test_an_event_is_made_changed_and_removed() -> None:
         start={"dateTime": "2025-03-02T00:00:00Z"},
     )
     assert "location" not in call(server, "update_event", eventId=made["id"], location="")
-    assert call(server, "delete_event", eventId=made["id"]) == {
-        "id": made["id"],
-        "status": "cancelled",
-    }
+    assert call(server, "delete_event", eventId="event_001") == "Event event_001 deleted"
+    assert call(server, "create_event", summary="x", start=NINE, end=TEN)["id"] == "event_002"
     for tool in ("get_event", "update_event", "delete_event"):
-        refused(server, tool, "^not found: there is no event with id", eventId=made["id"])
+        for event in ("event_001", "event_2", "event_0002", "2", "", "x" * 50, "event_" + "9" * 30):
+            refused(server, tool, "^not found: there is no event with id", eventId=event)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_an_event_is_made_changed_and_removed() -> None:
         (NINE, {"dateTime": "2025-03-01T08:59:59Z"}, "must end after it starts"),
         ({"date": "2025-03-01"}, {"date": "2025-03-01"}, "an end date is the day after"),
         ({"date": "2025-03-01"}, TEN, "both have a date or both a dateTime"),
-        ({}, TEN, "start must be"), ({"dateTime": 5}, TEN, "start must be"), ({"day": "x"}, TEN, "start must be"),
+        ({}, TEN, "start must be"),
         ({"date": "2025-03-01", **NINE}, TEN, "start must be"), (NINE, {"timeZone": "UTC"}, "end must be"),
         ({"dateTime": "2025-03-01T09:00:00"}, TEN, "start.dateTime needs an offset or start a timeZone"),
         ({"dateTime": "2025-03-01"}, TEN, "start must be a time such as"),
@@ -118,7 +119,7 @@ def test_times_that_are_none(start: dict[str, Any], end: dict[str, Any], text: s
             "2025-11-02T05:30:00",
         ),
         (
-            {"dateTime": "2025-01-01T00:00:00", "timeZone": "UTC", "date": None},
+            {"dateTime": "2025-01-01T00:00:00", "timeZone": "UTC"},
             "2025-01-01T00:00:00Z",
             "2025-01-01T00:00:00",
         ),
@@ -140,6 +141,16 @@ def test_time_zones(given: dict[str, Any], kept: str, utc: str) -> None:
         assert event.start.tzinfo == ZoneInfo(given["timeZone"])
 
 
+def test_times_of_another_shape_are_refused_before_the_call() -> None:
+    for start, text in (
+        ({"dateTime": 5}, "argument 'start.dateTime': input should be a valid string"),
+        ({"day": "x"}, "no argument is called 'start.day'"),
+        ("2025-03-01T09:00:00Z", "argument 'start': input should be"),
+        (None, "argument 'start': input should be"),
+    ):
+        refused(Calendar(), "create_event", text, summary="x", start=start, end=TEN)
+
+
 def test_listing_takes_what_overlaps() -> None:
     server = Calendar()
     hour = timedelta(hours=1)
@@ -156,30 +167,37 @@ def test_listing_takes_what_overlaps() -> None:
         "day",
         "c",
     ]  # a ends at the bound
+    assert titles(server, timeMin="2025-03-01T08:00:00Z", timeMax="2025-03-01T08:59:59Z") == ["day"]
     assert titles(server, timeMin="2025-03-01T04:59:59-05:00", timeMax="2025-03-01T10:00:00Z") == [
         "day",
         "a",
+        "c",
     ]  # c starts at the bound
     assert titles(server, timeMin="2025-03-02T00:00:00Z", timeMax="2025-03-03T00:00:00Z") == []
     assert titles(server, timeMin="2025-03-01T23:59:59Z", timeMax="2025-03-03T00:00:00Z") == ["day"]
     call(server, "update_event", eventId=server.events()[1].id, summary="b")
     assert titles(server, **ALL, orderBy="updated") == ["c", "day", "b"]
     page = call(server, "list_events", **ALL, maxResults=2)
-    assert (
-        len(page["items"]),
-        page["truncated"],
-        call(server, "list_events", **ALL, maxResults=3)["truncated"],
-    ) == (
-        2,
-        True,
-        False,
-    )
+    assert (len(page["items"]), page["count"]) == (2, 2)
+    assert call(server, "list_events", **ALL)["count"] == 3
     for text, more in (
         ("maxResults must be 1 to 2500", {"maxResults": 0}), ("maxResults", {"maxResults": 2**70}),
         ("timeMin needs an offset", {"timeMin": "2025-03-01T00:00:00"}), ("timeMax must be a time", {"timeMax": "tomorrow"}),
         ("timeMax must be later than timeMin", {"timeMin": ALL["timeMax"]}),
     ):  # fmt: skip
         refused(server, "list_events", f"^invalid argument: {text}", **{**ALL, **more})
+
+
+def test_a_calendar_holds_no_more_than_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentgym.envs.loca.servers.calendar.MAX_EVENTS", 2)
+    server = Calendar()
+    for _ in range(2):
+        call(server, "create_event", summary="x", start=NINE, end=TEN)
+    text = "^limit exceeded: a calendar has at most 2 events"
+    refused(server, "create_event", text, summary="x", start=NINE, end=TEN)
+    call(server, "delete_event", eventId="event_001")
+    assert call(server, "create_event", summary="x", start=NINE, end=TEN)["id"] == "event_003"
+    assert call(server, "list_events", **ALL)["count"] == 2
 
 
 def test_texts_have_limits() -> None:
@@ -262,7 +280,11 @@ def test_a_calendar_is_that_of_a_small_model(seed: int) -> None:
         found = call(server, "list_events", timeMin=low.isoformat(), timeMax=high.isoformat())[
             "items"
         ]
-        wanted = {made for made, (_, first, last) in model.items() if last > low and first < high}
+        wanted = {
+            made
+            for made, (_, first, last) in model.items()
+            if (last > low or first >= low) and first <= high
+        }
         assert {item["id"] for item in found} == wanted
         assert [model[item["id"]][1] for item in found] == sorted(model[made][1] for made in wanted)
     assert {event.id: (event.summary, event.start, event.end) for event in server.events()} == model

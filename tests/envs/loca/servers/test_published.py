@@ -101,7 +101,7 @@ def test_answers_have_the_published_form(name: str) -> None:
     published, meant = facts(name), differences(name)
     module = import_module(f"tests.envs.loca.servers.published.{name}")
     server = module.prepared()
-    shapes = {tool: Shape(entry["returns"].get("json")) for tool, entry in published.items()}
+    shapes = {tool: Shape(entry["returns"].get("json", [])) for tool, entry in published.items()}
     answers: list[Any] = []
     tools = tools_of(server)
     try:
@@ -156,3 +156,9 @@ def test_a_shape_that_differs_is_found() -> None:
     assert shape.lacking == {"a"}
     assert shape.types == {"b": True, "c[].d": "x", "e": {}}
     assert shape.empty == set()
+
+
+def test_keys_of_any_name_are_compared() -> None:
+    shape = Shape({"a": {"<name>": {"b": "integer"}}})
+    shape.compare({"a": {"x": {"b": 1}, "y": {"c": 2}}})
+    assert (shape.added, shape.lacking) == ({"a.<name>.c"}, {"a.<name>.b"})

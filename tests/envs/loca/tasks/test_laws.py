@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from typing import Any
 
 import pytest
@@ -51,6 +52,29 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
         assert world.score() == 0.0
         report = world.report()
         assert report["fault_count"] >= len(report["faults"]) > 0
+
+
+@pytest.mark.parametrize("steps", [16, 40])
+@pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
+def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:
+    """Also of plans that read pages, which grow unevenly; of many seeds, since each draws its own."""
+    sizes = TASKS[name].config_for_horizon(steps)
+    lengths = [len(carry_out(fresh(name, seed=k, **sizes)).progress.facts) + 1 for k in range(6)]
+    assert abs(sum(lengths) / len(lengths) - steps) <= steps / 4, lengths
+
+
+@pytest.mark.parametrize("name", ["SetConfCrDdl", "WoocommerceStockAlert"])
+def test_opaque_ids_belong_to_one_seed(name: str) -> None:
+    """Ids of mails and of spreadsheets."""
+    texts = {}
+    for seed in (0, 0, 1):
+        world = fresh(name, seed=seed)
+        headers, sheets = ("get_email_headers", {"email_id": "1"}), ("list_spreadsheets", {})
+        answer = world.office.call(*(headers if name == "SetConfCrDdl" else sheets))
+        ids = set(re.findall("[0-9a-f]{24,}", answer))
+        assert ids
+        assert texts.setdefault(seed, ids) == ids
+    assert not texts[0] & texts[1]
 
 
 @pytest.mark.parametrize(("name", "length"), SAMPLE)

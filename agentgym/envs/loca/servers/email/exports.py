@@ -6,15 +6,16 @@ import base64
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC
-from typing import Any
+from typing import Any, NotRequired
 
 from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
-from agentgym.envs.loca.servers.email.messages import Mail, addresses, format_address, iso_date
+from agentgym.envs.loca.servers.email.messages import Mail, addresses, format_address
+from agentgym.envs.loca.servers.email.records import show_mail
 from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
@@ -31,35 +32,28 @@ class _File(TypedDict):
 _Entry = TypedDict(
     "_Entry",
     {
-        "folder": str,
-        "message_id": str,
-        "in_reply_to": str,
-        "references": str,
-        "date": AwareDatetime,
         "from": str,
+        "from_name": NotRequired[str],
         "to": str,
-        "cc": str,
-        "bcc": str,
+        "cc": NotRequired[str | None],
+        "bcc": NotRequired[str | None],
         "subject": str,
         "body": str,
-        "html_body": str | None,
-        "is_read": bool,
-        "is_important": bool,
-        "attachments": list[_File],
+        "html_body": NotRequired[str | None],
+        "date": AwareDatetime,
+        "attachments": NotRequired[list[_File]],
+        "read": NotRequired[bool],
+        "important": NotRequired[bool],
+        "folder": NotRequired[str],
+        "message_id": NotRequired[str],
+        "in_reply_to": NotRequired[str],
+        "references": NotRequired[str],
     },
 )
+"""A mail in a file: as tools show it, with the content of its attachments and with its thread."""
 
-
-class _Export(TypedDict):
-    emails: list[_Entry]
-
-
-_KEYS = {
-    "folder": "folder", "message_id": "message_id", "in_reply_to": "in_reply_to", "references": "references", "date": "date",
-    "from": "sender", "to": "to", "cc": "cc", "bcc": "bcc", "subject": "subject", "body": "body", "html_body": "html",
-    "is_read": "read", "is_important": "important",
-}  # fmt: skip
-"""The attribute of a mail that each key of an entry stands for."""
+_OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply_to", "references")
+"""Keys of an entry that are attributes of a mail with a default."""
 
 
 class Exports:
@@ -79,32 +73,37 @@ class Exports:
         export_path: str = "emails_export.json",
         max_emails: int | None = None,
         export_all_folders: bool = False,
-    ) -> Row:
-        """Write the newest emails of a folder (INBOX by default), at most max_emails of each, to a file in the workspace.
+    ) -> str:
+        """Export emails to a file in the workspace: as mbox if its name ends with .mbox, otherwise as JSON.
 
-        A path that ends with .mbox gives RFC 5322 messages in an mbox file, any other gives JSON.
+        Args:
+            folder: Folder name; all folders if omitted.
+            export_path: Path of the file.
+            max_emails: The most emails of each folder, the newest; all if omitted.
+            export_all_folders: Export all folders, whatever folder is given.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         if max_emails is not None and max_emails < 1:
             raise ToolError(f"invalid argument: max_emails must be at least 1, got {max_emails}")
-        folders = boxes.folders(me) if export_all_folders else [boxes.folder(me, folder or "INBOX")]
-        mails: list[Mail] = []
-        for name in folders:
-            mails += map(boxes.to_mail, boxes.by_id(boxes.ids(name)[:max_emails]))
-        write = write_mbox if export_path.lower().endswith(".mbox") else write_export
-        path = boxes.context.files.write(export_path, write(mails))
-        return {"exported": len(mails), "folders": folders, "path": path}
+        folders = boxes.folders(me)
+        if folder is not None and not export_all_folders:
+            folders = [boxes.folder(me, folder)]
+        rows = [row for name in folders for row in boxes.by_id(boxes.ids(name)[:max_emails])]
+        is_mbox = export_path.lower().endswith(".mbox")
+        data = write_mbox(map(boxes.to_mail, rows)) if is_mbox else write_export(boxes, rows)
+        path = boxes.context.files.write(export_path, data)
+        return f"Exported {len(rows)} emails to {path}"
 
     @tool
     def import_emails(
         self, import_path: str, target_folder: str | None = None, preserve_folders: bool = True
-    ) -> Row:
-        """Take emails from a file in the workspace into the mailbox; nothing is sent.
+    ) -> str:
+        """Import emails from a file in the workspace; nothing is sent.
 
         Args:
-            import_path: A file as export_emails writes it, or a message in a file whose name ends with .eml.
-            target_folder: Where they come, which is made if need be.
-            preserve_folders: Whether, without a target folder, each comes into the folder that it was in; INBOX otherwise.
+            import_path: File written by export_emails, or one message as .eml.
+            target_folder: Folder they go to, created if missing.
+            preserve_folders: Without a target folder, keep the folder of each email; otherwise INBOX.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()
         data = boxes.context.files.read(import_path)
@@ -113,21 +112,18 @@ class Exports:
             mails = read_mbox(data, Mail(sender, "", "", "", boxes.context.clock.now()))
         else:
             mails = read_export(data)
-        folders: dict[str, int] = {}
-        with boxes.store.change():
-            for mail in reversed(mails):
-                folder = target_folder or (preserve_folders and mail.folder) or "INBOX"
-                folder = boxes.ensure_folder(me["id"], folder)
-                stored = boxes.with_message_id(boxes.check(mail))
-                author = boxes.user_id(addresses(stored.sender)[0][1])
-                boxes.put(stored, "import", author, [(me["id"], folder)])
-                folders[folder] = folders.get(folder, 0) + 1
-        return {"imported": len(mails), "folders": folders}
+        for mail in reversed(mails):
+            folder = target_folder or (preserve_folders and mail.folder) or "INBOX"
+            folder = boxes.ensure_folder(me["id"], folder)
+            stored = boxes.with_message_id(boxes.check(mail))
+            author = boxes.user_id(addresses(stored.sender)[0][1])
+            boxes.put(stored, "import", author, [(me["id"], folder)])
+        return f"Imported {len(mails)} emails from {import_path}"
 
 
-def write_export(mails: Sequence[Mail]) -> str:
-    """Return mails as JSON, attachments included."""
-    return json.dumps({"emails": [_entry(mail) for mail in mails]}, ensure_ascii=False, indent=1)
+def write_export(boxes: Mailboxes, rows: Iterable[Row]) -> str:
+    """Return rows of `Mailboxes.rows` as JSON, attachments included."""
+    return json.dumps([_entry(boxes, row) for row in rows], ensure_ascii=False, indent=2)
 
 
 def read_export(data: bytes) -> list[Mail]:
@@ -137,7 +133,7 @@ def read_export(data: bytes) -> list[Mail]:
         ToolError: It is something else.
     """
     try:
-        entries = _adapter().validate_json(data)["emails"]
+        entries = _adapter().validate_json(data)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))[:100] or "the file"
@@ -145,15 +141,10 @@ def read_export(data: bytes) -> list[Mail]:
             f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}"
         ) from None
     _check_count(len(entries))
-    mails = []
-    for entry in entries:
-        fields: Row = {ours: entry[theirs] for theirs, ours in _KEYS.items()}
-        files = {file["filename"]: file["content_base64"] for file in entry["attachments"]}
-        mails.append(Mail(**fields, attachments=files))
-    return mails
+    return [_to_mail(entry) for entry in entries]
 
 
-def write_mbox(mails: Sequence[Mail]) -> bytes:
+def write_mbox(mails: Iterable[Mail]) -> bytes:
     """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
     parts = []
     for mail in mails:
@@ -184,15 +175,35 @@ def _check_count(count: int) -> None:
         )
 
 
-def _entry(mail: Mail) -> Row:
-    fields = {theirs: getattr(mail, ours) for theirs, ours in _KEYS.items()}
-    files = [
-        {"filename": name, "content_base64": base64.b64encode(data).decode()}
-        for name, data in mail.attachments.items()
-    ]
-    return {**fields, "date": iso_date(mail.date), "attachments": files}
+def _entry(boxes: Mailboxes, row: Row) -> Row:
+    """Return a mail as an entry of a file."""
+    mail = boxes.to_mail(row)
+    name, address = addresses(mail.sender)[0]
+    return {
+        **show_mail(boxes, row),
+        "from": address,
+        "from_name": name,
+        "attachments": [
+            {"filename": file, "content_base64": base64.b64encode(data).decode()}
+            for file, data in mail.attachments.items()
+        ],
+        "body": mail.body,
+        "html_body": mail.html,
+        "message_id": mail.message_id,
+        "in_reply_to": mail.in_reply_to,
+        "references": mail.references,
+    }
+
+
+def _to_mail(entry: Row) -> Mail:
+    """Return the mail that an entry of a file is."""
+    options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
+    files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
+    sender = format_address(entry.get("from_name", ""), entry["from"])
+    texts = (sender, entry["to"], entry["subject"], entry["body"])
+    return Mail(*texts, entry["date"], entry.get("html_body"), attachments=files, **options)
 
 
 @functools.cache
 def _adapter() -> TypeAdapter[Any]:
-    return TypeAdapter(_Export)
+    return TypeAdapter(list[_Entry])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.envs.loca.servers.email.mailboxes import SYSTEM_FOLDERS, Mailboxes
+from agentgym.envs.loca.servers.email.records import show_mail
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -17,9 +18,8 @@ _STATUSES = {
 """The columns that each status of `mark_emails` sets."""
 
 _COUNTS = """
-SELECT ? AS folder, count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread,
-coalesce(sum(is_important), 0) AS important, coalesce(sum(files > 0), 0) AS with_attachments
-FROM mails JOIN messages ON messages.id = message WHERE user = ? AND folder = ?
+SELECT count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread FROM mails
+WHERE user = ? AND folder = ?
 """
 """The numbers of mails in a folder."""
 
@@ -35,70 +35,107 @@ class Filing:
         self._mailboxes = mailboxes
 
     @tool
-    def get_folders(self) -> Row:
-        """The folders of the mailbox with how many emails they hold."""
-        me = self._mailboxes.me()["id"]
-        return {"folders": [self._counts(me, name) for name in self._mailboxes.folders(me)]}
+    def get_folders(self) -> str:
+        """List the folders with the number of emails in each."""
+        lines = [
+            f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)"
+            for k, (name, counts) in enumerate(self._all_counts().items(), 1)
+        ]
+        return "\n".join(["Folders of the mailbox:", *lines, ""])
 
     @tool
-    def create_folder(self, folder_name: str) -> Row:
-        """Make a folder."""
+    def create_folder(self, folder_name: str) -> str:
+        """Create a folder.
+
+        Args:
+            folder_name: Name of the new folder.
+        """
         me = self._mailboxes.me()["id"]
         if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
             raise ToolError(f"conflict: there is a folder {echo(folder_name)} already")
-        return {"status": "created", "folder": self._mailboxes.ensure_folder(me, folder_name)}
+        return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
 
     @tool
-    def delete_folder(self, folder_name: str) -> Row:
-        """Remove a folder that is empty."""
-        me = self._mailboxes.me()["id"]
+    def delete_folder(self, folder_name: str) -> str:
+        """Delete a folder; its emails move to Trash.
+
+        Args:
+            folder_name: Folder name; INBOX, Sent, Drafts and Trash cannot be deleted.
+        """
+        store, me = self._mailboxes.store, self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder_name)
         if name in SYSTEM_FOLDERS:
-            raise ToolError(f"permission denied: the folder {name} cannot be removed")
-        total = self._counts(me, name)["total"]
-        if total:
-            raise ToolError(
-                f"conflict: the folder {echo(name)} holds {total} emails; move or delete them first"
-            )
-        self._mailboxes.store.delete("folders", user=me, name=name)
-        return {"status": "deleted", "folder": name}
+            raise ToolError(f"permission denied: the folder {name} cannot be deleted")
+        for row in store.find("mails", user=me, folder=name):
+            store.update("mails", row["id"], folder="Trash")
+        store.delete("folders", user=me, name=name)
+        return f'Folder "{name}" deleted'
 
     @tool
     def get_mailbox_stats(self, folder_name: str | None = None) -> Row:
-        """How many emails a folder (all folders by default) holds: in all, unread, important, with attachments."""
+        """Count the emails, in total and unread.
+
+        Args:
+            folder_name: Folder name; all folders if omitted.
+        """
         me = self._mailboxes.me()["id"]
         if folder_name is not None:
             return self._counts(me, self._mailboxes.folder(me, folder_name))
-        folders = [self._counts(me, name) for name in self._mailboxes.folders(me)]
-        totals = {key: sum(row[key] for row in folders) for key in folders[0] if key != "folder"}
-        return {**totals, "folders": folders}
+        folders = self._all_counts()
+        return {
+            "total_emails": sum(counts["total"] for counts in folders.values()),
+            "total_unread": sum(counts["unread"] for counts in folders.values()),
+            "folders": folders,
+        }
 
     @tool
-    def get_unread_count(self, folder_name: str | None = None) -> Row:
-        """How many emails of a folder (of all folders by default) are unread."""
-        return {"folder": folder_name, "unread": self.get_mailbox_stats(folder_name)["unread"]}
+    def get_unread_count(self, folder_name: str | None = None) -> str:
+        """Count the unread emails.
+
+        Args:
+            folder_name: Folder name; all folders if omitted.
+        """
+        if folder_name is None:
+            unread = sum(counts["unread"] for counts in self._all_counts().values())
+            return f"Unread emails: {unread}"
+        me = self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder_name)
+        return f"Unread emails in {name}: {self._counts(me, name)['unread']}"
 
     @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:
-        """Mark emails as read, unread, important or not_important."""
+        """Mark emails, all of them or, on an error, none.
+
+        Args:
+            email_ids: Email IDs.
+            status: read, unread, important or not_important.
+        """
         if status not in _STATUSES:
             raise ToolError(
                 f"invalid argument: status must be one of {', '.join(_STATUSES)}, got "
                 f"{echo(status)}"
             )
-        rows = self._rows(email_ids)
-        for row in rows:
-            self._mailboxes.store.update("mails", row["id"], **_STATUSES[status])
-        return {"marked": len(rows), "status": status}
+        return self._updated("updated_emails", self._rows(email_ids), _STATUSES[status])
 
     @tool
     def move_email(self, email_id: str, target_folder: str) -> Row:
-        """Move an email to another folder."""
-        return {"id": email_id, "folder": self.move_emails([email_id], target_folder)["folder"]}
+        """Move an email to another folder.
+
+        Args:
+            email_id: Email ID.
+            target_folder: Name of the folder it goes to.
+        """
+        moved: Row = self.move_emails([email_id], target_folder)["moved_emails"][0]
+        return moved
 
     @tool
     def move_emails(self, email_ids: list[str], target_folder: str) -> Row:
-        """Move emails to another folder, all of them or, on an error, none."""
+        """Move emails to another folder, all of them or, on an error, none.
+
+        Args:
+            email_ids: Email IDs.
+            target_folder: Name of the folder they go to.
+        """
         folder = self._mailboxes.folder(self._mailboxes.me()["id"], target_folder)
         rows = self._rows(email_ids)
         for row in rows:
@@ -111,32 +148,56 @@ class Filing:
                 raise ToolError(
                     f"conflict: email {row['id']} is no draft, so it cannot be moved to Drafts"
                 )
-        for row in rows:
-            self._mailboxes.store.update("mails", row["id"], folder=folder)
-        return {"moved": len(rows), "folder": folder}
+        return self._updated("moved_emails", rows, {"folder": folder})
 
     @tool
-    def delete_email(self, email_id: str) -> Row:
-        """Move an email to the folder Trash; one that is there is removed for good."""
-        counts = self.delete_emails([email_id])
-        return {"id": email_id, "status": "removed" if counts["removed"] else "moved to Trash"}
+    def delete_email(self, email_id: str) -> str:
+        """Move an email to Trash; one that is in Trash is deleted for good.
+
+        Args:
+            email_id: Email ID.
+        """
+        removed = self._delete([email_id])
+        return f"Email {email_id} deleted{' for good' if removed else ' (moved to Trash)'}"
 
     @tool
-    def delete_emails(self, email_ids: list[str]) -> Row:
-        """Move emails to the folder Trash, all of them or, on an error, none; those that are there are removed for good."""
+    def delete_emails(self, email_ids: list[str]) -> str:
+        """Move emails to Trash, all of them or, on an error, none; those that are in Trash are deleted for good.
+
+        Args:
+            email_ids: Email IDs.
+        """
+        removed = self._delete(email_ids)
+        text = f"Deleted {len(set(email_ids))} emails"
+        return f"{text} ({removed} of them for good)" if removed else f"{text} (moved to Trash)"
+
+    def _delete(self, email_ids: Sequence[str]) -> int:
+        """Delete mails; return how many of them were deleted for good."""
         rows = self._rows(email_ids)
-        with self._mailboxes.store.change():
-            for row in rows:
-                if row["folder"] == "Trash":
-                    self._mailboxes.purge(row)
-                else:
-                    self._mailboxes.store.update("mails", row["id"], folder="Trash")
-        removed = sum(row["folder"] == "Trash" for row in rows)
-        return {"moved_to_trash": len(rows) - removed, "removed": removed}
+        for row in rows:
+            if row["folder"] == "Trash":
+                self._mailboxes.purge(row)
+            else:
+                self._mailboxes.store.update("mails", row["id"], folder="Trash")
+        return sum(row["folder"] == "Trash" for row in rows)
+
+    def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
+        """Change columns of mails; return the mails after that under a key, and their count."""
+        for row in rows:
+            self._mailboxes.store.update("mails", row["id"], **changes)
+        return {
+            key: [show_mail(self._mailboxes, {**row, **changes}) for row in rows],
+            "count": len(rows),
+        }
+
+    def _all_counts(self) -> dict[str, Row]:
+        """Return the numbers of mails in each folder."""
+        me = self._mailboxes.me()["id"]
+        return {name: self._counts(me, name) for name in self._mailboxes.folders(me)}
 
     def _counts(self, user: int, folder: str) -> Row:
         """Return the numbers of mails in a folder."""
-        return self._mailboxes.store.rows(_COUNTS, folder, user, folder)[0]
+        return self._mailboxes.store.rows(_COUNTS, user, folder)[0]
 
     def _rows(self, email_ids: Sequence[str]) -> list[Row]:
         """Return mails of who is logged in, each once."""

@@ -35,7 +35,8 @@ CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE N
 CREATE TABLE folders (user INTEGER NOT NULL REFERENCES users(id), name TEXT NOT NULL COLLATE NOCASE,
   PRIMARY KEY (user, name));
 CREATE TABLE messages (id INTEGER PRIMARY KEY, author INTEGER REFERENCES users(id),
-  origin TEXT NOT NULL, message_id TEXT NOT NULL, date TEXT NOT NULL, sender TEXT NOT NULL,
+  origin TEXT NOT NULL, message_id TEXT NOT NULL, created TEXT NOT NULL, date TEXT NOT NULL,
+  sender TEXT NOT NULL,
   "to" TEXT NOT NULL, cc TEXT NOT NULL, bcc TEXT NOT NULL, subject TEXT NOT NULL,
   in_reply_to TEXT NOT NULL, "references" TEXT NOT NULL, files INTEGER NOT NULL,
   words TEXT NOT NULL, body TEXT NOT NULL, html TEXT );
@@ -51,8 +52,8 @@ CREATE INDEX mails_of_message ON mails (message);
 """
 
 _MAILS = """
-SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id, date,
-  sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
+SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
+  created, date, sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
 FROM mails JOIN messages ON messages.id = message
 """
 """Mails with their messages."""
@@ -158,8 +159,7 @@ class Mailboxes:
         They are the Sent folder of the author and the INBOX of each recipient with a mailbox here.
 
         Raises:
-            ToolError: An address of a domain that has mailboxes here has none, or there are too
-                many recipients.
+            ToolError: There are too many recipients.
         """
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
@@ -167,18 +167,20 @@ class Mailboxes:
             raise ToolError(
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
+        users = map(self.user_id, recipients)
+        return places + [(user, "INBOX") for user in users if user is not None]
+
+    def unknown_recipients(self, mail: Mail) -> list[str]:
+        """Return the recipients without a mailbox whose domain has mailboxes here; mails to other
+        domains leave the office.
+        """
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        for address in recipients:
-            user = self.user_id(address)
-            domain = address.partition("@")[2]
-            if user is not None:
-                places.append((user, "INBOX"))
-            elif self.store.value(sql, domain):
-                raise ToolError(
-                    f"not found: {domain} has no mailbox {echo(address)}; nothing was sent"
-                )
-        return places
+        return [
+            address
+            for address in mail.recipients
+            if self.user_id(address) is None and self.store.value(sql, address.partition("@")[2])
+        ]
 
     def check(self, mail: Mail) -> Mail:
         """Return a mail in the form that it is stored in.
@@ -212,7 +214,8 @@ class Mailboxes:
         """
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
-        message = self.store.insert("messages", author=author, origin=origin, **columns_of(mail))
+        columns = {**columns_of(mail), "created": iso_date(mail.date)}
+        message = self.store.insert("messages", author=author, origin=origin, **columns)
         for filename, data in mail.attachments.items():
             self.store.insert(
                 "attachments", message=message, filename=filename, size=len(data), data=data

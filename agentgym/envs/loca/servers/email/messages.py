@@ -67,7 +67,7 @@ class Mail:
         folder: Where in the mailbox it is.
         id: Its id in the mailbox.
         origin: `sent` if it was really sent with the tools, `filled` if a task delivered it,
-            `import` or `draft`.
+            `bounce` if the server returned one to its author, `import` or `draft`.
     """
 
     sender: str
@@ -91,7 +91,7 @@ class Mail:
     @property
     def text(self) -> str:
         """The text; that of the HTML where there is no other one."""
-        return self.body or _html_to_text(self.html or "")
+        return text_of(self.body, self.html)
 
     @property
     def recipients(self) -> list[str]:
@@ -103,6 +103,11 @@ class Mail:
                 for _, address in addresses(part)
             )
         )
+
+
+def text_of(body: str, html: str | None) -> str:
+    """Return the text of a mail; that of its HTML where it has no other one."""
+    return body or _html_to_text(html or "")
 
 
 def addresses(text: str) -> list[tuple[str, str]]:

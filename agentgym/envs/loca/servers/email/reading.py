@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
+from agentgym.envs.loca.servers.email.records import show_draft, show_mail, show_mails
 from agentgym.envs.loca.servers.email.rfc5322 import content_type, headers_of
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
@@ -16,6 +17,12 @@ _DOWNLOADS = "attachments"
 
 _MAX_TERMS = 50
 """Words of a query: SQLite compares each with every mail of the folder."""
+
+_HEADERS = {
+    "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
+    "content_type": "Content-Type",
+}  # fmt: skip
+"""The header that each key of `get_email_headers` shows."""
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
@@ -34,63 +41,81 @@ class Reading:
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
-        """List the emails of a folder, newest first, at most 100 on a page."""
-        me = self._mailboxes.me()["id"]
-        name = self._mailboxes.folder(me, folder)
-        sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
-        total = self._mailboxes.store.value(sql, me, name)
-        places = page_of(range(total), page, page_size)
-        ids = self._mailboxes.ids(name, len(places), places[0] if places else 0)
-        return {"folder": name, **self._page(ids, total, page, page_size)}
+        """List the emails of a folder with their full text, newest first.
+
+        Args:
+            folder: Folder name.
+            page: Page number, from 1.
+            page_size: Emails per page, 1 to 100.
+        """
+        total, ids = self._folder_page(folder, page, page_size)
+        emails = show_mails(self._mailboxes, ids)
+        return {**_page_numbers(total, page, page_size), "emails": emails}
 
     @tool
     def get_drafts(self, page: int = 1, page_size: int = 20) -> Row:
-        """List the drafts, newest first, at most 100 on a page."""
-        return self.get_emails("Drafts", page, page_size)
+        """List the drafts with their full text, last changed first.
+
+        Args:
+            page: Page number, from 1.
+            page_size: Drafts per page, 1 to 100.
+        """
+        total, ids = self._folder_page("Drafts", page, page_size)
+        drafts = [show_draft(row) for row in self._mailboxes.by_id(ids)]
+        return {**_page_numbers(total, page, page_size), "drafts": drafts}
 
     @tool
     def search_emails(
         self, query: str, folder: str = "INBOX", page: int = 1, page_size: int = 20
     ) -> Row:
-        """Search subject, sender, recipients and text of the emails of a folder, newest first, at most 100 on a page.
+        """Search the emails of a folder; matches come with their full text, newest first.
 
-        An email is found if it contains all words of the query, upper or lower case, also inside of other words. Words in
-        quotation marks are one phrase. A word after from:, to:, subject: or body: is searched there only.
+        An email matches if subject, sender, recipients or text contain every word of the query, in any case and also
+        inside longer words.
+
+        Args:
+            query: Words; "several words" in quotation marks are one phrase; from:, to:, subject: or body: before a word
+                limits where it is searched.
+            folder: Folder name.
+            page: Page number, from 1.
+            page_size: Emails per page, 1 to 100.
         """
         name = self._mailboxes.folder(self._mailboxes.me()["id"], folder)
         ids = self._search(query, name)
-        shown = page_of(ids, page, page_size)
-        return {"folder": name, **self._page(shown, len(ids), page, page_size)}
+        emails = show_mails(self._mailboxes, page_of(ids, page, page_size))
+        return {**_page_numbers(len(ids), page, page_size), "emails": emails}
 
     @tool
     def read_email(self, email_id: str) -> Row:
-        """Read an email; it counts as read then."""
-        row = self._mailboxes.mine(email_id)
-        self._mailboxes.store.update("mails", row["id"], is_read=True)
-        mail = self._mailboxes.to_mail(row)
-        return {
-            **_summary({**row, "is_read": True}),
-            "cc": mail.cc,
-            "bcc": mail.bcc,
-            "message_id": mail.message_id,
-            "in_reply_to": mail.in_reply_to or None,
-            "body": mail.text,
-            "html_body": mail.html,
-            "attachments": [
-                {"filename": name, "content_type": content_type(name), "size": len(data)}
-                for name, data in mail.attachments.items()
-            ],
-        }
+        """Get one email with its full text.
+
+        Args:
+            email_id: Email ID.
+        """
+        return show_mail(self._mailboxes, self._mailboxes.mine(email_id))
 
     @tool
     def get_email_headers(self, email_id: str) -> Row:
-        """The headers of the message that an email is."""
-        mail = self._mailboxes.to_mail(self._mailboxes.mine(email_id))
-        return {"id": email_id, "headers": headers_of(mail)}
+        """Get the headers of an email.
+
+        Args:
+            email_id: Email ID.
+        """
+        headers = headers_of(self._mailboxes.to_mail(self._mailboxes.mine(email_id)))
+        thread = {"in_reply_to": "In-Reply-To", "references": "References"}
+        return {
+            **{key: headers.get(name, "") for key, name in _HEADERS.items()},
+            **{key: headers[name] for key, name in thread.items() if name in headers},
+        }
 
     @tool
     def download_attachment(self, email_id: str, attachment_filename: str) -> Row:
-        """Write an attachment to a file in the directory `attachments` of the workspace; no file there is replaced."""
+        """Save an attachment in the workspace folder `attachments`; existing files are kept.
+
+        Args:
+            email_id: Email ID.
+            attachment_filename: Name of the attachment.
+        """
         attachments = self._mailboxes.to_mail(self._mailboxes.mine(email_id)).attachments
         if attachment_filename not in attachments:
             names = ", ".join(attachments) or "none"
@@ -100,7 +125,22 @@ class Reading:
             )
         data = attachments[attachment_filename]
         path = self._download(attachment_filename, data)
-        return {"filename": attachment_filename, "size": len(data), "path": path}
+        return {
+            "filename": attachment_filename,
+            "size": len(data),
+            "content_type": content_type(attachment_filename),
+            "path": path,
+            "message": f"Attachment saved to {path}",
+        }
+
+    def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
+        """Return the number of mails in a folder, and the ids of those on a page."""
+        me = self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder)
+        sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
+        total = self._mailboxes.store.value(sql, me, name)
+        places = page_of(range(total), page, page_size)
+        return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
 
     def _search(self, query: str, folder: str) -> list[int]:
         """Return the ids of the mails in a folder that match a query, newest first."""
@@ -127,16 +167,6 @@ class Reading:
         )
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
-    def _page(self, ids: Sequence[int], total: int, page: int, page_size: int) -> Row:
-        """Return a page of a listing."""
-        return {
-            "total": total,
-            "page": page,
-            "page_size": page_size,
-            "total_pages": -(-total // page_size),
-            "emails": [_summary(row) for row in self._mailboxes.by_id(ids)],
-        }
-
     def _download(self, name: str, data: bytes) -> str:
         """Write an attachment under a free name, unless it was written before; the path."""
         files = self._mailboxes.context.files
@@ -160,16 +190,7 @@ def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
     )
 
 
-def _summary(row: Row) -> Row:
-    """Return a mail as listings show it."""
-    return {
-        "id": str(row["id"]),
-        "folder": row["folder"],
-        "subject": row["subject"],
-        "from": row["sender"],
-        "to": row["to"],
-        "date": row["date"],
-        "is_read": row["is_read"],
-        "is_important": row["is_important"],
-        "has_attachments": row["files"] > 0,
-    }
+def _page_numbers(total: int, page: int, page_size: int) -> Row:
+    """Return the numbers of a page of a listing."""
+    pages = -(-total // page_size)
+    return {"total": total, "page": page, "page_size": page_size, "total_pages": pages}

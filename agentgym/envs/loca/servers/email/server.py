@@ -17,8 +17,8 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
-_MAX_LISTED_USERS = 100
-"""Users that `list_users` shows; its description says so."""
+_MORE_FOLDERS = ("Spam", "Archive")
+"""Folders that a mailbox made by `create_user` has besides the usual ones, as in the published server."""
 
 _MAX_PASSWORD = 200
 """Characters of a password; any limit would do."""
@@ -127,6 +127,8 @@ class Email(Server):
             for mail in [mails] if isinstance(mails, Mail) else mails:
                 stored = boxes.with_message_id(boxes.check(mail))
                 author = boxes.user_id(addresses(stored.sender)[0][1])
+                if place is None and (unknown := boxes.unknown_recipients(stored)):
+                    raise ToolError(f"not found: there is no mailbox {echo(unknown[0])}")
                 places = [place] if place else boxes.places(stored, author)
                 boxes.put(stored, "filled", author, places)
 
@@ -157,52 +159,69 @@ class Email(Server):
 
     @tool
     def login(self, email: str, password: str) -> Row:
-        """Log in to a mailbox."""
+        """Log in to a mailbox.
+
+        Args:
+            email: Email address.
+            password: Password.
+        """
         sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
         user = self.store.row(sql, email, password)
         if user is None:
             raise ToolError("permission denied: no user has this e-mail address and password")
         self.session["user"] = user["id"]
-        return {"status": "logged in", "user": _show_user(user)}
+        return {"message": "Login successful", "logged_in": True, **_show_user(user)}
 
     @tool
     def logout(self) -> Row:
         """Log out."""
-        user = self._mailboxes.me()
+        self._mailboxes.me()
         del self.session["user"]
-        return {"status": "logged out", "user": _show_user(user)}
+        return {"message": "Logout successful", "logged_in": False}
 
     @tool
     def get_current_user(self) -> Row:
-        """Who is logged in."""
-        return _show_user(self._mailboxes.me())
+        """Get the user who is logged in."""
+        return {**_show_user(self._mailboxes.me()), "logged_in": True}
 
     @tool
     def list_users(self) -> Row:
-        """The users of this mail server, the first hundred in order of their addresses."""
+        """List the users of the mail server by their addresses."""
         self._mailboxes.me()
-        sql = "SELECT email, name FROM users ORDER BY email LIMIT ?"
-        users = self.store.rows(sql, _MAX_LISTED_USERS)
-        total = self.store.value("SELECT count(*) FROM users")
-        return {"total": total, "truncated": total > len(users), "users": users}
+        # The order of their creation may give away whom a task is about.
+        users = self.store.rows("SELECT email, name FROM users ORDER BY email")
+        return {"users": users, "count": len(users)}
 
     @tool
     def create_user(self, email: str, name: str, password: str) -> Row:
-        """Give somebody a mailbox on this server."""
+        """Create a mailbox on the mail server.
+
+        Args:
+            email: Email address of the new user.
+            name: Full name.
+            password: Password.
+        """
         if not 1 <= len(password) <= _MAX_PASSWORD:
             raise ToolError(
                 f"invalid argument: a password has 1 to {_MAX_PASSWORD} characters, got "
                 f"{len(password)}"
             )
         self.add_user(email, password, name)
-        return {"status": "created", "user": {"email": email, "name": name}}
+        user = self._mailboxes.existing_user_id(email)
+        for folder in _MORE_FOLDERS:
+            self._mailboxes.ensure_folder(user, folder)
+        created = iso(self.context.clock.tick())
+        return {"email": email, "name": name, "created_at": created, "message": "User created"}
 
     @tool
-    def check_connection(self) -> Row:
-        """Whether the server answers, what its time is and who is logged in."""
-        email = self._mailboxes.me()["email"] if "user" in self.session else None
+    def check_connection(self) -> str:
+        """Check the connection to the mail server."""
+        login = "not logged in"
+        if "user" in self.session:
+            login = f"logged in as {self._mailboxes.me()['email']}"
         now = iso(self.context.clock.now())
-        return {"status": "connected", "time": now, "logged_in_as": email}
+        lines = ["Mail server:", "✓ IMAP connected", "✓ SMTP connected", ""]
+        return "\n".join([*lines, f"Server time {now}, {login}"])
 
 
 def _show_user(user: Row) -> Row:

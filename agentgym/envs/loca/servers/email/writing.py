@@ -8,12 +8,14 @@ from typing import Any
 
 from agentgym.envs.loca.servers.email.mailboxes import Mailboxes, columns_of
 from agentgym.envs.loca.servers.email.messages import (
+    MAX_SUBJECT,
     Mail,
     addresses,
     file_name,
     format_address,
     iso_date,
 )
+from agentgym.envs.loca.servers.email.records import show_draft, show_mails
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -39,7 +41,17 @@ class Writing:
         bcc: str | None = None,
         attachments: list[str] | None = None,
     ) -> Row:
-        """Send an email to addresses with commas between, with files of the workspace (paths) attached as they are now."""
+        """Send an email.
+
+        Args:
+            to: Recipient addresses, comma-separated.
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+            attachments: Paths of workspace files to attach.
+        """
         mail = self._compose(to, subject, body, html_body, cc, bcc)
         return self._send(replace(mail, attachments=self._read_files(attachments or [])))
 
@@ -53,7 +65,16 @@ class Writing:
         bcc: str | None = None,
         reply_all: bool = False,
     ) -> Row:
-        """Answer an email; with reply_all, all who got it get a copy of the answer."""
+        """Reply to an email.
+
+        Args:
+            email_id: ID of the email to reply to.
+            body: Plain text of the reply.
+            html_body: HTML version of the text.
+            cc: More Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+            reply_all: Also send the reply to the other recipients.
+        """
         old = self._original(email_id)
         me = self._mailboxes.me()["email"].casefold()
         to = old.to if addresses(old.sender)[0][1].casefold() == me else old.sender
@@ -78,7 +99,16 @@ class Writing:
         cc: str | None = None,
         bcc: str | None = None,
     ) -> Row:
-        """Send an email on to others, with its attachments; the body comes before it."""
+        """Forward an email with its attachments.
+
+        Args:
+            email_id: ID of the email to forward.
+            to: Recipient addresses, comma-separated.
+            body: Text to put before the forwarded email.
+            html_body: HTML version of the whole text.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
         old = self._original(email_id)
         text = f"{body}\n\n" if body else ""
         text += "---------- Forwarded message ----------\n"
@@ -97,12 +127,20 @@ class Writing:
         cc: str | None = None,
         bcc: str | None = None,
     ) -> Row:
-        """Keep an email that is not sent yet."""
+        """Save a draft.
+
+        Args:
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            to: Recipient addresses, comma-separated.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
         draft = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
-        draft_id = boxes.put(draft, "draft", me, [(me, "Drafts")])[0]
-        return {"id": str(draft_id), "status": "saved", "date": iso_date(draft.date)}
+        return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
 
     @tool
     def update_draft(
@@ -115,7 +153,17 @@ class Writing:
         cc: str | None = None,
         bcc: str | None = None,
     ) -> Row:
-        """Change what is given of a draft; the rest stays."""
+        """Change the given fields of a draft.
+
+        Args:
+            draft_id: Draft ID.
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            to: Recipient addresses, comma-separated.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
         boxes, row = self._mailboxes, self._draft(draft_id)
         fields = {
             "subject": subject,
@@ -130,13 +178,17 @@ class Writing:
         draft = replace(mail, date=boxes.context.clock.tick())
         boxes.store.update("messages", row["message"], **columns_of(draft))
         boxes.store.update("mails", row["id"], at=int(draft.date.timestamp()))
-        return {"id": draft_id, "status": "saved", "date": iso_date(draft.date)}
+        return show_draft(self._draft(draft_id))
 
     @tool
-    def delete_draft(self, draft_id: str) -> Row:
-        """Remove a draft for good."""
+    def delete_draft(self, draft_id: str) -> str:
+        """Delete a draft for good.
+
+        Args:
+            draft_id: Draft ID.
+        """
         self._mailboxes.purge(self._draft(draft_id))
-        return {"id": draft_id, "status": "removed"}
+        return f"Draft {draft_id} deleted"
 
     def _draft(self, draft_id: str) -> Row:
         row = self._mailboxes.mine(draft_id)
@@ -187,7 +239,8 @@ class Writing:
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        """Send a mail: a copy into Sent and one into the INBOX of each recipient here.
+        """Send a mail: a copy into Sent and one into the INBOX of each recipient here; return the
+        copy in Sent.
 
         Raises:
             ToolError: It cannot be sent; nobody got it then.
@@ -195,21 +248,35 @@ class Writing:
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
-        if not (mail.to or mail.cc or mail.bcc):
+        if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
         mail = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
-        with boxes.store.change():
-            email_id = boxes.put(mail, "sent", me, places)[0]
-        return {
-            "id": str(email_id),
-            "status": "sent",
-            "message_id": mail.message_id,
-            "date": iso_date(mail.date),
-        }
+        copy = boxes.put(mail, "sent", me, places)[0]
+        self._bounce(mail, boxes.unknown_recipients(mail))
+        return show_mails(boxes, [copy])[0]
+
+    def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
+        """Report to the author of a mail which recipients have no mailbox."""
+        if not unknown:
+            return
+        boxes, me = self._mailboxes, self._mailboxes.me()
+        domain = me["email"].partition("@")[2]
+        report = Mail(
+            format_address("Mail Delivery System", f"mailer-daemon@{domain}"),
+            me["email"],
+            _with_prefix("Undeliverable: ", mail.subject),
+            "Your message was not delivered to these recipients, who have no mailbox:\n"
+            + "\n".join(unknown),
+            boxes.context.clock.tick(),
+            in_reply_to=mail.message_id,
+            references=mail.message_id,
+        )
+        stored = boxes.with_message_id(boxes.check(report))
+        boxes.put(stored, "bounce", None, [(me["id"], "INBOX")])
 
 
 def _with_prefix(prefix: str, subject: str) -> str:
-    """Return a subject with `Re:` or `Fwd:` before it, once."""
+    """Return a subject with `Re:` or `Fwd:` before it, once; a very long one loses its end."""
     if subject.casefold().startswith(prefix.strip().casefold()):
         return subject
-    return f"{prefix}{subject}"
+    return f"{prefix}{subject}"[:MAX_SUBJECT]

@@ -72,9 +72,8 @@ def _array_agg(node: Node) -> Node:
 def _ignore_nulls(node: Node) -> Node:
     """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes with the order in it."""
     call = node.this
-    inner = (
-        call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
-    )  # a part of an array, made above
+    # A part of an array, made above.
+    inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
     if not isinstance(inner, exp.ArrayAgg):
         return node
     item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
@@ -158,9 +157,8 @@ def _unnest(node: Node) -> Node:
     item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
     number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
     select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
-    outer = (
-        label if structs else f"{label} and its place"
-    )  # x alone is to mean the item, not the record
+    # `x` alone is to mean the item, not the record.
+    outer = label if structs else f"{label} and its place"
     return exp.Subquery(
         this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True))
     )

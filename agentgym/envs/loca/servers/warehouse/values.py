@@ -72,8 +72,8 @@ class ConversionResult:
     message: str = ""
 
 
-def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the records that a result can hold, and what to say of those that it cannot."""
+def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
+    """Return the records that a result can hold, and a line about those that it cannot."""
     size, retained = 0, []
     for row in rows.objects():
         size += len(json.dumps(row, ensure_ascii=False).encode())
@@ -81,17 +81,16 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             break
         retained.append(row)
     if len(retained) == rows.total:
-        return retained, {}
+        return retained, ""
     why = (
         f"a result holds at most {MAX_BYTES} bytes"
         if rows.too_long or len(retained) < len(rows.records)
         else "of the limit on their number"
     )
-    message = (
+    return retained, (
         f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
-        "LIMIT and OFFSET."
+        "LIMIT and OFFSET.\n"
     )
-    return retained, {"truncated": True, "message": message}
 
 
 def pack_values(values: Sequence[Any]) -> str:

@@ -122,6 +122,6 @@ class Model:
             return [("delete_email", {"email_id": key})]
         mine[folder][key][1:] = [True, True]
         return [
-            ("read_email", {"email_id": key}),
+            ("mark_emails", {"email_ids": [key], "status": "read"}),
             ("mark_emails", {"email_ids": [key], "status": "important"}),
         ]

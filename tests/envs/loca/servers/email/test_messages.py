@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import json
 import mailbox
+from collections import Counter
 from datetime import timedelta
 from email import policy
 from pathlib import Path
@@ -37,15 +38,15 @@ def test_exports_come_back(path: str) -> None:
         Mail(BOB, ADA, "From me", "From here\n>From there\n\n", DAY, cc="é <c@far.net>"), user=ADA
     )
     before = server.messages(ADA)
-    assert call(server, "export_emails", export_path=path, export_all_folders=True)["exported"] == 4
+    assert (
+        call(server, "export_emails", export_path=path) == f"Exported 4 emails to /workspace/{path}"
+    )
     server.login_as(CYD)
     kept = server.messages(CYD)
-    done = call(server, "import_emails", import_path=path)
-    assert (done["imported"], done["folders"]) == (
-        4,
-        {"INBOX": 4} if path == "box.mbox" else {"Work": 1, "INBOX": 3},
-    )
+    assert call(server, "import_emails", import_path=path) == f"Imported 4 emails from {path}"
     new = [mail for mail in server.messages(CYD) if mail not in kept]
+    folders = {"INBOX": 4} if path == "box.mbox" else {"Work": 1, "INBOX": 3}
+    assert Counter(mail.folder for mail in new) == folders
     same = ("sender", "to", "cc", "subject", "body", "html", "date", "attachments", "message_id")
     pick = [
         sorted(repr([getattr(mail, name) for name in same]) for mail in mails)
@@ -54,26 +55,18 @@ def test_exports_come_back(path: str) -> None:
     assert pick[0] == pick[1]
     assert {mail.origin for mail in new} == {"import"}
     assert server.sent() == []
-    assert call(server, "import_emails", import_path=path, target_folder="Old")["folders"] == {
-        "Old": 4
-    }
-    assert (
-        call(server, "export_emails", folder="Old", export_path=path, max_emails=1)["exported"] == 1
-    )
+    call(server, "import_emails", import_path=path, target_folder="Old")
+    for more, count in (({"max_emails": 1}, 1), ({}, 4), ({"export_all_folders": True}, 10)):
+        text = call(server, "export_emails", folder="Old", export_path=path, **more)
+        assert text.startswith(f"Exported {count} emails")
     assert len(server.messages(CYD, "Old")) == 4
 
 
 def test_files_that_are_no_export() -> None:
     server = office()
-    entry = json.loads(
-        json.dumps(
-            call(server, "export_emails")
-            and json.loads(server.context.files.read_text("emails_export.json"))
-        )
-    )
-    for k, data in enumerate(
-        ("", "[]", '{"emails": [{}]}', "[" * 100_000, '{"emails": 1}', b"\xff")
-    ):
+    call(server, "export_emails")
+    entries = json.loads(server.context.files.read_text("emails_export.json"))
+    for k, data in enumerate(("", "{}", "[{}]", "[" * 100_000, '{"emails": []}', b"\xff")):
         server.context.files.write(f"f{k}.json", data)
         refused(
             server,
@@ -86,9 +79,14 @@ def test_files_that_are_no_export() -> None:
         ("date", "0001-01-01T00:00:00Z", "a year"),
         ("subject", "a\nb", "one line"), ("folder", "a\nb", "the name of a folder"), ("attachments", [{}], "no export"),
     ):  # fmt: skip
-        changed = {"emails": [entry["emails"][0], {**entry["emails"][1], key: value}]}
+        changed = [entries[0], {**entries[1], key: value}]
         server.context.files.write("bad.json", json.dumps(changed))
         refused(server, "import_emails", f"^invalid argument: .*{text}", import_path="bad.json")
+    listed = call(server, "get_emails", page=2, page_size=2)["emails"]
+    server.context.files.write("listed.json", json.dumps(listed))
+    call(server, "import_emails", import_path="listed.json", target_folder="Copy")
+    copies = call(server, "get_emails", folder="Copy")["emails"]  # a listing is a file, too
+    assert [{**mail, "folder": "INBOX", "id": "2"} for mail in copies] == listed
     refused(server, "import_emails", "there is no file", import_path="none.json")
     refused(server, "export_emails", "outside of", export_path="../x")
     refused(server, "export_emails", "^invalid argument: max_emails", max_emails=0)

@@ -1,8 +1,8 @@
 """What the published servers take and answer, and how ours are held to it.
 
 `<server>.json` holds the facts, one line a tool: parameters, and the form of an answer. In a tree
-of JSON, `key?` need not be there, `a|null` may be null, `[x]` is a list of x, `[]` a list of
-anything. `<server>.py` holds the calls that are compared with them, and the differences that are
+of JSON, `key?` need not be there, `<key>` stands for keys of any name, `a|null` may be null, `[x]`
+is a list of x, `[]` a list of anything. `<server>.py` holds the calls that are compared with them, and the differences that are
 meant, each with its reason; docs/loca_servers.md is written from these.
 """
 
@@ -117,6 +117,10 @@ class Shape:
     def _compare_keys(self, value: dict[str, Any], tree: dict[str, Any], path: str) -> None:
         optional = {key.removesuffix("?"): key.endswith("?") for key in tree}
         dot = f"{path}." if path else ""
+        for name in [name for name in tree if name.startswith("<")]:
+            for key in value.keys() - optional.keys():
+                self._compare(value[key], tree[name], dot + name)
+            return
         self.added |= {dot + key for key in value.keys() - optional.keys()}
         self.lacking |= {
             dot + key for key, free in optional.items() if not free and key not in value
