@@ -33,6 +33,9 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
+_DRAWN, _DRAWN_LOCKED = 15, 2
+"""Elements that are drawn, and how many of them before the lock: a line of 80 columns holds them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListConfig(TurnBudget):
@@ -122,6 +125,23 @@ class ListWorld(World[ListConfig]):
         return (
             f"Initial list: {self.items}\nTarget list: {self.target}\nTurn budget: {self.max_turns}"
         )
+
+    def board(self) -> str:
+        """Draw the list from the lock on, above the target; `|` stands before what may be popped."""
+        first = max(0, self.locked - _DRAWN_LOCKED)
+        items = self.items[first : first + _DRAWN]
+        indices = range(first, first + len(items))
+        width = max(map(len, map(str, (*items, *self.target, len(self.items)))), default=1)
+        rows = [
+            ("index ", [f"{k:{width}}" for k in indices]),
+            ("list  ", [f"{value:{width}}" for value in items]),
+            ("target", [f"{value:{width}}" for value in self.target[first : first + _DRAWN]]),
+        ]
+        for _, cells in rows[:2]:
+            cells.insert(self.locked - first, "|")
+        rest = len(self.items) - first - len(items)
+        more = [f"and {rest} more"] if rest > 0 else []
+        return "\n".join([*(" ".join((name, *cells)) for name, cells in rows), *more])
 
     @tool
     def pop(self, id: int) -> str:

@@ -32,11 +32,25 @@ Oracles = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
 
 
-def list_worlds() -> None:
+def list_worlds(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Only ids in which all of these stand, in any case, such as grid."),
+    ] = None,
+) -> None:
     """List the worlds with their presets, and the teams."""
-    for entry in (*worlds(presets=True), *teams()):
+    parts = [word.lower() for word in words or ()]
+    entries = [
+        entry
+        for entry in (*worlds(presets=True), *teams())
+        if all(part in entry.id.lower() for part in parts)
+    ]
+    for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         typer.echo(f"{entry.id:34} {options or entry.summary}")
+    if not entries:
+        typer.echo(f"error: no id holds {' and '.join(parts)}; agentgym list shows all", err=True)
+        raise typer.Exit(2)
 
 
 def rollout(

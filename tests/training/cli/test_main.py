@@ -42,6 +42,16 @@ def test_list_shows_every_world_and_preset() -> None:
     assert "Search a hidden tree" in shown.stdout
 
 
+def test_list_shows_the_ids_with_all_words() -> None:
+    shown = command("list", "GRID", "easy")
+    ids = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert "agentgym/GridWorld-easy-v0" in ids
+    assert all("Grid" in each and "easy" in each for each in ids)
+    none = command("list", "gird")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "no id holds gird; agentgym list shows all" in none.stderr
+
+
 def test_the_version_is_printed() -> None:
     shown = command("--version")
     assert shown.returncode == 0

@@ -1,0 +1,35 @@
+"""Pictures of texts, for the render mode `rgb_array`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.messages import pillow
+
+_MARGIN = 8
+"""Pixels around the text."""
+_SPACING = 4
+"""Pixels between two lines."""
+
+
+def draw_text(text: str) -> NDArray[np.uint8]:
+    """Draw a text in letters of one width.
+
+    Returns:
+        uint8 of shape `(height, width, 3)`, with the size of the text; black on white.
+
+    Raises:
+        ImportError: The extra `images` is not installed.
+    """
+    font = pillow("PIL.ImageFont").load_default_imagefont()
+    # The font has the letters of Latin-1 only.
+    text = text.encode("latin-1", "replace").decode("latin-1")
+    canvas = pillow("PIL.ImageDraw").Draw(pillow("PIL.Image").new("RGB", (1, 1)))
+    _, _, width, height = canvas.multiline_textbbox((0, 0), text, font=font, spacing=_SPACING)
+    size = (int(width) + 2 * _MARGIN, int(height) + 2 * _MARGIN)
+    image = pillow("PIL.Image").new("RGB", size, "white")
+    pillow("PIL.ImageDraw").Draw(image).multiline_text(
+        (_MARGIN, _MARGIN), text, fill="black", font=font, spacing=_SPACING
+    )
+    return np.asarray(image)
