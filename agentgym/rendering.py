@@ -12,6 +12,9 @@ _MARGIN = 8
 _SPACING = 4
 """Pixels between two lines."""
 
+_SCALE = 2
+"""Pixels of the picture for each of the font, whose letters are 11 high."""
+
 
 def draw_text(text: str) -> NDArray[np.uint8]:
     """Draw a text in letters of one width.
@@ -32,4 +35,4 @@ def draw_text(text: str) -> NDArray[np.uint8]:
     pillow("PIL.ImageDraw").Draw(image).multiline_text(
         (_MARGIN, _MARGIN), text, fill="black", font=font, spacing=_SPACING
     )
-    return np.asarray(image)
+    return np.asarray(image.resize((_SCALE * image.width, _SCALE * image.height)))

@@ -137,11 +137,11 @@ class ListWorld(World[ListConfig]):
             ("list  ", [f"{value:{width}}" for value in items]),
             ("target", [f"{value:{width}}" for value in self.target[first : first + _DRAWN]]),
         ]
-        for _, cells in rows[:2]:
-            cells.insert(self.locked - first, "|")
+        for name, cells in rows:
+            cells.insert(self.locked - first, " " if name == "target" else "|")
         rest = len(self.items) - first - len(items)
         more = [f"and {rest} more"] if rest > 0 else []
-        return "\n".join([*(" ".join((name, *cells)) for name, cells in rows), *more])
+        return "\n".join([*(" ".join((name, *cells)).rstrip() for name, cells in rows), *more])
 
     @tool
     def pop(self, id: int) -> str:
