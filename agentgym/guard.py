@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from agentgym.messages import Content, ToolCall
 from agentgym.step_info import Fault
 from agentgym.tools import BoundTool, HostLimitError, RollbackError
@@ -211,7 +213,14 @@ def to_answer(result: Any, indent: int | None = None) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):
         return result
-    return json.dumps(result, ensure_ascii=False, indent=indent)
+    text = json.dumps(result, ensure_ascii=False)
+    if indent is None:
+        return text
+    try:
+        # The encoder of the standard library is three times slower where it indents.
+        return msgspec.json.format(text, indent=indent)
+    except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are no JSON
+        return json.dumps(result, ensure_ascii=False, indent=indent)
 
 
 def _checksum(text: str) -> int:

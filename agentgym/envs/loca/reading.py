@@ -4,6 +4,7 @@ table.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
@@ -135,6 +136,15 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
     return read(
         f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet
     )
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Return the facts of a workbook out of the result of `get_workbook_metadata`."""
+    try:
+        facts = ast.literal_eval(text)
+    except (SyntaxError, MemoryError, RecursionError):  # a result that a chat claims
+        raise ValueError("not the facts of a workbook") from None
+    return dict(facts)
 
 
 def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:

@@ -26,6 +26,9 @@ _ESCAPES = {
 }
 """Signs that could end a script element or a line in it, as JSON escapes."""
 
+_LEVEL = 4
+"""Of the compression: higher ones take several times as long on such texts, for little."""
+
 
 def escape_json(data: Any) -> str:
     """Return data as JSON that may stand in a script element."""
@@ -106,7 +109,7 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
     for row in index.rows:
         view = episode_or_problem(index, row.number, view_of)
         # Texts of models are not in the document as they are, so nothing in them can end it.
-        packed = gzip.compress(json.dumps(view).encode(), mtime=0)
+        packed = gzip.compress(json.dumps(view).encode(), compresslevel=_LEVEL, mtime=0)
         yield (
             f'<script type="application/gzip" id="episode-{row.number}">'
             f"{base64.b64encode(packed).decode()}</script>\n"

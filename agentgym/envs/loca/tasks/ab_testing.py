@@ -113,7 +113,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "google_cloud.log_entries",
         "google_cloud.log_routes",
     )
-    tokens_per_unit = 60.0
+    tokens_per_unit = 71.0
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and the remains of earlier tests."""

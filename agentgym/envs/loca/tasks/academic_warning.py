@@ -83,7 +83,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
-    tokens_per_unit = 380.0
+    tokens_per_unit = 500.0
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and the earlier entries of the log."""

@@ -135,7 +135,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     start = NOW
     outputs = (FILE,)
-    tokens_per_unit = 1_000.0
+    tokens_per_unit = 1_260.0
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""

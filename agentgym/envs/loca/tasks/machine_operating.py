@@ -31,7 +31,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import listed_items, query_rows
+from agentgym.envs.loca.reading import listed_items, query_rows, read_metadata
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
@@ -118,7 +118,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
     mutable_tables = ("google_cloud.buckets", "google_cloud.objects")
-    tokens_per_unit = 765.0
+    tokens_per_unit = 945.0
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and the remains of earlier reports."""
@@ -311,7 +311,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """
         last = yield read(
             "See how long the sheet is.",
-            lambda text: int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1]),
+            lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
             "get_workbook_metadata",
             filepath=BOOK,
             include_ranges=True,

@@ -92,7 +92,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         "claim_done",
     )
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
-    tokens_per_unit = 3_800.0
+    tokens_per_unit = 4_300.0
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""

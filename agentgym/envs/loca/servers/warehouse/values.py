@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 MAX_BYTES = 1 << 20
 """Bytes of JSON that the records of one result may have: more than any context window holds."""
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
 
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Columns and records of a view of the information schema."""
@@ -76,7 +77,7 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that a result can hold, and a line about those that it cannot."""
     size, retained = 0, []
     for row in rows.objects():
-        size += len(json.dumps(row, ensure_ascii=False).encode())
+        size += len(_to_json(row).encode())
         if size > MAX_BYTES:
             break
         retained.append(row)
