@@ -17,10 +17,10 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.digests import digest
+from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.turn_budget import TurnBudget
 from agentgym.world import World
 
 Cell = tuple[int, int]
@@ -38,10 +38,31 @@ _TASK = re.compile(
     r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
     re.DOTALL,
 )
+_PAPER_RULES = (
+    "You are an intelligent agent in a navigation game on a grid. Your goal is to get from a start "
+    "to a goal in as few moves as you can. The board has these properties:\n"
+    "- The top left corner is (0, 0), the bottom right one (size-1, size-1); positions are "
+    "(row, column).\n"
+    "- You are told the size of the board, your start, the goal, the holes, and the most moves that "
+    "you may make.\n"
+    "- You move with up, down, left and right.\n"
+    "- Call done *only* at the goal; it ends the game, and you can move no more.\n"
+    "- Reason if you like, but end with one action.\n"
+    "- Each move costs **1 move**.\n"
+    "- A move into a hole has a **penalty of more moves**, which the task names.\n"
+    "- Stay on the board.\n"
+    "- Your objective: **reach the goal in as few moves as possible, within the budget.**\n"
+    "- After each move you are told your position and the moves that remain."
+)
+_PAPER_REMINDER = (
+    "Go from the start to the goal in as few moves as possible. Remember: move with up, down, left "
+    "and right; at the goal, end the game with done; avoid holes where you can, since they cost "
+    "extra moves; stay within the budget. Begin with your next move now."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridConfig(TurnBudget):
+class GridConfig(LuminaConfig):
     """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
@@ -119,6 +140,8 @@ class GridWorld(World[GridConfig]):
 
     def rules(self) -> str:
         """The system message."""
+        if self.config.prompts == "paper":
+            return _PAPER_RULES
         return (
             "You walk on a square board, one step per turn, from a start to a goal, and want to "
             "use as few moves as you can.\n"
@@ -135,14 +158,14 @@ class GridWorld(World[GridConfig]):
 
     def task(self) -> str:
         """The board, start, goal and budget."""
-        return (
-            f"Board size: {self.size} x {self.size}\nStart: {self.position}\n{self._board()}\n"
-            f"Move budget: {self.moves_left}"
-        )
+        size = f"Board size: {self.size} x {self.size}"
+        task = f"{size}\nStart: {self.position}\n{self._board()}\nMove budget: {self.moves_left}"
+        return self.config.frame(task, _PAPER_REMINDER)
 
     def restate(self) -> str:
         """The board and the goal; the state has the position and the moves left."""
-        return f"Board size: {self.size} x {self.size}\n{self._board()}"
+        task = f"Board size: {self.size} x {self.size}\n{self._board()}"
+        return self.config.frame(task, _PAPER_REMINDER)
 
     def _board(self) -> str:
         holes = ", ".join(map(str, self.holes)) or "none"
@@ -281,14 +304,18 @@ class GridWorld(World[GridConfig]):
         calls = self.optimal_calls()
         if not calls:
             return "The goal can no longer be reached within the budget."
-        if calls[0] == _DONE:
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the cell that a step enters."""
+        if call == _DONE:
             return "You are at the goal: finish."
-        return f"Enter cell {self._next(calls[0].name)} next."
+        return f"Enter cell {self._next(call.name)} next."
 
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the board and the budget."""
-        match = _TASK.fullmatch(task)
+        match = _TASK.fullmatch(without_frame(task))
         if match is None:
             raise ValueError(f"this is not a task of GridWorld: {task[:100]!r}")
         board, start, goal, holes, cost, budget = match.groups()
