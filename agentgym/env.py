@@ -18,7 +18,7 @@ from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, r
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
-from agentgym.rendering import draw_text
+from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.splits import SplitName, check_split, draw_instance
@@ -527,15 +527,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                 owner.close()
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the chat as text with the board of the world below (`ansi`), a picture of the
-        board, or of the newest message where the world draws none (`rgb_array`), or None.
+        """Return the chat and the board as text (`ansi`), the board as pixels (`rgb_array`), or
+        None.
         """
-        board = self.world.board()
-        if self.render_mode == "rgb_array":
-            return draw_text(board or self.chat.messages[-1].text)
-        if self.render_mode == "ansi":
-            return "\n\n".join(filter(None, (self.chat.to_text(), board)))
-        return None
+        return render_chat(self.render_mode, self.chat, self.world.board())
 
     def snapshot(self) -> Snapshot:
         """Return the state of the episode, for `restore` here or in another env of the same world

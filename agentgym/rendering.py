@@ -1,11 +1,11 @@
-"""Pictures of texts, for the render mode `rgb_array`."""
+"""Renderings of an env: its chat and board as text, or as a picture."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.messages import pillow
+from agentgym.messages import Chat, pillow
 
 _MARGIN = 8
 """Pixels around the text."""
@@ -14,6 +14,17 @@ _SPACING = 4
 
 _SCALE = 2
 """Pixels of the picture for each of the font, whose letters are 11 high."""
+
+
+def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
+    """Return the rendering of a mode: `ansi` for the chat with the board below, `rgb_array` for a
+    picture of the board, or of the newest message where there is none; None without a mode.
+    """
+    if mode == "rgb_array":
+        return draw_text(board or chat.messages[-1].text)
+    if mode == "ansi":
+        return "\n\n".join(filter(None, (chat.to_text(), board)))
+    return None
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
