@@ -17,14 +17,21 @@ from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
     OPTION_HELP,
     STRATEGY_NAMES,
+    BatchSize,
+    Device,
     Distraction,
+    DTypeName,
+    MaxNewTokens,
     Noise,
     Planning,
     PolicyName,
+    Temperature,
+    Template,
     Tracking,
     Window,
     console,
     exit_on_user_error,
+    model_options,
     parse_arms,
     parse_integer,
     parse_options,
@@ -69,6 +76,12 @@ def ablate(
     tracking: Tracking = 0.01,
     distraction: Distraction = 0.002,
     noise: Noise = 0.1,
+    device: Device = None,
+    dtype: DTypeName = None,
+    temperature: Temperature = 0.0,
+    max_new_tokens: MaxNewTokens = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     keep_last_error: Annotated[
         bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
@@ -96,7 +109,12 @@ def ablate(
         ablation = Ablation(
             **_from_preset(preset, world, arms, horizons, seeds, window, options),
             policy=PolicyConfig(
-                policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
+                policy,
+                noise=noise,
+                deficits=Deficits(planning, tracking, distraction),
+                model=model_options(
+                    device, dtype, temperature, max_new_tokens, batch_size, template
+                ),
             ),
             hint_scope=hint_scope,
             oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
@@ -104,6 +122,8 @@ def ablate(
             contexts=split(context),
         )
         prepare_ablation(ablation, out)
+        if ablation.policy.is_model:  # says now if it cannot be loaded
+            ablation.policy.make(ablation.worlds[0])
     losses: list[str] = []
     with progress_bar() as progress, resume_hint():
         task = progress.add_task("episodes", total=len(ablation.cells()))

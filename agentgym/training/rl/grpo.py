@@ -38,17 +38,20 @@ class GRPOConfig(PolicyGradientConfig):
         groups: Instances in each step.
         group_size: Episodes of each instance.
         baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
-            standard deviation; `rloo`, the mean of the others in its group; `reinforce`, the mean
-            of all.
+            standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
+            others in its group; `reinforce`, the mean of all.
         level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
+        resample: Rounds in which more instances are played in place of those whose episodes all
+            had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
     """
 
     groups: EpisodeCount = 8
     group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
-    baseline: Literal["grpo", "rloo", "reinforce"] = "grpo"
+    baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
     level: Literal["episode", "turn"] = "episode"
     gamma: Share = 1.0
+    resample: Annotated[int, Field(ge=0, le=1_000)] = 0
 
 
 class GRPO(PolicyGradient[GRPOConfig, Experience]):
@@ -59,15 +62,45 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
     """
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Play groups of episodes, compare them, learn."""
+        """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
+        update.
+        """
         config = self.config
-        _, trajectories = self.sample(
-            seed for seed in self.seeds(config.groups) for _ in range(config.group_size)
-        )
+        trajectories = self._play_groups()
         by_step = advantages(trajectories, config.baseline, config.level, config.gamma)
         lengths = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        yield from self.optimise(experience(trajectories, tokens, config.weight, self.pad))
+        data = experience(trajectories, tokens, config.weight, self.pad, config.max_new_tokens)
+        self.records.mean(informative=fmean(any(steps) for steps in by_step))
+        informative = data.advantages.any(1).nonzero()[:, 0]
+        if config.kl or config.entropy:
+            yield from self.optimise(data)
+        elif len(informative):  # the other rows have no gradient, and cost no pass
+            yield from self.optimise(data.take(informative))
+
+    def _play_groups(self) -> list[Trajectory]:
+        """Play groups, and others in place of those without a difference, if `resample` says so."""
+        config = self.config
+        kept: list[Trajectory] = []
+        for attempt in range(1 + config.resample):
+            missing = config.groups - len({t.seed for t in kept})
+            if not missing:
+                break
+            _, played = self.sample(
+                seed for seed in self.seeds(missing) for _ in range(config.group_size)
+            )
+            last = attempt == config.resample
+            kept += played if last and not kept else self._differing(played)
+        return kept
+
+    def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the episodes of the instances that teach something; all, if none is replaced."""
+        config = self.config
+        if not config.resample:
+            return list(played)
+        by_step = advantages(played, config.baseline, config.level, config.gamma)
+        seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
+        return [trajectory for trajectory in played if trajectory.seed in seeds]
 
 
 def advantages(
@@ -130,7 +163,7 @@ def returns(trajectory: Trajectory, gamma: float) -> list[float]:
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
     """Return how far a value is above those of its group, of which it is one itself."""
     centre = fmean(group)
-    if baseline == "reinforce" or len(group) == 1:
+    if baseline in ("mean", "reinforce") or len(group) == 1:
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)

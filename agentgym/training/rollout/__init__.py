@@ -12,6 +12,7 @@ from agentgym.training.extras import lazy_exports
 from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
 from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
+from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
 from agentgym.training.rollout.storage import DamagedFileError, RunLock, RunLockedError
@@ -20,21 +21,23 @@ from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:
-    from agentgym.training.rollout.models import (
-        LocalPolicy,
-        Renderer,
-        load_policy,
-        make_model,
-        make_tokenizer,
-        save_policy,
-    )
+    from agentgym.training.rollout.local_policy import LocalPolicy, TokenPolicy, make_renderer
+    from agentgym.training.rollout.models import make_model, make_tokenizer
     from agentgym.training.rollout.openai_policy import (
         ContextLengthError,
         EndpointConfig,
         EndpointError,
         EndpointPolicy,
     )
+    from agentgym.training.rollout.pretrained import load_policy, save_policy
     from agentgym.training.rollout.ray_engine import Ray
+    from agentgym.training.rollout.renderer import Renderer, pad_id
+    from agentgym.training.rollout.sampler import (
+        Sample,
+        Sampler,
+        SamplingOptions,
+        TransformersSampler,
+    )
 
 __all__ = [
     "ENGINES",
@@ -52,22 +55,30 @@ __all__ = [
     "Episode",
     "LocalPolicy",
     "Lockstep",
+    "ModelOptions",
     "PolicyConfig",
     "Processes",
     "Ray",
     "Renderer",
     "RunLock",
     "RunLockedError",
+    "Sample",
+    "Sampler",
+    "SamplingOptions",
     "Step",
     "StepOutcome",
     "Threads",
+    "TokenPolicy",
     "Trajectory",
     "TrajectoryLog",
+    "TransformersSampler",
     "Usage",
     "collect",
     "load_policy",
     "make_model",
+    "make_renderer",
     "make_tokenizer",
+    "pad_id",
     "replay",
     "rollout",
     "save_policy",
@@ -77,14 +88,15 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "models": (
-            "train",
-            "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy",
-        ),
+        "local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
+        "models": ("train", "make_model make_tokenizer"),
         "openai_policy": (
             "endpoint",
             "ContextLengthError EndpointConfig EndpointError EndpointPolicy",
         ),
+        "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
+        "renderer": ("train", "Renderer pad_id"),
+        "sampler": ("train", "Sample Sampler SamplingOptions TransformersSampler"),
     },
 )

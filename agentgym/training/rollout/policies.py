@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +15,11 @@ from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
 from agentgym.registry import is_team
 from agentgym.training.extras import needs_extra
+from agentgym.training.rollout.model_options import ModelOptions
 
 NAMES = ("control", "oracle", "noisy", "random")
-_MODEL = "config.json"
+_MODELS = ("config.json", "adapter_config.json")
+"""Files of transformers and PEFT, one of which is in the folder of a model."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +27,23 @@ class PolicyConfig(Config):
     """Choice of a policy.
 
     Attributes:
-        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its
-            most probable tokens, or `package.module:factory`, where `factory(env_id)` returns a
-            policy.
+        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, or
+            `package.module:factory`, where `factory(env_id)` returns a policy.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
         deficits: The deficits of `control`.
+        model: Options of a trained model, which by default plays its most probable tokens.
     """
 
     name: str = "control"
     seed: Seed = 0
     noise: Share = 0.1
     deficits: Deficits = field(default_factory=Deficits)
+    model: ModelOptions = field(default_factory=ModelOptions)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name in NAMES or ":" in self.name or self._is_model():
+        if self.name in NAMES or ":" in self.name or self.is_model:
             return
         if Path(self.name).is_dir():
             raise ValueError(
@@ -58,8 +62,9 @@ class PolicyConfig(Config):
         if self.name in NAMES:
             scripted = self._scripted(env_id)
             return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
-        if self._is_model():
-            return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
+        if self.is_model:
+            written = max(file.stat().st_mtime_ns for file in self._model_files())
+            return _load(self.name, written, self.model.to_json(), self.seed)
         return self._factory(env_id)
 
     def _scripted(self, env_id: str) -> ScriptedPolicy:
@@ -69,8 +74,13 @@ class PolicyConfig(Config):
             return NoisyPolicy(env_id, self.noise, self.seed)
         return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
 
-    def _is_model(self) -> bool:
-        return (Path(self.name) / _MODEL).is_file()
+    @property
+    def is_model(self) -> bool:
+        """Return whether it is a model that plays in this process."""
+        return bool(self._model_files())
+
+    def _model_files(self) -> list[Path]:
+        return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
 
     def _factory(self, env_id: str) -> Policy:
         module, _, name = self.name.partition(":")
@@ -84,10 +94,10 @@ class PolicyConfig(Config):
 
 
 @lru_cache(maxsize=2)
-def _load(folder: str, written: int) -> Policy:
+def _load(folder: str, written: int, options: str, seed: int) -> Policy:
     """Return the model in a folder, read once: an ablation asks for the policy again in each
     episode.
     """
     with needs_extra("a trained model", "train"):
-        from agentgym.training.rollout.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
-    return load_policy(Path(folder))
+        from agentgym.training.rollout.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
+    return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
