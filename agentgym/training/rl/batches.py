@@ -171,3 +171,14 @@ def logprobs_of(
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return the context in which a model runs in a precision, with its weights as they are."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Let a model compute activations again in the backward pass in place of keeping them, with the
+    method that its release of transformers has, and put it into training mode, without which it
+    does not.
+    """
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    (enable or model.gradient_checkpointing_enable)()
+    model.enable_input_require_grads()  # else nothing is kept behind a frozen first layer
+    model.train()

@@ -26,6 +26,7 @@ from agentgym.training.evaluation import (
     run_ablation,
     write_report,
 )
+from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
@@ -227,9 +228,7 @@ class FineTuning:
                     model = add_lora(model, self.config.lora, str(base))
                 policy = self._policy(model, tokenizer)
             if self.config.gradient_checkpointing:
-                model.gradient_checkpointing_enable()
-                model.enable_input_require_grads()  # else nothing is kept of a frozen first layer
-                model.train()
+                checkpoint_activations(model)
             for phase, trainer, each in self._trainers(model, tokenizer):
                 self._train(phase, trainer, each, policy, on_progress)
             save_policy(policy, self.out)
