@@ -217,6 +217,7 @@ class Learning:
             group_size=_GROUP,
             epochs=2,
             num_envs=config.groups * _GROUP,
+            batch_size=config.groups * _GROUP,
             micro_batch=64,
             max_new_tokens=config.max_new_tokens,
             seed=3 * config.seed + 2,

@@ -314,6 +314,7 @@ def tiny(advantage: float, ratio: float, old: float, target: float) -> ValuedExp
         "values": old,
         "returns": target,
         "value_shares": 1.0,
+        "replies": 0.0,
     }
     ids, attended, sampled = (
         torch.tensor([[5, 0]]),
