@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
         with needs_extra("fine-tuning", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
+        names = [field.name for field in fields(FineTuneConfig)]
+        if unknown := [name for name in settings if name not in names]:
+            raise ValueError(f"there is no setting {unknown[0]!r}; settings: {', '.join(names)}")
         tuning = FineTuning(FineTuneConfig(**settings), out)
     typer.echo(tuning.describe())
     with progress_bar() as progress, resume_hint(), exit_on_user_error():

@@ -90,6 +90,13 @@ def train(
             rich_help_panel=_TUNING,
         ),
     ] = None,
+    curriculum: Annotated[
+        str | None,
+        typer.Option(
+            help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
+            rich_help_panel=_TUNING,
+        ),
+    ] = None,
     setting: Annotated[
         list[str],
         typer.Option(
@@ -130,6 +137,7 @@ def train(
             "lora": lora,
             "teacher": teacher,
             "method": method,
+            "curriculum": curriculum,
             "max_new_tokens": max_new_tokens,
             "device": device,
             "dtype": dtype,

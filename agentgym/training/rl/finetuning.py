@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
+from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
 from agentgym.config import Share
@@ -28,6 +29,7 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
+from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.tasks import TaskConfig
@@ -76,6 +78,11 @@ class FineTuneConfig(TaskConfig):
         groups: Instances in a step of GRPO.
         group_size: Episodes of each.
         resample: Rounds in which instances without a difference are replaced; see `GRPOConfig`.
+        label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
+        level: The unit that has an advantage in GRPO, `episode` or `turn`.
+        curriculum: The tasks of GRPO: `none`, all in turn; `horizons`, a longer one when this one is
+            solved often enough; or `hints`, from the last arm to the first, whose share grows.
+        threshold: The share of solved episodes that ends a horizon of the curriculum.
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
         micro_batch: Rows that go through the model at a time, when it is trained.
@@ -105,6 +112,10 @@ class FineTuneConfig(TaskConfig):
     groups: Annotated[int, Field(ge=1, le=MOST)] = 8
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 8
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
+    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
+    level: Literal["episode", "turn"] = "episode"
+    curriculum: Literal["none", "horizons", "hints"] = "none"
+    threshold: Share = 0.8
     clone_rate: Rate | None = None
     rl_rate: Rate | None = None
     micro_batch: Annotated[int, Field(ge=1, le=MOST)] = 8
@@ -125,7 +136,27 @@ class FineTuneConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ablation(PolicyConfig())  # which checks its arms and horizons
-        self.specs(self.cells(), split="train")
+        self.training_specs(self.cells())
+        if self.curriculum == "hints" and len(self.arms) < 2:
+            raise ValueError(
+                f"the curriculum hints goes from the last arm to the first, got {list(self.arms)}; "
+                "give two arms, such as none,P"
+            )
+
+    def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
+        """Return the specs of envs for the training, whose instances no evaluation has."""
+        return self.specs(cells, split="train", labels=self.label_reward > 0)
+
+    def make_curriculum(self) -> Curriculum | None:
+        """Return the curriculum of GRPO."""
+        cells = self.cells()
+        if self.curriculum == "horizons":
+            stages = [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons]
+            return HorizonCurriculum(stages, self.threshold)
+        if self.curriculum == "hints":
+            hinted, bare = ((arm, self.contexts[0]) for arm in (self.arms[-1], self.arms[0]))
+            return HintCurriculum(self.training_specs([hinted]), self.training_specs([bare]))
+        return None
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
         """Return the evaluation of a policy."""
@@ -270,7 +301,7 @@ class FineTuning:
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
-        env = mixture(config.specs(config.cells(), split="train"))
+        env = mixture(config.training_specs(config.cells()))
         share = evaluate(self._teacher(), env, _DEMONSTRATIONS)
         if not share:
             raise ValueError(
@@ -284,7 +315,7 @@ class FineTuning:
         has ended: its checkpoint is what the next begins with.
         """
         config = self.config
-        env = mixture(config.specs(config.cells(), split="train"))
+        env = mixture(config.training_specs(config.cells()))
         if config.method != "grpo" and config.clone_steps:
             yield (
                 "cloning",
@@ -294,7 +325,8 @@ class FineTuning:
                 config.demonstrations,
             )
         if config.method != "clone" and config.rl_steps:
-            rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
+            curriculum = config.make_curriculum()
+            rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl", curriculum)
             yield "rl", rl, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:
@@ -317,6 +349,8 @@ class FineTuning:
             groups=config.groups,
             group_size=config.group_size,
             resample=config.resample,
+            label_reward=config.label_reward,
+            level=config.level,
             num_envs=config.groups * config.group_size,
             max_new_tokens=config.max_new_tokens,
             batch_size=config.batch_size,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Annotated, Literal
 
@@ -41,6 +41,9 @@ class GRPOConfig(PolicyGradientConfig):
             standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
             others in its group; `reinforce`, the mean of all.
         level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        label_reward: The reward of each step that an oracle calls optimal, beside those of the
+            env, which has to be made with `labels=True`. At the level of the turn with `gamma` 0 it
+            is a process reward: each turn is compared by its own label.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
         resample: Rounds in which more instances are played in place of those whose episodes all
             had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
@@ -50,6 +53,7 @@ class GRPOConfig(PolicyGradientConfig):
     group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
     baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
     level: Literal["episode", "turn"] = "episode"
+    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     gamma: Share = 1.0
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
 
@@ -89,6 +93,7 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
             _, played = self.sample(
                 seed for seed in self.seeds(missing) for _ in range(config.group_size)
             )
+            played = [with_label_rewards(t, config.label_reward) for t in played]
             last = attempt == config.resample
             kept += played if last and not kept else self._differing(played)
         return kept
@@ -101,6 +106,28 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
         by_step = advantages(played, config.baseline, config.level, config.gamma)
         seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
         return [trajectory for trajectory in played if trajectory.seed in seeds]
+
+
+def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
+    """Return an episode in which each step that is labelled optimal has this much more reward.
+
+    Raises:
+        ValueError: Its steps have no labels.
+    """
+    if not reward:
+        return trajectory
+    if not any("optimal" in step.info for step in trajectory.steps):
+        raise ValueError(
+            f"label_reward is {reward} and the steps of seed {trajectory.seed} have no labels; make "
+            "the env with labels=True"
+        )
+    return replace(
+        trajectory,
+        steps=tuple(
+            replace(step, reward=step.reward + reward * bool(step.info.get("optimal")))
+            for step in trajectory.steps
+        ),
+    )
 
 
 def advantages(

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from agentgym.config import Choice, Config, Seed
 from agentgym.policy import Policy
 from agentgym.training.evaluation.scoring import success_rate, without_failures
+from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout import (
     ENGINES,
@@ -101,6 +102,7 @@ class Trainer(Generic[ConfigT]):
         config: The options.
         out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from
             there.
+        curriculum: Chooses the env of each step in place of `env`.
 
     Attributes:
         modules: The model, called `model`, and the extras.
@@ -120,6 +122,7 @@ class Trainer(Generic[ConfigT]):
         env: EnvLike,
         config: ConfigT,
         out: Path | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
         self.model, self.tokenizer, self.env, self.config, self.out = (
             model,
@@ -142,6 +145,7 @@ class Trainer(Generic[ConfigT]):
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
         self._collector: Collector | None = None
+        self.curriculum = curriculum
         self.step = 0
         self.lost: list[tuple[int, str]] = []
         self._next_seed = TRAIN_SEED + config.seed * 10**9
@@ -184,6 +188,11 @@ class Trainer(Generic[ConfigT]):
             RuntimeError: All have failed.
         """
         config = self.config
+        if self.curriculum is not None:
+            env = self.curriculum.env(self.step / config.steps)
+            if env != self.env:
+                self.env = env
+                self.close()
         if self._collector is None:
             self._collector = Collector(
                 self.env,
@@ -196,6 +205,8 @@ class Trainer(Generic[ConfigT]):
         episodes = list(self._collector.collect(policy, seeds))
         self.lost += [(t.seed, t.failure) for t in episodes if t.failure]
         complete = without_failures(episodes)
+        if self.curriculum is not None:
+            self.curriculum.record(success_rate(complete))
         self.records.mean(
             reward=fmean(t.reward for t in complete),
             success=success_rate(complete),
@@ -268,6 +279,7 @@ class Trainer(Generic[ConfigT]):
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "next_seed": self._next_seed,
+            **({"curriculum": self.curriculum.state()} if self.curriculum is not None else {}),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -276,7 +288,7 @@ class Trainer(Generic[ConfigT]):
         Raises:
             ValueError: It is of another kind of run.
         """
-        saved = sorted(state.keys() - {"optimizer", "step", "next_seed"})
+        saved = sorted(state.keys() - {"optimizer", "step", "next_seed", "curriculum"})
         if saved != sorted(self.modules):
             raise ValueError(
                 f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
@@ -287,6 +299,8 @@ class Trainer(Generic[ConfigT]):
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self._next_seed = state["step"], state["next_seed"]
+        if self.curriculum is not None:
+            self.curriculum.load(state.get("curriculum", self.curriculum.state()))
 
     def save(self) -> None:
         """Write a checkpoint; one that is cut short by a kill does not replace the last.
