@@ -146,7 +146,8 @@ def advantages(
     reached gets 0. Steps are counted from the first reply; a summary that an env asked for is a
     step as any other.
 
-    `reinforce` compares with all seeds instead of one.
+    `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
+    (`Trajectory.own_rewards`) and is compared with itself.
 
     Args:
         trajectories: The episodes, in any order.
@@ -154,35 +155,52 @@ def advantages(
         level: As in `GRPOConfig`.
         gamma: As in `GRPOConfig`.
     """
-    if level == "episode":
-        compared = [((t.seed, 0), t.reward) for t in trajectories]
-    else:
-        compared = [
-            ((t.seed, k), value) for t in trajectories for k, value in enumerate(returns(t, gamma))
-        ]
-    keys: list[Hashable] = [
-        turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared
-    ]
+    units = [_compared(t, level, gamma) for t in trajectories]
     groups: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for key, (_, value) in zip(keys, compared, strict=True):
-        groups[key].append(value)
-    values = iter(
-        [
-            _advantage(value, groups[key], baseline)
-            for key, (_, value) in zip(keys, compared, strict=True)
-        ]
-    )
-    if level == "episode":
-        return [(next(values),) * len(t.steps) for t in trajectories]
-    return [tuple(next(values) for _ in t.steps) for t in trajectories]
+    for trajectory, (_, values) in zip(trajectories, units, strict=True):
+        for unit, value in values.items():
+            groups[_group(trajectory, unit, baseline)].append(value)
+    return [
+        tuple(
+            _advantage(values[unit], groups[_group(trajectory, unit, baseline)], baseline)
+            for unit in by_step
+        )
+        for trajectory, (by_step, values) in zip(trajectories, units, strict=True)
+    ]
 
 
-def returns(trajectory: Trajectory, gamma: float) -> list[float]:
-    """Return the discounted sum of the rewards from each step on."""
+_Unit = tuple[str, int]
+"""What has an advantage: an agent, and the number of its turn, or 0 for its whole episode."""
+
+
+def _compared(
+    trajectory: Trajectory, level: str, gamma: float
+) -> tuple[list[_Unit], dict[_Unit, float]]:
+    """Return the unit that each step belongs to, and the value of each unit."""
+    rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
+    units: dict[int, _Unit] = {}
+    for agent, numbers in trajectory.by_agent().items():
+        own = [rewards[k] for k in numbers]
+        if level == "episode":
+            values[agent, 0] = sum(own)
+            units |= dict.fromkeys(numbers, (agent, 0))
+            continue
+        for turn, (k, value) in enumerate(zip(numbers, returns(own, gamma), strict=True)):
+            values[agent, turn] = value
+            units[k] = agent, turn
+    return [units[k] for k in range(len(trajectory.steps))], values
+
+
+def _group(trajectory: Trajectory, unit: _Unit, baseline: str) -> Hashable:
+    return unit if baseline == "reinforce" else (trajectory.seed, unit)
+
+
+def returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """Return the discounted sum of the rewards from each on."""
     sums: list[float] = []
     total = 0.0
-    for step in reversed(trajectory.steps):
-        total = step.reward + gamma * total
+    for reward in reversed(rewards):
+        total = reward + gamma * total
         sums.append(total)
     return sums[::-1]
 
