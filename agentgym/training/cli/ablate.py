@@ -61,6 +61,11 @@ _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
 
+KeepLastError = Annotated[
+    bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
+]
+
+
 def ablate(
     preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(
         iter(presets())
@@ -83,9 +88,7 @@ def ablate(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
-    keep_last_error: Annotated[
-        bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
-    ] = False,
+    keep_last_error: KeepLastError = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
     context: Annotated[
         str,

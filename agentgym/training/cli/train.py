@@ -12,6 +12,7 @@ from agentgym.training.cli.common import (
     BatchSize,
     Device,
     DTypeName,
+    MaxNewTokens,
     Options,
     Template,
     Window,
@@ -28,95 +29,106 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import learning_figure
 
 _TUNING = "Fine-tuning (with --model)"
-_NOTHING = "From nothing (without --model)"
+
+
+World = Annotated[str, typer.Option(help="The world to learn.")]
+Horizons = Annotated[
+    str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
+]
+Arms = Annotated[
+    str,
+    typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
+]
+Contexts = Annotated[
+    str,
+    typer.Option(
+        help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
+    ),
+]
+Noise = Annotated[float, typer.Option(help="Error rate of a teacher that errs.")]
+CloningSteps = Annotated[
+    int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
+]
+RlSteps = Annotated[
+    int | None, typer.Option(help="Steps of GRPO after it: 120, or 20 with --model.")
+]
+Episodes = Annotated[
+    int | None,
+    typer.Option(help="Held-out episodes: 100 an evaluation, or 24 a cell with --model."),
+]
+HintSteps = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps of cloning in all arms and contexts, between the two: 300.",
+        rich_help_panel="From nothing (without --model)",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Fine-tune this model: a folder of transformers, a GGUF file, or smollm2."),
+]
+Lora = Annotated[
+    int | None, typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING)
+]
+Teacher = Annotated[
+    str | None, typer.Option(help="oracle, thinking or noisy.", rich_help_panel=_TUNING)
+]
+Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
+Evaluation = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        help="What is evaluated before and after, as ARMS:HORIZONS, e.g. none,P:2,3,4.",
+        rich_help_panel=_TUNING,
+    ),
+]
+CurriculumName = Annotated[
+    str | None,
+    typer.Option(
+        help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
+        rich_help_panel=_TUNING,
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        help="Any other field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
+        "repeated.",
+        rich_help_panel=_TUNING,
+    ),
+]
+RunSeed = Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
+]
 
 
 def train(
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Fine-tune this model: a folder of transformers, a GGUF file, or smollm2."
-        ),
-    ] = None,
-    world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
-    horizons: Annotated[
-        str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
-    ] = "3",
-    arms: Annotated[
-        str,
-        typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
-    ] = "none",
-    context: Annotated[
-        str,
-        typer.Option(
-            help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
-    ] = "none",
+    model: Model = None,
+    world: World = "ListWorld",
+    horizons: Horizons = "3",
+    arms: Arms = "none",
+    context: Contexts = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    noise: Annotated[float, typer.Option(help="Error rate of a teacher that errs.")] = 0.2,
-    cloning: Annotated[
-        int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
-    ] = None,
-    rl: Annotated[
-        int | None, typer.Option(help="Steps of GRPO after it: 120, or 20 with --model.")
-    ] = None,
-    hints: Annotated[
-        int | None,
-        typer.Option(
-            help="Steps of cloning in all arms and contexts, between the two: 300.",
-            rich_help_panel=_NOTHING,
-        ),
-    ] = None,
-    episodes: Annotated[
-        int | None,
-        typer.Option(help="Held-out episodes: 100 an evaluation, or 24 a cell with --model."),
-    ] = None,
-    lora: Annotated[
-        int | None,
-        typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING),
-    ] = None,
-    teacher: Annotated[
-        str | None, typer.Option(help="oracle, thinking or noisy.", rich_help_panel=_TUNING)
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)
-    ] = None,
-    evaluation: Annotated[
-        str | None,
-        typer.Option(
-            "--eval",
-            help="What is evaluated before and after, as ARMS:HORIZONS, e.g. none,P:2,3,4.",
-            rich_help_panel=_TUNING,
-        ),
-    ] = None,
-    curriculum: Annotated[
-        str | None,
-        typer.Option(
-            help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
-            rich_help_panel=_TUNING,
-        ),
-    ] = None,
-    setting: Annotated[
-        list[str],
-        typer.Option(
-            help="Any other field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
-            "repeated.",
-            rich_help_panel=_TUNING,
-        ),
-    ] = [],  # noqa: B006
-    max_new_tokens: Annotated[
-        int | None,
-        typer.Option(help="The most tokens of a reply: 48.", rich_help_panel=_TUNING),
-    ] = None,
+    noise: Noise = 0.2,
+    cloning: CloningSteps = None,
+    rl: RlSteps = None,
+    hints: HintSteps = None,
+    episodes: Episodes = None,
+    lora: Lora = None,
+    teacher: Teacher = None,
+    method: Method = None,
+    evaluation: Evaluation = None,
+    curriculum: CurriculumName = None,
+    setting: Settings = [],  # noqa: B006
+    max_new_tokens: MaxNewTokens = None,
     device: Device = None,
     dtype: DTypeName = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
-    seed: Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")] = 0,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
-    ] = Path("runs/train"),
+    seed: RunSeed = 0,
+    out: Out = Path("runs/train"),
 ) -> None:
     """Train a small transformer from nothing, or fine-tune a model: cloning, then GRPO.
 
