@@ -15,7 +15,8 @@ ablate: $(VENV)/.cli
 # A model made from nothing, trained at two and three turns, and the two ablations of it at up to six.
 LEARN := runs/learn
 CONTEXTS := --context none,clear_thinking,clear_results,compaction
-ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --horizons 2,3,4,5,6
+# One to five removals of six items, which take two to six turns.
+ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --axis removals --horizons 1,2,3,4,5
 learn: $(VENV)/.train
 	$(BIN)/agentgym train --set items=6 --horizons 2,3 --arms none,S,P,SP,SH,SPH $(CONTEXTS) --window 800 \
 		--hints 400 --rl 100 --out $(LEARN)

@@ -61,6 +61,14 @@ _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
 
+Axis = Annotated[
+    str | None,
+    typer.Option(help="Meaning of the sizes: horizon, or an option of the worlds, e.g. removals."),
+]
+ContextList = Annotated[
+    str,
+    typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."),
+]
 KeepLastError = Annotated[
     bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
 ]
@@ -75,6 +83,7 @@ def ablate(
         str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")
     ] = None,
     horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
+    axis: Axis = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
     policy: PolicyName = "control",
     planning: Planning = 0.02,
@@ -90,12 +99,7 @@ def ablate(
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     keep_last_error: KeepLastError = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
-    context: Annotated[
-        str,
-        typer.Option(
-            help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."
-        ),
-    ] = "none",
+    context: ContextList = "none",
     window: Window = None,
     options: Annotated[
         list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
@@ -110,7 +114,7 @@ def ablate(
     """
     with exit_on_user_error():
         ablation = Ablation(
-            **_from_preset(preset, world, arms, horizons, seeds, window, options),
+            **_from_preset(preset, world, arms, horizons, seeds, window, options, axis),
             policy=PolicyConfig(
                 policy,
                 noise=noise,
@@ -156,6 +160,7 @@ def _from_preset(
     seeds: int | None,
     window: int | None,
     options: list[str],
+    axis: str | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
     options, besides.
@@ -171,6 +176,8 @@ def _from_preset(
         settings["horizons"] = [
             names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)
         ]
+    if axis is not None:
+        settings["axis"] = axis
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:

@@ -182,6 +182,15 @@ class FineTuneConfig(TaskConfig):
         )
 
 
+def load_settings(out: Path) -> dict[str, Any] | None:
+    """Return the settings of a run as JSON-able data; None if there are none.
+
+    Raises:
+        DamagedFileError: They cannot be read.
+    """
+    return read_settings(out / SETTINGS, json.loads(json.dumps(asdict(FineTuneConfig()))))
+
+
 class FineTuning:
     """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint
     and episode.
@@ -209,9 +218,7 @@ class FineTuning:
         self.dtype = choose_dtype(config.dtype, self.device, master=not config.lora)
         expected = json.loads(json.dumps(asdict(config)))
         with RunLock(out):
-            settings = read_settings(
-                out / SETTINGS, json.loads(json.dumps(asdict(FineTuneConfig())))
-            )
+            settings = load_settings(out)
             if settings is None:
                 write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
             elif settings != expected:

@@ -95,6 +95,11 @@ def test_a_run_evaluates_before_within_and_after(model: Path, whole: Path) -> No
     assert not torch.equal(*(p.model.get_input_embeddings().weight for p in (trained, base)))
 
 
+def test_the_doctor_finds_nothing_in_a_whole_run(whole: Path) -> None:
+    shown = command("doctor", str(whole))
+    assert shown.exit_code == 0, shown.output
+
+
 @pytest.mark.parametrize("phase", ["cloning", "rl", "after"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     model: Path, whole: Path, tmp_path: Path, phase: str
