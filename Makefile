@@ -110,9 +110,10 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/loca.py
 	$(BIN)/python benchmarks/teams.py
 
-# The tables of options, from the registry; a test compares.
+# The tables of options, from the registry, and of the office's tools, from their tests; a test compares.
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build_worlds.py
+	PYTHONPATH=. $(BIN)/python docs/build_servers.py
 
 $(VENV)/bin/python:
 	$(PYTHON) .ci/preflight.py $(if $(filter ablate $(VENV)/.cli,$(MAKECMDGOALS)),1,4)

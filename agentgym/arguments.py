@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -27,3 +28,21 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise `ValueError` unless an option is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+_COUNT = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?([kKmM]?)")
+_POWERS = {"": 0, "k": 3, "m": 6}
+
+
+def parse_count(name: str, text: str) -> int:
+    """Return a whole number from its text, such as `8k`, `1.5m` or `60000`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _COUNT.fullmatch(text.strip())
+    whole, part, power = match.groups(default="") if match else ("", "", "")
+    missing = _POWERS[power.lower()] - len(part.rstrip("0"))
+    if not match or missing < 0:
+        raise ValueError(f"{name} must be a whole number, such as 60000 or 60k, got {text!r}")
+    return int(whole + part.rstrip("0") + "0" * missing)

@@ -18,7 +18,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "images": ("PIL",),
         "office": (
             *("PIL", "duckdb", "icalendar", "openpyxl", "pandas", "pypdf"),
-            *("regex", "reportlab", "sqlglot", "tzdata"),
+            *("re2", "regex", "reportlab", "sqlglot", "tzdata"),
         ),
     }
 )

@@ -16,7 +16,7 @@ class StepInfo:
         errors: How many of them failed; 1 if the reply could not be read.
         failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or the reason that a
-            wrapper gave (`context_overflow`); empty while it goes on.
+            wrapper gave (`context_overflow`), or `left` if its player has gone; empty while it goes on.
         score: The world's score, once the episode has ended.
         nested: The calls that were made from within a call, by code that the policy wrote; no view
             shows their results.

@@ -146,6 +146,11 @@ class Toolset:
     def begin(self) -> None:
         """Get ready for an episode; called at each reset of the env."""
 
+    def close(self) -> None:
+        """Release what is outside of this process's memory, when the env is closed or its world is
+        replaced; most toolsets hold nothing there. A later call takes it again.
+        """
+
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context around a call that restores the state of the episode if an exception
         leaves it, or None if there is no such context: then a tool must refuse a call before it

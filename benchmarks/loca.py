@@ -1,13 +1,18 @@
 """The office tasks: `python benchmarks/loca.py` where `agentgym[office]` is installed.
 
-For each task, what it takes to draw a state of 256K tokens (at most 2 s), to reset to one that was
-drawn before (at most 100 ms), to carry out the reference plan, and to check the final state.
+For each task, what it takes to draw a state of 256K tokens (at most 20 times as long as to write and
+read the same state as JSON, measured in the same run), to reset to one that was drawn before (at most
+100 ms), to carry out the reference plan, and to check the final state.
+`python benchmarks/loca.py units` prints what `tokens_per_unit` of each task is at that length: where
+the attribute is further from it than the tolerance, a state is drawn more than once.
 `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the environment description length
 of every released state, in tokens of cl100k.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
 import sys
 import time
 from collections.abc import Callable
@@ -18,25 +23,29 @@ from typing import Any
 import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.plan import CLAIM
+from agentgym.envs.loca.plan import CLAIM, Step, steps_of
 from agentgym.envs.loca.task import OfficeTask
 
 SEEDS = 5
-DRAW_S, RESET_MS = 2.0, 100.0
+DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 
 def main() -> None:
-    """Print the times, or write the table of lengths."""
+    """Print the times or the units, or write the table of lengths."""
     if sys.argv[1:] == ["lengths"]:
         write_lengths()
         return
+    if sys.argv[1:] == ["units"]:
+        for task in TASKS:
+            print(f"{task}: {tokens_per_unit(task):.0f}", flush=True)
+        return
     print(
-        "| task, 256K tokens | draw, s | of 2 s | reset, ms | of 100 ms | plan, steps | plan, s | "
-        "check, ms |"
+        "| task, 256K tokens | draw, s | as JSON, ms | draw : JSON | of 20 | reset, ms | of 100 ms | "
+        "plan, steps | plan, s | check, ms |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for task in TASKS:
         print(row_of(task), flush=True)
 
@@ -46,9 +55,11 @@ def row_of(task: str) -> str:
     env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["8k"]))
     env.reset(seed=0)  # whatever a first state imports
     env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["256k"]))
-    draw, reset, play, check, steps = [], [], [], [], []
+    draw, as_json, reset, play, check, steps = [], [], [], [], [], []
     for seed in range(3):
         draw.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
+        state = description_of(env.world)
+        as_json += [seconds(lambda state=state: json.loads(json.dumps(state))) for _ in range(3)]  # type: ignore[misc]
         reset.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
         counted: list[int] = []
         play.append(seconds(lambda counted=counted: counted.append(carry_out(env.world))))  # type: ignore[misc]
@@ -56,11 +67,52 @@ def row_of(task: str) -> str:
         assert not list(env.world.task_failures())
         steps += counted
     ms = 1_000 * median(reset)
-    shares = f"{median(draw):.2f} | {median(draw) / DRAW_S:.2f} | {ms:.0f} | {ms / RESET_MS:.2f}"
+    ratio = median(draw) / median(as_json)
+    shares = (
+        f"{median(draw):.2f} | {1_000 * median(as_json):.1f} | {ratio:.1f} | "
+        f"{ratio / DRAW_JSON:.2f} | {ms:.0f} | {ms / RESET_MS:.2f}"
+    )
     return (
         f"| {task} | {shares} | {median(steps)} | {median(play):.2f} | "
         f"{1_000 * median(check):.0f} |"
     )
+
+
+def description_of(world: Any) -> list[Any]:
+    """Return what an agent would read of a state, each answer as JSON has it."""
+    office = pickle.loads(pickle.dumps(world.office))  # reading leaves traces in it
+
+    def play(step: Step) -> str:
+        return str(office.call(step.call.name, step.call.arguments))
+
+    texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
+    calls = world.describe()
+    if calls is not None:
+        texts = [office.call(call.name, call.arguments) for call in calls]
+    return [_parsed(text) for text in texts]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # an answer that is text
+        return text
+
+
+def tokens_per_unit(task: str) -> float:
+    """Return the tokens of description per unit of size at 256K tokens."""
+    kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
+    per_unit = kinds[0].tokens_per_unit
+    for _ in range(3):  # it may depend on the size
+        size = max(1, round(LENGTHS["256k"] / per_unit))
+        lengths = []
+        for seed in range(3):
+            env = agentgym.tool_env(agentgym.make(task, size=size))
+            env.reset(seed=seed)
+            world: Any = env.world
+            lengths.append(world.tokens)
+        per_unit = median(lengths) / size
+    return float(per_unit)
 
 
 def carry_out(world: Any) -> int:

@@ -179,7 +179,7 @@ def filesystem(server: Any) -> Calls:
 
 def terminal(server: Any) -> Calls:
     """A program in the sandbox."""
-    return {"execute_command": (0, lambda k: {"command": "ls"})}
+    return {"run_command": (0, lambda k: {"command": "ls"})}
 
 
 def python_execute(server: Any) -> Calls:

@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import platform
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from pathlib import Path
 STATE_FOLDER = "/run/episode"
 STATE_FILE = f"{STATE_FOLDER}/state"
 """The struct inside. All processes of a run write to it, since they share one clock."""
+
+STATE_BYTES = 65_536  # of that folder: the struct and two pipes take a page
 
 _PRELOAD_LIST = "/etc/ld.so.preload"
 """Names the library to the linker; unlike LD_PRELOAD it also holds for programs that are started
@@ -50,13 +51,18 @@ class RunSeed:
         """Return 32 bytes that differ with the seed and with the moment."""
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
-    def pack(self) -> bytes:
-        """Return the struct that the library reads."""
+    def pack(self, began: int) -> bytes:
+        """Return the struct that the library reads.
+
+        Args:
+            began: The real time, in nanoseconds since 1970, at which the sandbox was started: what
+                the kernel has stamped since then is shown as the moment of the run.
+        """
         digest = self.digest()
         # A real clock is read at any part of a second; bash draws the seed of $RANDOM from it.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
         start = int(self.now.timestamp()) * _SECOND + fraction
-        return _STRUCT.pack(start, time.time_ns(), int.from_bytes(digest[:8], "little"), 0)
+        return _STRUCT.pack(start, began, int.from_bytes(digest[:8], "little"), 0)
 
 
 def preload_arguments() -> tuple[str, ...]:
@@ -66,7 +72,7 @@ def preload_arguments() -> tuple[str, ...]:
     return (
         *("--ro-bind", str(library), _LIBRARY),
         *("--ro-bind", str(folder / "ld.so.preload"), _PRELOAD_LIST),
-        *("--size", "65536", "--tmpfs", STATE_FOLDER),
+        *("--size", str(STATE_BYTES), "--tmpfs", STATE_FOLDER),
     )
 
 

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import math
 import os
+import select
 import selectors
 import shutil
 import signal
@@ -19,10 +20,11 @@ import socket
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
+from subprocess import PIPE, STDOUT, Popen
+from types import MappingProxyType
 from typing import Any, BinaryIO, Self
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
@@ -61,6 +63,12 @@ MAX_CHUNK = 65_536
 waiting.
 """
 
+DIE_WITH_THREAD = "--die-with-parent"
+"""The option by which a sandbox ends with the thread of the host that has started it."""
+
+NESTING = ("--cap-add", "CAP_SYS_ADMIN")
+"""The option that lets the first program inside make namespaces."""
+
 _LIBRARIES = f"{HOME}/libraries"
 # Without user site, environment, pycache and the path of the script; unbuffered, since a process
 # may be killed at any time.
@@ -76,7 +84,7 @@ _ENVIRONMENT = {
 # first program is process 1.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
-    "--new-session --die-with-parent --clearenv --hostname localhost"
+    f"--new-session {DIE_WITH_THREAD} --clearenv --hostname localhost"
 )
 
 
@@ -161,9 +169,9 @@ def _problem(path: str) -> str:
     result.
     """
     try:
-        command = (path, *_arguments((), ()), "--chdir", "/")
+        command = (path, *_arguments((), ()), *NESTING, "--chdir", "/")
         first, second = (_probe(command) for _ in range(2))
-    except (OSError, TimeoutExpired) as error:
+    except OSError as error:
         return str(error)
     return "" if first == second else f"two runs differ ({first} and {second})"
 
@@ -225,13 +233,13 @@ class ConfinedProcess:
             number of no descriptor of the host reaches it.
         seed: The clock and the randomness of the processes.
         *arguments: The arguments of the program.
-        many: Whether other processes may be started.
-        split: Whether stderr is read apart from stdout.
+        scripts: Sources of further programs, by the paths that they have inside.
+        filtered: Whether the program is held to the filter of system calls, and so can start no
+            other process. A program that is not applies a filter itself to what it starts.
 
     Attributes:
         channel: The host's end of the socket.
-        stdout: What the processes print.
-        stderr: What they print as errors; None if it comes with stdout.
+        stdout: What the processes print, errors too.
         pending: The bytes that are still to be sent.
 
     Raises:
@@ -244,42 +252,45 @@ class ConfinedProcess:
         program: str,
         seed: RunSeed,
         *arguments: str,
-        many: bool = False,
-        split: bool = False,
+        scripts: Mapping[str, bytes] = MappingProxyType({}),
+        filtered: bool = True,
     ) -> None:
         self.pending = memoryview(b"")
         self.channel, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as inherited:
             undo.enter_context(self.channel)
             inherited.enter_context(theirs)
-            inputs = [
-                inherited.enter_context(_pipe_of(content))
-                for content in (seed.pack(), seccomp(processes=many))
-            ]
-            episode, rules = (str(each.fileno()) for each in inputs)
+            inputs: list[BinaryIO] = []
+
+            def pipe_of(content: bytes) -> str:
+                inputs.append(inherited.enter_context(_pipe_of(content)))
+                return str(inputs[-1].fileno())
+
+            first: list[str] = []  # before the command makes the folders read-only
+            for path, content in scripts.items():
+                first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
+            options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
+            if filtered:
+                options += ["--seccomp", pipe_of(seccomp())]
             inherited.enter_context(fixed_addresses())
             self._process = Popen(
                 [
-                    *(*command, "--file", episode, STATE_FILE, "--seccomp", rules),
+                    *(command[0], *first, *command[1:], *options),
                     *("--", *_INTERPRETER, program, *arguments),
                 ],
                 stdin=theirs.fileno(),
                 stdout=PIPE,
-                stderr=PIPE if split else STDOUT,
+                stderr=STDOUT,
                 pass_fds=[each.fileno() for each in inputs],
                 env={},
                 bufsize=0,
             )
             undo.pop_all()
         self.pid = self._process.pid
-        self.stdout, self.stderr = self._process.stdout, self._process.stderr
-        self._sources = [
-            source for source in (self.channel, self.stdout, self.stderr) if source is not None
-        ]
+        self.stdout: Any = self._process.stdout
         self._selector = selectors.DefaultSelector()
-        for source in self._sources:
-            os.set_blocking(source.fileno(), False)
-            self._selector.register(source, selectors.EVENT_READ)
+        for source in (self.channel, self.stdout):
+            self.listen(source)
 
     def __enter__(self) -> Self:
         return self
@@ -291,6 +302,16 @@ class ConfinedProcess:
     def sources(self) -> list[Any]:
         """The channel and the pipes that have not ended."""
         return [key.fileobj for key in self._selector.get_map().values()]
+
+    def listen(self, source: Any) -> None:
+        """Make one more pipe a source."""
+        os.set_blocking(source.fileno(), False)
+        self._selector.register(source, selectors.EVENT_READ)
+
+    def ignore(self, source: Any) -> None:
+        """Make a pipe no source any more, if it still is one."""
+        if source in self.sources:
+            self._selector.unregister(source)
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send what is pending and read what has come, waiting for at most `seconds`.
@@ -327,22 +348,40 @@ class ConfinedProcess:
         """End all that runs inside, unless it ends by itself within `patience` seconds."""
         self._selector.close()
         self.channel.close()
-        with contextlib.suppress(TimeoutExpired):
-            self._process.wait(patience)
-        if self._process.poll() is None:
+        if not self._has_ended(patience):
             self._kill()
-        for source in self._sources:
-            source.close()
+        self.stdout.close()
+
+    def abandon(self) -> None:
+        """Release this process's copies of the descriptors: after a fork, what runs inside belongs
+        to the other process.
+        """
+        self._selector.close()
+        self.channel.close()
+        self.stdout.close()
+        self._process.returncode = 0  # so that nobody waits for what is no child here
 
     def _kill(self) -> None:
         # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
         # would leave that to the host's init, which many containers do not have.
-        with contextlib.suppress(OSError, TimeoutExpired):
+        with contextlib.suppress(OSError):
             for child in children(self.pid):
                 os.kill(child, signal.SIGKILL)
-            self._process.wait(1.0)
-        self._process.kill()
-        self._process.wait()
+        if not self._has_ended(1.0):
+            self._process.kill()
+            self._process.wait()
+
+    def _has_ended(self, patience: float) -> bool:
+        """Return whether `bwrap` ends within some seconds, without the naps of `Popen.wait`."""
+        if self._process.poll() is None:
+            handle = os.pidfd_open(self.pid)
+            try:
+                poll = select.poll()
+                poll.register(handle, select.POLLIN)
+                poll.poll(1_000 * patience)
+            finally:
+                os.close(handle)
+        return self._process.poll() is not None
 
 
 def _pipe_of(content: bytes) -> BinaryIO:

@@ -1,5 +1,6 @@
-"""The first process in a workbench: lays out the files, starts the program, ends all that it left
-running, gives back the files.
+"""The first process in a workbench: for each job it makes namespaces with empty folders, in which
+another process lays out the files, starts the program, ends all that it left running, and gives back
+the files.
 
 Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
 """
@@ -7,7 +8,9 @@ Its source is sent inside; it uses the standard library only. The host trusts no
 from __future__ import annotations
 
 import _random
+import _socket
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -21,15 +24,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
+_STATE = f"{_DEVICES}/state"  # what the preloaded library reads
+_ELAPSED = slice(24, 32)  # of that: how far the clock has gone on, in nanoseconds
 _CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
 _PIPE_CHUNKS = 16  # that Linux gives a pipe by default
+_INT_BYTES = 4  # of the number of a descriptor in a message
 _TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
-def lay_out(top: str, stream: Any) -> Any:
-    """Read a job from the host, write its files and return the job."""
-    job = json.loads(stream.readline())
-    for name, size, modified in job["files"]:
+def lay_out(top: str, files: Any, stream: Any) -> None:
+    """Write the files of a job, whose bytes come from the host."""
+    for name, size, modified in files:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
@@ -37,7 +42,6 @@ def lay_out(top: str, stream: Any) -> Any:
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(stream.read(size))
         os.utime(path, (modified, modified))
-    return job
 
 
 class RandomSource:
@@ -77,7 +81,7 @@ class RandomSource:
 def start(job: Any) -> None:
     """Become the program."""
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.nice(5)  # what watches over it goes first
@@ -99,13 +103,14 @@ def wait(
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
-    poll.register(channel, select.POLLIN | select.POLLRDHUP)
+    poll.register(channel, select.POLLIN | select.POLLRDHUP)  # a stop, or the end of the host
     for pipe in source.pipes:
         poll.register(pipe, select.POLLOUT)
     ended = None
     while ended is None:
         ready = [number for number, _ in poll.poll(_TICK_MS)]
         if channel in ready and handle not in ready:
+            os.read(channel, 1)
             return None, "stop"
         for pipe in source.pipes.keys() & ready:
             source.feed(pipe)
@@ -151,7 +156,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
     return files, folders, others
 
 
-def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
+def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str], elapsed: int) -> None:
     """Send the end of the program and the files, as many as there is room for."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
@@ -171,6 +176,7 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
     header = {
         "code": end[0],
         "reason": end[1],
+        "elapsed": elapsed,
         "files": entries,
         "folders": folders,
         "left_out": left_out,
@@ -181,22 +187,140 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
             view = view[os.write(channel, view) :]
 
 
+class Kernel:
+    """The system calls that Python does not offer."""
+
+    # From <linux/sched.h>, <linux/mount.h>, <linux/prctl.h> and <linux/capability.h>.
+    _MOUNTS, _IPC, _PIDS = 0x00020000, 0x08000000, 0x20000000
+    _NO_SUID_NO_DEVICES = 2 | 4
+    _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _AMBIENT, _CLEAR = 38, 22, 2, 47, 4
+    _CAPABILITIES_VERSION = 0x20080522
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), "the kernel refuses it")
+
+    def may_nest(self) -> bool:
+        """Return whether this process may make namespaces and mount in them; it then is in one of
+        its own, with a folder that no run sees.
+        """
+        try:
+            self._check(self._library.unshare(self._MOUNTS))
+            self.mount_memory("/tmp", 4_096)
+        except OSError:
+            return False
+        return True
+
+    def new_namespaces(self) -> None:
+        """Make namespaces of mounts and message queues for this process, and one of processes for
+        those that it will start.
+        """
+        self._check(self._library.unshare(self._MOUNTS | self._IPC | self._PIDS))
+
+    def mount_memory(self, path: str, size: int) -> None:
+        """Put an empty folder in memory in place of another folder."""
+        options = f"mode=0755,size={size}".encode()
+        self._check(
+            self._library.mount(
+                b"tmpfs", path.encode(), b"tmpfs", ctypes.c_ulong(self._NO_SUID_NO_DEVICES), options
+            )
+        )
+
+    def confine(self, rules: bytes) -> None:
+        """Give up all capabilities, and hold this process and those that it starts to a filter of
+        system calls.
+        """
+        header = (ctypes.c_uint32 * 2)(self._CAPABILITIES_VERSION, 0)
+        self._check(self._library.capset(header, (ctypes.c_uint32 * 6)()))
+        self._prctl(self._AMBIENT, self._CLEAR)
+        self._prctl(self._NO_NEW_PRIVILEGES, 1)
+        buffer = ctypes.create_string_buffer(rules, len(rules))
+        # struct sock_fprog: the number of instructions, each of 8 bytes, and where they are
+        program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
+        self._prctl(self._SECCOMP, self._FILTER, ctypes.addressof(program))
+
+    def _prctl(self, option: int, *arguments: int) -> None:
+        words = (*arguments, 0, 0, 0)[:4]
+        self._check(self._library.prctl(option, *map(ctypes.c_ulong, words)))
+
+
+def play(top: str, channel: int, outputs: list[int], kernel: Kernel, *, nested: bool) -> None:
+    """Do one job, as the first process of its namespaces."""
+    with open(channel, "rb", closefd=False) as stream:
+        job = json.loads(stream.readline())
+        if nested:
+            for path, size in job["folders"].items():
+                kernel.mount_memory(path, size)
+        kernel.confine(bytes.fromhex(job["filter"]))
+        state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
+        os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
+        os.pwrite(state, bytes.fromhex(job["state"]), 0)
+        lay_out(top, job["files"], stream)
+    source = RandomSource(job["seed"])
+    os.write(channel, b"ready many\n" if nested else b"ready once\n")
+    child = os.fork()
+    if child == 0:
+        for number, output in enumerate(outputs, 1):
+            os.dup2(output, number)
+        start(job)
+    for output in outputs:
+        os.close(output)
+    end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
+    end_all()
+    elapsed = int.from_bytes(os.pread(state, 32, 0)[_ELAPSED], "little", signed=True)
+    give_back(channel, top, job, end, max(0, elapsed))
+
+
+def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
+    """Do one job in namespaces of its own."""
+    kernel.new_namespaces()
+    child = os.fork()
+    if child == 0:
+        play(top, channel, outputs, kernel, nested=True)
+        os._exit(0)
+    for output in outputs:
+        os.close(output)
+    os.waitpid(child, 0)
+
+
 def main(top: str) -> None:
-    """Do one job."""
-    channel = os.dup(0)  # not inherited by the program, whose stdin is empty
+    """Do one job after the other until the host closes its end of the channel, or a single one where
+    namespaces cannot be nested.
+    """
+    channel = os.dup(0)  # not inherited by programs, whose stdin is empty
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    with open(channel, "rb", closefd=False) as stream:
-        job = lay_out(top, stream)
-    source = RandomSource(job["seed"])
-    os.write(channel, b"ready\n")
-    child = os.fork()
-    if child == 0:
-        start(job)
-    end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
-    end_all()
-    give_back(channel, top, job, end)
+    os.umask(0o022)  # whatever the host's is
+    # The one signal that Python handles and programs could send to the first process of a run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel = Kernel()
+    nested = kernel.may_nest()
+    host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, channel)
+    room = _socket.CMSG_SPACE(2 * _INT_BYTES)
+    while True:
+        order, attached, _, _ = host.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
+        if not order:
+            return
+        if not attached:  # a stop that came when the program had ended by itself
+            continue
+        outputs = [
+            int.from_bytes(attached[0][2][k : k + _INT_BYTES], sys.byteorder)
+            for k in (0, _INT_BYTES)
+        ]
+        if not nested:
+            play(top, channel, outputs, kernel, nested=False)
+            return
+        child = os.fork()
+        if child == 0:
+            play_apart(top, channel, outputs, kernel)
+            os._exit(0)
+        for output in outputs:
+            os.close(output)
+        os.waitpid(child, 0)
 
 
 if __name__ == "__main__":

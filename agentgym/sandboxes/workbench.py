@@ -7,34 +7,36 @@ randomness, file times and addresses depend on the episode alone (`agentgym.sand
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
-import mmap
-import socket
+import os
 import sys
 import sysconfig
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
-from agentgym.sandboxes.determinism import STATE_FOLDER, RunSeed
+from agentgym.sandboxes.determinism import STATE_BYTES, STATE_FOLDER, RunSeed
 from agentgym.sandboxes.namespaces import (
     BASH,
+    DIE_WITH_THREAD,
     HOME,
+    NESTING,
     REMEDY,
-    START_SECONDS,
     STARTS,
     ConfinedProcess,
     base_command,
-    children,
     find_bwrap,
     memory_folder,
     resource_limits,
 )
+from agentgym.sandboxes.program_run import MAX_BYTES, MAX_INODES, ProgramResult, ProgramRun
+from agentgym.sandboxes.seccomp import seccomp
 
 TOP = "/workspace"
 PACKAGES = (
@@ -69,24 +71,18 @@ TOOLS = (
 them runs none, so that an episode is the same on every host.
 """
 
-MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
-# Read and thrown away beyond what is shown; endless output is stopped here.
-MAX_OUTPUT_BYTES = 64 * 2**20
+SCRIPTS = ("tree", "unzip", "zip")
+"""Further programs, which not every distribution has (`agentgym.sandboxes.scripts`)."""
 
 _MAX_FILE_BYTES = 32 * 2**20  # of one that is given back
-_MAX_BYTES = 128 * 2**20  # of all files that are given back
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
 )  # the folder may hold more than is given back, for files on their way
-_MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
-_MAX_FILES, _MAX_INODES = (
-    6_000,
-    20_000,
-)  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
+_MAX_FILES = 6_000  # files given back
+# Nanoseconds; the library takes what is a day older for set by a program.
+_LIFETIME = 12 * 3_600 * 10**9
 _OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
-_TICK = 0.02  # seconds between two looks at processes and memory
-_GRACE = 20.0  # seconds to give the files back after a stop, on a busy host
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,30 +95,126 @@ class File:
     modified: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
-    """Result of a run of a program.
+DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
 
-    Attributes:
-        stdout: The text printed, up to the limit.
-        stderr: The text printed as errors, up to the limit.
-        code: The exit status, minus the number of a signal that ended it; None if it was stopped.
-        stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
-        files: The bytes of each file by its path below `/workspace`, None for a directory. None if
-            they are lost.
-        left_out: The paths that were not brought back: files for which there was no room, symlinks,
-            pipes.
+
+class Workbench:
+    """A sandbox for the programs of one episode: it is started by the first run and serves the
+    others, each in namespaces of its own, so that no file, process or module of one run is there in
+    another.
+
+    Where the host does not let namespaces be nested, each run starts a sandbox. Copies of a
+    workbench, and those that come out of a pickle, start one of their own.
     """
 
-    stdout: str
-    stderr: str
-    code: int | None
-    stopped: str = ""
-    files: Mapping[str, bytes | None] | None = None
-    left_out: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: ConfinedProcess | None = None
+        self._owner = 0  # the process that started the sandbox
+        self._began = 0  # when, in nanoseconds since 1970
+        self._release: Callable[[], object] = _nothing
+
+    def __reduce__(self) -> tuple[type[Workbench], tuple[()]]:
+        return Workbench, ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        files: Mapping[str, File],
+        cwd: str = TOP,
+        limits: Limits = DEFAULT_LIMITS,
+        seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
+    ) -> ProgramResult:
+        """Run a program with files and wait for its end.
+
+        Args:
+            arguments: The program by its absolute path, such as `BASH` or `PYTHON`, and its
+                arguments.
+            files: The files by their path below `/workspace`; each directory stands before what is
+                in it.
+            cwd: The directory to start in.
+            limits: Seconds, memory of each process (all together may take twice as much), and how
+                much output is shown.
+            seed: The clock and the randomness of the run.
+
+        Raises:
+            SandboxUnavailable: Programs cannot run on this host.
+        """
+        if self._owner not in (0, os.getpid()):  # in a fork the lock may be taken for ever
+            self._lock = threading.Lock()
+        job = _Job(arguments, files, cwd, limits, seed)
+        problem = ""
+        with self._lock:
+            for _ in range(STARTS):  # nothing of the program has run while it is not ready
+                try:
+                    result = self._attempt(job)
+                except OSError as error:
+                    problem = str(error)
+                    continue
+                if isinstance(result, ProgramResult):
+                    return result
+                problem = result
+        raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
+
+    def close(self) -> None:
+        """End the sandbox; a later run starts another."""
+        self._release()
+        self._process, self._release = None, _nothing
+
+    def _attempt(self, job: _Job) -> ProgramResult | str:
+        """Run a job; return its result, or why it was not started.
+
+        Raises:
+            OSError: The sandbox cannot be started.
+        """
+        reusable = False
+        try:
+            process = self._started()
+            with ProgramRun(process, job.encode(self._began), job.limits) as current:
+                if not current.play():
+                    return current.complaint()
+                reusable = current.reusable
+                return current.result()
+        finally:
+            if not reusable:
+                self.close()
+
+    def _started(self) -> ConfinedProcess:
+        """Return the sandbox, which is started if there is none.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        # One that belongs to the process that this one is a fork of, or whose files are so old
+        # that the preloaded library would take their times for those that a program has set.
+        if self._owner != os.getpid() or time.time_ns() - self._began > _LIFETIME:
+            self.close()
+        if self._process is None:
+            self._began = time.time_ns()
+            self._process = ConfinedProcess(
+                *(_command(), _program(), RunSeed(), f"{TOP}/"), scripts=_scripts(), filtered=False
+            )
+            self._owner = os.getpid()
+            self._release = weakref.finalize(self, _release, self._process, self._owner)
+        return self._process
 
 
-DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
+def _nothing() -> None:
+    """Release nothing."""
+
+
+def _release(process: ConfinedProcess, owner: int) -> None:
+    """End a sandbox, unless it belongs to the process that this one is a fork of."""
+    if owner == os.getpid():
+        process.close()
+    else:
+        process.abandon()
 
 
 def run(
@@ -132,49 +224,49 @@ def run(
     limits: Limits = DEFAULT_LIMITS,
     seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
 ) -> ProgramResult:
-    """Run a program with files and wait for its end.
-
-    Args:
-        arguments: The program by its absolute path, such as `BASH` or `PYTHON`, and its arguments.
-        files: The files by their path below `/workspace`; each directory stands before what is in
-            it.
-        cwd: The directory to start in.
-        limits: Seconds, memory of each process (all together may take twice as much), and how much
-            output is shown.
-        seed: The clock and the randomness of the run.
+    """Run one program in a sandbox of its own (see `Workbench.run`).
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.
     """
-    job = {
-        "arguments": list(arguments),
-        "cwd": cwd,
-        "files": [
-            (name, None if file.data is None else len(file.data), file.modified)
-            for name, file in files.items()
-        ],
-        "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-        "most_files": _MAX_FILES,
-        "most_inodes": _MAX_INODES,
-        "most_bytes": _MAX_BYTES,
-        "most_file_bytes": _MAX_FILE_BYTES,
-        "seed": int.from_bytes(seed.digest()[16:24], "little"),
-    }
-    contents = (file.data for file in files.values() if file.data)
-    message = b"".join([json.dumps(job).encode(), b"\n", *contents])
-    problem = ""
-    for _ in range(STARTS):  # nothing of the program has run while it is not ready
-        try:
-            command = (_command(), _program(), seed, f"{TOP}/")
-            with ConfinedProcess(*command, many=True, split=True) as process:
-                process.pending = memoryview(message)
-                current = _Run(process, limits)
-                if current.play():
-                    return current.result()
-                problem = current.complaint()
-        except OSError as error:
-            problem = str(error)
-    raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
+    with Workbench() as bench:
+        return bench.run(arguments, files, cwd, limits, seed)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a run is to do."""
+
+    arguments: Sequence[str]
+    files: Mapping[str, File]
+    cwd: str
+    limits: Limits
+    seed: RunSeed
+
+    def encode(self, began: int) -> bytes:
+        """Return what a sandbox that began at some time is sent: a line of JSON and the bytes of
+        the files.
+        """
+        limits = self.limits
+        job = {
+            "arguments": list(self.arguments),
+            "cwd": self.cwd,
+            "files": [
+                (name, None if file.data is None else len(file.data), file.modified)
+                for name, file in self.files.items()
+            ],
+            "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
+            "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
+            "filter": seccomp(processes=True).hex(),
+            "state": self.seed.pack(began).hex(),
+            "most_files": _MAX_FILES,
+            "most_inodes": MAX_INODES,
+            "most_bytes": MAX_BYTES,
+            "most_file_bytes": _MAX_FILE_BYTES,
+            "seed": int.from_bytes(self.seed.digest()[16:24], "little"),
+        }
+        contents = (file.data for file in self.files.values() if file.data)
+        return b"".join([json.dumps(job).encode(), b"\n", *contents])
 
 
 @functools.cache
@@ -196,147 +288,15 @@ def check() -> None:
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
-class _Run:
-    """One run: what its processes print, what the first one gives back, and the watch over what
-    they use up.
-    """
-
-    def __init__(self, process: ConfinedProcess, limits: Limits) -> None:
-        self._process = process
-        self._limits = limits
-        self._received: dict[Any, bytearray] = {
-            source: bytearray() for source in (process.channel, process.stdout, process.stderr)
-        }
-        self._printed = 0
-        self._stopped = ""
-        self._last_look = 0.0
-        self._ready = False
-        self._deadline = time.monotonic() + START_SECONDS
-
-    def play(self) -> bool:
-        """Listen to the processes until all have ended or have to be stopped; return False if the
-        program has not been started.
-        """
-        while self._process.sources:
-            for source, data in self._process.exchange(_TICK):
-                if data:
-                    self._keep(source, data)
-            if not self._watch():
-                break
-        return self._received[self._process.channel].startswith(b"ready\n")
-
-    def complaint(self) -> str:
-        """Return why the program was not started: what `bwrap` printed, if anything."""
-        printed = bytes(self._received[self._process.stderr]).decode("utf-8", "replace").strip()
-        return printed or "bwrap did not start"
-
-    def _keep(self, source: Any, data: bytes) -> None:
-        """Keep what a source has said, up to a limit."""
-        if source is self._process.channel:
-            most = _MAX_BYTES + _MAX_HEADER_BYTES
-        else:
-            # A character takes up to 4 bytes; more shows that there was more.
-            most = 4 * self._limits.output_chars + 4
-            self._printed += len(data)
-        buffer = self._received[source]
-        buffer += data[: max(0, most - len(buffer))]
-
-    def _watch(self) -> bool:
-        """Stop what takes too much; return False when it does not even stop."""
-        now = time.monotonic()
-        if self._stopped or not self._ready:
-            # How long the host takes to lay out the files is not the program's doing, so its
-            # seconds are counted from then on.
-            if not self._ready and self._received[self._process.channel]:
-                self._ready, self._deadline = True, now + self._limits.seconds
-            return now < self._deadline
-        if now > self._deadline:
-            self._stop(f"stopped after {self._limits.seconds:g} s")
-        elif self._printed > MAX_OUTPUT_BYTES:
-            self._stop(f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB")
-        elif now > self._last_look + _TICK:
-            self._last_look = now
-            processes, memory = _usage(self._process.pid)
-            if processes > MAX_PROCESSES:
-                self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
-            elif memory > 2 * self._limits.memory_mb * 2**20:
-                self._stop(
-                    f"stopped because its processes took more than {2 * self._limits.memory_mb} "
-                    "MiB of memory"
-                )
-        return True
-
-    def _stop(self, reason: str) -> None:
-        """Tell the first process inside to end the others and give back the files."""
-        self._stopped, self._deadline = reason, time.monotonic() + _GRACE
-        with contextlib.suppress(OSError):
-            self._process.channel.shutdown(socket.SHUT_WR)
-
-    def result(self) -> ProgramResult:
-        """Return the result of a program that was started."""
-        reply, stdout, stderr = self._received.values()
-        shown = [self._show(stdout), self._show(stderr)]
-        try:
-            code, reason, files, left_out = _parse(bytes(reply[6:]))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return ProgramResult(
-                shown[0], shown[1], None, self._stopped or "stopped, for the machine gave out"
-            )
-        if reason == "files":
-            self._stopped = (
-                self._stopped or f"stopped because it made more than {_MAX_INODES} files"
-            )
-        return ProgramResult(
-            shown[0], shown[1], None if self._stopped else code, self._stopped, files, left_out
-        )
-
-    def _show(self, printed: bytearray) -> str:
-        text = bytes(printed).decode("utf-8", "replace")
-        most = self._limits.output_chars
-        return text if len(text) <= most else f"{text[:most]}\n… (cut after {most} characters)\n"
-
-
-def _parse(reply: bytes) -> tuple[int | None, str, dict[str, bytes | None], tuple[str, ...]]:
-    """Read what the first process inside gave back: exit status, reason, files, and what is left
-    out.
-
-    Raises:
-        Exception: It was tampered with.
-    """
-    line, _, data = reply.partition(b"\n")
-    header = json.loads(line)
-    files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}
-    start = 0
-    for name, size in header["files"]:
-        files[str(name)] = data[start : start + int(size)]
-        start += int(size)
-    if start != len(data):
-        raise ValueError("files are missing")
-    code = header["code"]
-    return (
-        None if code is None else int(code),
-        str(header["reason"]),
-        files,
-        tuple(map(str, header["left_out"])),
-    )
-
-
-def _usage(pid: int) -> tuple[int, int]:
-    """Count the processes below `bwrap`, and the bytes of memory that they hold together."""
-    count, pages, parents = -1, 0, [pid]  # the first process inside does not count
-    while parents and count <= MAX_PROCESSES:
-        with contextlib.suppress(OSError, ValueError):  # one that has just ended
-            for child in children(parents.pop()):
-                virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
-                parents.append(child)
-                count += virtual > 0  # one that has ended and was not collected holds nothing
-                pages += resident
-    return count, pages * mmap.PAGESIZE
-
-
 @functools.cache
 def _program() -> str:
     return Path(__file__).with_name("sandbox_init.py").read_text("utf-8")
+
+
+@functools.cache
+def _scripts() -> Mapping[str, bytes]:
+    folder = Path(__file__).with_name("scripts")
+    return {f"/usr/bin/{name}": (folder / f"{name}.py").read_bytes() for name in SCRIPTS}
 
 
 @functools.cache
@@ -364,7 +324,10 @@ def _command() -> tuple[str, ...]:
         )
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]
-    command = [*base_command(programs, packages.values()), "--ro-bind", "/usr/bin", "/programs"]
+    # It serves runs of several threads of the host, so it must not end with the one that started it;
+    # it ends when the host's end of its socket is closed.
+    base = [word for word in base_command(programs, packages.values()) if word != DIE_WITH_THREAD]
+    command = [*base, *NESTING, "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
         command += ["--symlink", f"/programs/{path.name}", f"/usr/bin/{name}"]
     command += ["--symlink", "usr/bin", "/bin", "--symlink", "python3", f"{HOME}/bin/python"]

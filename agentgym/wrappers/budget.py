@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fractions
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from agentgym.arguments import check_int
+from agentgym.arguments import check_int, parse_count
 from agentgym.config import Config
 from agentgym.tokens import counter
 
@@ -156,11 +157,15 @@ _TRIGGERS: Mapping[str, type[Any]] = {
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """Read a trigger, or the dict that `dataclasses.asdict` made of one.
+    """Read a trigger, the dict that `dataclasses.asdict` made of one, or its text: `60k` tokens,
+    `0.75` or `75%` of the window, `20uses`, `10turns`, or several of them joined by `|`.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is none of them.
     """
+    if isinstance(value, str):
+        parts = tuple(_parse_trigger(name, part.strip()) for part in value.split("|"))
+        return parts[0] if len(parts) == 1 else AnyOf(parts)
     if isinstance(value, (Tokens, WindowFraction, ToolUses, Turns, AnyOf)):
         return value
     if isinstance(value, Mapping) and len(value) == 1:
@@ -174,6 +179,24 @@ def read_trigger(name: str, value: Any) -> Trigger:
         f"{name} must be Tokens(n), WindowFraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got "
         f"{value!r}"
     )
+
+
+def _parse_trigger(name: str, text: str) -> Trigger:
+    if match := re.fullmatch(r"([0-9]{1,10}) ?(uses|turns)", text):
+        count = int(match[1])
+        return ToolUses(count) if match[2] == "uses" else Turns(count)
+    if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?%", text):
+        return WindowFraction(float(text[:-1]) / 100)
+    if re.fullmatch(r"[01]\.[0-9]{1,9}", text):
+        return WindowFraction(float(text))
+    try:
+        return Tokens(parse_count(name, text))
+    except ValueError:
+        message = (
+            f"{name} must be tokens (60k), a share of the window (0.75 or 75%), 20uses, 10turns, or "
+            f"several of them joined by |, got {text!r}"
+        )
+        raise ValueError(message) from None
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
+program_run: Any = pytest.importorskip("agentgym.sandboxes.program_run")
 namespaces: Any = pytest.importorskip("agentgym.sandboxes.namespaces")
 File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
 QUICK = Limits(seconds=1.0, memory_mb=256, output_chars=2_000)
@@ -196,7 +199,7 @@ def test_there_is_no_network() -> None:
 
 
 ESCAPES = {
-    "a kill of the first process": "import os\nos.kill(1, 9)\nos.kill(1, 19)\nprint('alive')",
+    "a kill of the first process": "import os\nfor k in (*range(1, 32), 34, 64): os.kill(1, k)\nprint('alive')",
     "a namespace": "import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))",
     "a clone with a namespace": "import ctypes\nprint(ctypes.CDLL(None).syscall(56, 0x10000011, 0, 0, 0, 0))",
     "a trace": "import ctypes\nprint(ctypes.CDLL(None).ptrace(16, 1, 0, 0))",
@@ -269,6 +272,29 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     assert alive == []
 
 
+KILLED = """
+import os, signal, threading, time
+from agentgym.sandboxes.workbench import Workbench, BASH
+bench = Workbench()
+bench.run([BASH, "-c", "true"], {})
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+bench.run([BASH, "-c", "exec -a MARK sleep 300"], {})
+"""
+
+
+def test_a_host_that_is_killed_leaves_nothing() -> None:
+    mark = f"agentgym-killed-{os.getpid()}"
+    command = [sys.executable, "-c", KILLED.replace("MARK", mark)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and (
+        alive := [p for p in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(p)]
+    ):
+        time.sleep(0.05)
+    assert alive == []
+
+
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -305,9 +331,14 @@ def test_a_process_that_does_not_start_is_started_again(
     assert len(attempts.read_text()) == 2 * namespaces.STARTS
 
 
-def test_a_process_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workbench, "_command", lambda: ("/bin/sh", "-c", "exec sleep 300"))
-    monkeypatch.setattr(workbench, "START_SECONDS", 0.2)
+def test_a_process_that_says_nothing_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 300")
+    silent.chmod(0o755)
+    monkeypatch.setattr(workbench, "_command", lambda: (str(silent),))
+    monkeypatch.setattr(program_run, "START_SECONDS", 0.2)
     with pytest.raises(SandboxUnavailable, match="bwrap did not start"):
         sh("true")
 

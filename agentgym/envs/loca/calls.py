@@ -15,8 +15,8 @@ from agentgym.envs.loca.servers.office import Office
 from agentgym.messages import ToolCall
 from agentgym.tools import tools_of
 
-_SAME_TOOL = {"read_file": "read_text_file", "terminal_read_file": "read_text_file"}
-"""Tools by another name of theirs: all of them return the text of a file."""
+_SAME_TOOL = {"read_file": "read_text_file"}
+"""Tools by another name of theirs: both return the text of a file."""
 
 
 def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:

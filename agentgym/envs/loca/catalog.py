@@ -29,7 +29,7 @@ _PRAISE = (
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw products with `name`, `sku`, `short_description` and `department`; names and SKUs
+    """Draw products with `name`, `sku`, `description` and `department`; names and SKUs
     differ, and neither reveals the order.
 
     Args:
@@ -50,9 +50,7 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
             for k in rng.choice(len(_PRAISE), int(rng.integers(1, 4)), replace=False)
         )
         sku = f"{department[:3].upper()}-{number}"
-        products.append(
-            {"name": name, "sku": sku, "short_description": praise, "department": department}
-        )
+        products.append({"name": name, "sku": sku, "description": praise, "department": department})
     return products
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.belief import Belief, Piece, split_fact
 from agentgym.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
@@ -135,6 +136,7 @@ class Progress:
         self._completed: list[Step] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
+        self._pieces: dict[str, tuple[Piece, ...]] = {}  # split once, since each turn asks for them
 
     def pending(self) -> list[Step]:
         """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
@@ -183,6 +185,15 @@ class Progress:
         ]
         return [*self._lines.values(), *off_plan]
 
+    def belief(self) -> Belief:
+        """Return the facts, the changes and the calls outside the plan, for a brief text of them."""
+        self._advance()
+        changes = [label for label, line in self._lines.items() if line.startswith(_DONE)]
+        for label in self._lines.keys() - self._pieces.keys() - set(changes):
+            self._pieces[label] = split_fact(self.facts[label])
+        facts = {label: self._pieces[label] for label in self._lines if label in self._pieces}
+        return Belief(facts, changes, self.off_plan_calls)
+
     def restore(self, lines: Sequence[str]) -> None:
         """Replace all facts by those in lines of `lines()`.
 
@@ -217,7 +228,7 @@ class Progress:
     def _learn(self, label: str, fact: Any, change: bool) -> None:
         self.facts[label] = fact
         self._lines[label] = (
-            f"done: {label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
+            f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
         )
         self._pending.pop(label, None)
 
@@ -262,12 +273,21 @@ class Progress:
 
     def __getstate__(self) -> dict[str, Any]:
         # A running script cannot be pickled; it is started again and given the facts again.
-        return {**vars(self), "_script": None, "_batch": (), "_pending": {}, "_completed": []}
+        return {
+            **vars(self),
+            "_pieces": {},
+            "_script": None,
+            "_batch": (),
+            "_pending": {},
+            "_completed": [],
+        }
 
 
 # The last is what becomes of a StopIteration in a script.
 _SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """Exceptions of code that makes sense of a result, or of facts, where there is none in it."""
+_DONE = "done: "
+"""The beginning of the line of a change."""
 _ARROW = "\\u003d>"
 """The arrow in the JSON of a fact, escaped, since a bare one separates the label from the fact."""
 

@@ -4,6 +4,7 @@ table.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
@@ -84,6 +85,36 @@ def read_shop(
     return facts
 
 
+def query_rows(text: str) -> list[dict[str, Any]]:
+    """Return the rows in the answer to a query of BigQuery."""
+    start = re.search(r"^\[", text, re.MULTILINE)
+    if start is None and "Total rows: 0" not in text:
+        raise ValueError("the text has no rows")
+    rows: list[dict[str, Any]] = json.loads(text[start.start() :]) if start else []
+    return rows
+
+
+def data_rows(text: str) -> list[dict[str, str]]:
+    """Return the records in an answer of Snowflake, their values as texts."""
+    _, mark, data = text.partition("\ndata:")
+    if not mark:
+        raise ValueError("the text has no records")
+    blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
+    fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
+    if not all(colon for block in fields for _, colon, _ in block):
+        raise ValueError("the text has a line that is no field")
+    return [{name: value for name, _, value in block} for block in fields]
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items in an answer of Google Cloud, one line each."""
+    heading, *lines = text.split("\n")
+    count = re.fullmatch(r".* \((\d+)\):", heading)
+    if count is None or int(count[1]) != len(lines):
+        raise ValueError("the text is no whole list")
+    return [line.removeprefix("- ") for line in lines]
+
+
 def find_spreadsheet(title: str) -> Step:
     """Return the step that lists the spreadsheets for the id of the first with a title."""
 
@@ -105,6 +136,15 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
     return read(
         f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet
     )
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Return the facts of a workbook out of the result of `get_workbook_metadata`."""
+    try:
+        facts = ast.literal_eval(text)
+    except (SyntaxError, MemoryError, RecursionError):  # a result that a chat claims
+        raise ValueError("not the facts of a workbook") from None
+    return dict(facts)
 
 
 def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:

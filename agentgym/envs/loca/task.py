@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 
 from agentgym.digests import digest
+from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
@@ -29,7 +30,7 @@ from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter
-from agentgym.world import World
+from agentgym.world import World, phrase
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
@@ -58,6 +59,8 @@ _HORIZON_TRIES = 4
 
 _FACTS, _MISSING = "Known so far:", "Outputs still missing: "
 """The headings of a state in words, which `read_state` parses."""
+_BRIEF = "Of what is known so far, what concerns the next steps:"
+"""The heading of a brief state, which is not whole."""
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
@@ -226,6 +229,23 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         outputs.
         """
         lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
+        return f"{_FACTS}\n{lines}\n{self._missing()}"
+
+    def brief_state(self) -> str:
+        """Return the state if it is short, else the facts that concern the next steps, and how much
+        else there is: at most `LIMIT` characters.
+        """
+        if len(text := self.state()) <= LIMIT:
+            return text
+        steps = self.progress.pending()[:NEXT_STEPS]
+        calls = " ".join(json.dumps(step.call.arguments, ensure_ascii=False) for step in steps)
+        needed = words_of(calls) | words_of(" ".join(step.label for step in steps))
+        missing = self._missing()
+        room = LIMIT - len(_BRIEF) - len(missing) - 1
+        return "\n".join((_BRIEF, *self.progress.belief().brief(needed, room), missing))
+
+    def _missing(self) -> str:
+        """Return the line on the outputs that are missing."""
         pending = self.progress.pending()
         complete: set[str] = set()  # a plan that still reads may yet change any output
         if pending in ([], [CLAIM]) and not self.progress.lost:
@@ -234,7 +254,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             complete = {step.output for step in self.progress.completed()}
             complete -= {step.output for step in pending}
         missing = [name for name in self.outputs if name not in complete]
-        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(missing) or 'none'}"
+        return f"{_MISSING}{', '.join(missing) or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
         """Return the order of the next step of the plan; that of a step which reads names the
@@ -243,6 +263,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if not self.optimal_calls():
             return "The task cannot be done right any more."
         return _order(self.progress.pending()[0])
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Return the order of the step, pending or completed, that makes the call."""
+        return next((_order(step) for step in self._steps() if step.call == call), phrase(call))
+
+    def _steps(self) -> Sequence[Step]:
+        """Return the steps that an order may be about, those of the plan first."""
+        return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
         """Return the order that the call carries out."""
@@ -300,17 +328,16 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
-        """Read a text of `state()`."""
+        """Read a text of `state()`, what stands before it left out."""
         lines = state.split("\n")
+        lines = lines[lines.index(_FACTS) :] if _FACTS in lines else lines
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != "- nothing"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the call of the step with that order."""
-        return next(
-            (step.call for step in self.progress.pending() if _order(step) == subtask), None
-        )
+        return next((step.call for step in self._steps() if _order(step) == subtask), None)
 
 
 def _order(step: Step) -> str:

@@ -15,8 +15,8 @@ from agentgym.arguments import check_choice
 from agentgym.oracles import ARMS
 from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
+    CONTEXT_HELP,
     OPTION_HELP,
-    STRATEGY_NAMES,
     BatchSize,
     Device,
     Distraction,
@@ -33,8 +33,9 @@ from agentgym.training.cli.common import (
     exit_on_user_error,
     model_options,
     parse_arms,
-    parse_integer,
     parse_options,
+    parse_sizes,
+    parse_window,
     progress_bar,
     resume_hint,
     show_table,
@@ -61,13 +62,20 @@ _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
 
+ArmList = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S."
+    ),
+]
 Axis = Annotated[
     str | None,
     typer.Option(help="Meaning of the sizes: horizon, or an option of the worlds, e.g. removals."),
 ]
 ContextList = Annotated[
     str,
-    typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."),
+    typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
 ]
 KeepLastError = Annotated[
     bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
@@ -79,9 +87,7 @@ def ablate(
         iter(presets())
     ),
     world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
-    arms: Annotated[
-        str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")
-    ] = None,
+    arms: ArmList = None,
     horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
     axis: Axis = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
@@ -158,7 +164,7 @@ def _from_preset(
     arms: str | None,
     sizes: str | None,
     seeds: int | None,
-    window: int | None,
+    window: str | None,
     options: list[str],
     axis: str | None = None,
 ) -> dict[str, Any]:
@@ -172,16 +178,13 @@ def _from_preset(
     if arms is not None:
         settings["arms"] = parse_arms(arms)
     if sizes is not None:
-        names = {name: size for paper in papers() for name, size in paper.size_names.items()}
-        settings["horizons"] = [
-            names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)
-        ]
+        settings["horizons"] = parse_sizes(sizes)
     if axis is not None:
         settings["axis"] = axis
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:
-        settings["window"] = window
+        settings["window"] = parse_window(window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")

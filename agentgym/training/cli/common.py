@@ -16,9 +16,10 @@ from rich import table as rich_table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentgym.arguments import parse_count
 from agentgym.policy import PolicyError
 from agentgym.stacks import strategies
-from agentgym.training.evaluation import Table
+from agentgym.training.evaluation import Table, papers
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
@@ -34,8 +35,16 @@ STRATEGY_NAMES = ", ".join(strategies())
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
 
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
+CONTEXT_HELP = (
+    f"none, {STRATEGY_NAMES}; several joined by +, each with arguments if wanted, as in "
+    "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
+)
 Window = Annotated[
-    int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")
+    str | None,
+    typer.Option(
+        metavar="TOKENS",
+        help="Tokens of the context window, such as 96k; what does not fit is trimmed.",
+    ),
 ]
 PolicyName = Annotated[
     str,
@@ -136,14 +145,35 @@ def parse_arms(text: str) -> list[str]:
 
 
 def parse_integer(name: str, text: str) -> int:
-    """Return a whole number of a list.
+    """Return a whole number of a list, such as 64 or 64k.
 
     Raises:
         ValueError: It is none.
     """
-    if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}")
-    return int(text)
+    try:
+        return parse_count(name, text)
+    except ValueError:
+        message = f"{name} must be whole numbers separated by commas, got {text!r}"
+        raise ValueError(message) from None
+
+
+def parse_window(text: str | None) -> int | None:
+    """Return the tokens of `--window`; None if it is not given.
+
+    Raises:
+        ValueError: The text is no number of tokens.
+    """
+    return None if text is None else parse_count("window", text)
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Return sizes of tasks from their names in a paper, such as 8k, or their numbers.
+
+    Raises:
+        ValueError: One is neither.
+    """
+    names = {name: size for paper in papers() for name, size in paper.size_names.items()}
+    return [names.get(part.lower()) or parse_integer("horizons", part) for part in split(text)]
 
 
 def model_options(

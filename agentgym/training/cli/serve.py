@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.training.cli.common import exit_on_user_error, parse_options
+from agentgym.training.cli.common import exit_on_user_error, parse_options, parse_sizes
 from agentgym.training.extras import needs_extra
+
+if TYPE_CHECKING:
+    from agentgym.training.integrations.mcp import Episode
 
 
 def serve(
@@ -49,8 +55,19 @@ def serve(
         list[str],
         typer.Option("--set", help="an option of the world as name=value; may be repeated."),
     ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the trajectories of a world's episodes, which `agentgym score` reads; what it holds is not "
+            "served again. A call is a turn then, and an episode that is left counts with the score that it has."
+        ),
+    ] = None,
+    sizes: Annotated[
+        str, typer.Option("--horizons", "--lengths", help="Sizes with --out, separated by commas.")
+    ] = "",
+    agent: Annotated[str, typer.Option(help="Name of the agent in the report, with --out.")] = "",
 ) -> None:
-    """Serve a world or servers of the office over MCP."""
+    """Serve a world or servers of the office over MCP; with --out, write what the agent did as a run."""
     with exit_on_user_error():
         if stdio == bool(http):
             raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
@@ -59,14 +76,38 @@ def serve(
             from agentgym.training.integrations import http_server, mcp  # noqa: PLC0415 - slow to import, and an extra
         if http:
             http_server.check_access(host, token)
-        opened = [
-            mcp.open_episode(target, seed + k, **parse_options(options))
-            for k in range(episodes if http else 1)
-        ]
-        if http:
-            mcp.serve_http(opened, host, port, token, max_sessions, idle_seconds)
-        else:
-            mcp.serve_stdio(opened[0])
+        with _open(target, seed, episodes, options, out, sizes, agent, 0 if http else 1) as opened:
+            if http:
+                mcp.serve_http(opened, host, port, token, max_sessions, idle_seconds)
+            else:
+                mcp.serve_stdio(opened[0])
+
+
+@contextmanager
+def _open(
+    target: str,
+    seed: int,
+    episodes: int,
+    options: list[str],
+    out: Path | None,
+    sizes: str,
+    agent: str,
+    most: int,
+) -> Iterator[Sequence[Episode]]:
+    """Open the episodes to serve, at most so many if that is not 0."""
+    from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
+
+    given = parse_options(options)
+    if out is None:
+        if sizes or agent:
+            raise ValueError("--lengths, --horizons and --agent belong to --out")
+        yield [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
+        return
+    if not sizes or seed:
+        raise ValueError("--out needs --lengths or --horizons, and takes the seeds from 0 on")
+    ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
+    with mcp_runs.open_run(ablation, out, most or len(ablation.cells())) as opened:
+        yield opened
 
 
 def _address(text: str) -> tuple[str, int]:

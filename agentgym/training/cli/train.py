@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentgym.training.cli.common import (
-    STRATEGY_NAMES,
+    CONTEXT_HELP,
     BatchSize,
     Device,
     DTypeName,
@@ -20,6 +20,7 @@ from agentgym.training.cli.common import (
     parse_arms,
     parse_integer,
     parse_options,
+    parse_window,
     progress_bar,
     resume_hint,
     split,
@@ -41,9 +42,7 @@ Arms = Annotated[
 ]
 Contexts = Annotated[
     str,
-    typer.Option(
-        help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
-    ),
+    typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
 ]
 Noise = Annotated[float, typer.Option(help="Error rate of a teacher that errs.")]
 CloningSteps = Annotated[
@@ -140,7 +139,7 @@ def train(
             "horizons": [parse_integer("horizons", text) for text in split(horizons)],
             "arms": parse_arms(arms),
             "contexts": split(context),
-            "window": window,
+            "window": parse_window(window),
             "options": parse_options(options),
             "noise": noise,
             "seed": seed,

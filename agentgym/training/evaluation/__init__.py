@@ -37,7 +37,7 @@ from agentgym.training.evaluation.scoring import (
     ordered_contexts,
     score,
 )
-from agentgym.training.evaluation.tables import Table, percent, to_markdown
+from agentgym.training.evaluation.tables import Table, few_instances, percent, to_markdown
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "differences",
     "effects",
     "evaluate",
+    "few_instances",
     "holm",
     "instance_key",
     "interactions",

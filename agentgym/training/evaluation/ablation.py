@@ -73,8 +73,8 @@ class Ablation(Config):
         oracle_options: Arguments of the oracles by letter, as `agentgym.make` takes them.
         shots: Number of in-context examples.
         options: Keyword arguments of the worlds, by world; `""` for all.
-        contexts: Context strategies to compare, each several joined by `+`; `none` is the bare
-            window, which trims.
+        contexts: Context strategies to compare, each several joined by `+`, with arguments as in
+            `clear_results:trigger=60k:keep=3`; `none` is the bare window, which trims.
         window: The tokens of the context window; None for no limit, or that of the paper if a
             strategy is asked for.
         axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as
@@ -116,11 +116,15 @@ class Ablation(Config):
             )
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
+        first = self.worlds[0], self.arms[0], self.horizons[0]
         for world, arm, context, horizon in product(
             self.worlds, self.arms, self.contexts, self.horizons
         ):
             check_arm(arm)
-            self.spec(world, arm, context, horizon)
+            cell_spec = self.spec(world, arm, context, horizon)
+            if ":" in context and (world, arm, horizon) == first:
+                # Wrappers check the arguments that the text gives them, whatever the world.
+                gymnasium.make(cell_spec, disable_env_checker=True).close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return the spec of the env of a cell."""

@@ -1,18 +1,21 @@
-"""Intervals for rates, paired differences, effects of oracles and interactions, clustered by seed.
+"""Intervals for rates, paired differences, effects of oracles and interactions, clustered by
+instance.
 
-A rate is the mean over horizons of the mean over instances, as LUMINA has it: an episode counts
-once, however long it is, and all episodes of one instance are averaged first. Those of one seed are
-played on like instances in every arm and at every horizon, so they are not independent: a seed is
-one cluster, and differences are taken within it.
+A rate is the mean over worlds and horizons of the mean over instances, as LUMINA has it: an episode
+counts once, however long it is, and all episodes of one instance are averaged first. Those of one
+seed of a world are played on like instances in every arm and at every horizon, so they are not
+independent: a seed of a world is one cluster, and differences are taken within it. Worlds are not
+drawn but given: what varies by chance are the seeds of each (a stratified sample).
 
 No interval has width zero. Rates have Wilson's interval, with the number of independent episodes
-that has the variance observed between seeds (Korn and Graubard 1998). Differences have a t interval
+that has the variance observed between clusters (Korn and Graubard 1998). Differences have a t interval
 over the seeds and two more that are made up, one on each side of zero (Bonett and Price
 2012).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import expm1, inf, isnan, log1p, nan, sqrt
@@ -31,6 +34,8 @@ Terms = Sequence[tuple[float, Sequence[Result]]]
 
 TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
 """The metrics that count tokens."""
+COUNTS = (*TOKENS, "calls")
+"""The metrics that are no shares."""
 MIN_EPISODES = 20
 """Episodes below which an interval is so wide that tables warn: at 20, half the width of an
 interval for a rate is still 20 points.
@@ -59,14 +64,16 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "step_accuracy": _share("optimal", "steps"),
     "alive_step_accuracy": _share("alive_optimal", "alive"),
     **{name: _tokens(name) for name in TOKENS},
+    "calls": lambda row: (float(row.calls), 0.0),
 }
 """The value of an episode in each metric, and the smallest change of it; None if it has none."""
 
-_PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
+PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
     "H": (("S", "SH"), ("SP", "SPH")),
 }
+"""The arms without and with an intervention, which differ in it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +105,11 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
         by: The fields of `Result` that make a group; none for one group of all.
         metric: `success`, `step_accuracy` (the share of optimal steps in an episode),
             `alive_step_accuracy` (that among the steps before which success was possible; episodes
-            without such a step are left out), or one of `TOKENS` (of the episodes whose tokens were
-            counted).
+            without such a step are left out), `calls` of tools, or one of `TOKENS` (of the episodes
+            whose tokens were counted).
 
     Returns:
-        By the values of the fields: a share in [0, 1], or a number of tokens, with its interval;
+        By the values of the fields: a share in [0, 1], or a number of tokens or calls, with its interval;
         nan if no episode has the metric.
 
     Raises:
@@ -150,7 +157,12 @@ def differences(
     return intervals
 
 
-def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
+def effects(
+    results: Sequence[Result],
+    by: Sequence[str],
+    metric: str,
+    pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
+) -> dict[Key, Interval]:
     """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of
     arms that differ in it alone.
 
@@ -158,9 +170,10 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
         results: The episodes.
         by: The fields that make a group.
         metric: As in `summarize`.
+        pairs_of: The pairs of arms, without and with it, by the name of an intervention.
 
     Returns:
-        By the values of the fields and the letter of the intervention: a difference in [-1, 1].
+        By the values of the fields and the name of the intervention: a difference in [-1, 1].
         Interventions for which no pair of arms was run are left out.
 
     Raises:
@@ -169,7 +182,7 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
-        for letter, pairs in _PAIRS.items():
+        for letter, pairs in pairs_of.items():
             present = [
                 terms
                 for without, having in pairs
@@ -289,35 +302,57 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _estimate(terms: Terms, metric: str) -> Interval:
-    """Return a weighted sum of rates with its interval; the variance is that between seeds."""
-    seeds = sorted({row.seed for _, rows in terms for row in rows})
-    column = {seed: k for k, seed in enumerate(seeds)}
+    """Return a weighted sum of rates with its interval; the variance is that between the seeds of a
+    world. A world with one seed shows none: there, it is that between such worlds.
+    """
+    clusters = sorted({(row.world, row.seed) for _, rows in terms for row in rows})
+    column = {cluster: k for k, cluster in enumerate(clusters)}
+    seeds = Counter(world for world, _ in clusters)
     total, instances = 0.0, 0
-    shifts = np.zeros(len(seeds))  # the part of each seed in the deviation from the total
+    shifts = np.zeros(len(clusters))  # the part of each cluster in the deviation from the total
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
         if not cells:
             return _NO_DATA
-        instances = max(instances, sum(map(len, cells)))
-        for cell in cells:
-            mean = fmean(cell.values())
-            total += weight * mean / len(cells)
+        instances = max(instances, sum(len(cell) for _, cell in cells))
+        means = [fmean(cell.values()) for _, cell in cells]
+        total += weight * fmean(means)
+        for (world, cell), mean in zip(cells, means, strict=True):
+            middle = mean if seeds[world] > 1 else fmean(means)
             for seed, value in cell.items():
-                shifts[column[seed]] += weight * (value - mean) / (len(cell) * len(cells))
-    parts = total + len(seeds) * shifts
-    if len(terms) > 1 or metric in TOKENS:
+                shift = weight * (value - middle) / (len(cell) * len(cells))
+                shifts[column[world, seed]] += shift
+    sizes = _stratum_sizes(seeds)
+    parts = total + len(clusters) * shifts * [_unbias(sizes[w], len(clusters)) for w, _ in clusters]
+    freedom = len(clusters) - len(set(seeds)) + max(0, sum(k == 1 for k in seeds.values()) - 1)
+    if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
-        # The smallest change that an episode can show, in the mean over those of its seed.
-        change = max(weights) * fmean(steps) * len(seeds) / instances
-        bound = sum(weights) / 2 if metric not in TOKENS else inf
-        return _around_zero(total, parts, change, bound)
-    return _rate(total, parts, instances)
+        # The smallest change that an episode can show, in the mean over those of its cluster.
+        change = max(weights) * fmean(steps) * len(clusters) / instances
+        bound = sum(weights) / 2 if metric not in COUNTS else inf
+        return _around_zero(total, parts, freedom, change, bound)
+    return _rate(total, parts, freedom, instances, most=instances if len(seeds) > 1 else inf)
 
 
-def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> list[dict[int, float]]:
-    """Return the mean of each seed at each horizon of each world, and append the smallest changes
-    to `steps`.
+def _stratum_sizes(seeds: Mapping[str, int]) -> dict[str, int]:
+    """Return the clusters that each world is compared among; worlds with one seed are together."""
+    single = sum(count == 1 for count in seeds.values())
+    return {world: count if count > 1 else single for world, count in seeds.items()}
+
+
+def _unbias(size: int, clusters: int) -> float:
+    """Return the factor on deviations within a stratum that makes the variance over all clusters
+    unbiased, though each stratum has a mean of its own.
+    """
+    return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
+
+
+def _cell_means(
+    rows: Sequence[Result], metric: str, steps: list[float]
+) -> list[tuple[str, dict[int, float]]]:
+    """Return each world, once for each horizon, with the mean of each seed, and append the smallest
+    changes to `steps`.
     """
     values: dict[Key, dict[int, list[float]]] = {}
     for row in rows:
@@ -325,28 +360,45 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> list
             cell = row.policy, row.world, row.horizon
             values.setdefault(cell, {}).setdefault(row.seed, []).append(pair[0])
             steps.append(pair[1])
-    return [{seed: fmean(some) for seed, some in cell.items()} for cell in values.values()]
+    return [
+        (str(world), {seed: fmean(some) for seed, some in cell.items()})
+        for (_, world, _), cell in values.items()
+    ]
 
 
-def _rate(value: float, parts: np.ndarray, instances: int) -> Interval:
-    """Return Wilson's interval of a share, given the part of each seed in it."""
+def _rate(
+    value: float, parts: np.ndarray, freedom: int, instances: int, most: float = inf
+) -> Interval:
+    """Return Wilson's interval of a share, given the part of each cluster in it.
+
+    Args:
+        value: The share.
+        parts: The part of each cluster; their mean is the share.
+        freedom: The degrees of freedom of their variance.
+        instances: The number of instances.
+        most: The most independent episodes that they count for: worlds in which all seeds agree
+            make the variance look smaller than few seeds can show.
+    """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = float(instances), _LEVEL
-    # One episode for each seed is what Wilson's interval is made for; at 0 or 1, or with one seed,
-    # no variance is observed, and instances are taken for independent.
+    # One episode for each cluster is what Wilson's interval is made for; at 0 or 1, or with one
+    # cluster, no variance is observed, and instances are taken for independent.
     one_each = instances == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
-        size, quantile = value * (1 - value) / variance, _t_quantile(count - 1)
+        size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
     return _score_interval(value, size, quantile)
 
 
-def _around_zero(total: float, parts: np.ndarray, change: float, bound: float) -> Interval:
-    """Return the interval and p-value of a difference, given the part of each seed in it.
+def _around_zero(
+    total: float, parts: np.ndarray, freedom: int, change: float, bound: float
+) -> Interval:
+    """Return the interval and p-value of a difference, given the part of each cluster in it.
 
     Args:
         total: The difference.
-        parts: The part of each seed; their mean is the difference.
-        change: The parts of the two seeds that are made up are this, and its negative.
+        parts: The part of each cluster; their mean is the difference.
+        freedom: The degrees of freedom of their variance.
+        change: The parts of the two clusters that are made up are this, and its negative.
         bound: The largest difference that there can be.
     """
     padded = np.append(parts, [change, -change])
@@ -357,7 +409,7 @@ def _around_zero(total: float, parts: np.ndarray, change: float, bound: float) -
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))
     else:
-        freedom, middle = len(parts) - 1, total
+        middle = total
         variances = [
             float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1
         ]

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from agentgym.oracles import ARMS
+from agentgym.oracles import ARMS, sort_arms
 from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
@@ -32,6 +32,8 @@ from agentgym.world import load_world
 _COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
+_OTHERS = "#999999"
+"""The colour of bars of arms beyond the paper's, which their names tell apart."""
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
@@ -105,7 +107,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
             panel.set_xlabel(name)
             panel.grid(axis="x", alpha=0.3, zorder=0)
         axes[0, column].set_title(world)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -128,7 +130,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
         axes[0, column].set_title(world)
         axes[-1, column].set_xlabel(axis_label(rows[0]), fontsize="small")
     _add_legend(figure, compared="" in arms and len(arms) > 1)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -143,12 +145,12 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
             places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
             intervals = [rates[arm,] for arm in arms if (arm,) in rates]
             _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
-        panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
     _add_legend(figure, compared=False)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -158,11 +160,11 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rates = summarize([row for row in results if row.world == world], ("arm",), "success")
-        arms = [arm for arm in ARMS if (arm,) in rates]
+        arms = sort_arms(str(arm) for (arm,) in rates)
         intervals = [rates[arm,] for arm in arms]
         places = np.arange(len(arms))
-        _draw_bars(panel, places, intervals, 0.7, [_COLOURS[arm] for arm in arms])
-        panel.set_xticks(places, [arm or "none" for arm in arms])
+        _draw_bars(panel, places, intervals, 0.7, [_COLOURS.get(arm, _OTHERS) for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=world, xlabel="oracles", ylim=(0, 112))
         for place, interval in zip(places, intervals, strict=True):
             above = (place, 100 * interval.high)
@@ -175,7 +177,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
             )
     axes[0].set_ylabel("success rate (%)")
     axes[0].set_yticks(range(0, 101, 20))
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -200,7 +202,7 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in _METRICS.values()]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    _add_caption(figure, results)
+    add_caption(figure, results)
     return figure
 
 
@@ -259,7 +261,7 @@ def _add_legend(figure: Figure, *, compared: bool) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
 
 
-def _add_caption(figure: Figure, results: Sequence[Result]) -> None:
+def add_caption(figure: Figure, results: Sequence[Result]) -> None:
     """Write under a figure how many instances its cells have, and which policy played."""
     cells: dict[tuple[object, ...], set[int]] = {}
     for row in results:
@@ -280,10 +282,13 @@ def draw_line(
     intervals: Sequence[Interval],
     style: Mapping[str, Any],
     alpha: float = 0.1,
+    scale: float = 100,
 ) -> None:
-    """Draw a line through shares, in %, in a band of their intervals."""
+    """Draw a line through shares, in %, or other means, times `scale`, in a band of their
+    intervals.
+    """
     value, low, high = (
-        [100 * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
+        [scale * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
     )
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width
@@ -315,9 +320,14 @@ def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
     return values, np.maximum(errors, 0)
 
 
+def _name_arms(panel: Axes, arms: Sequence[str]) -> None:
+    """Write the arms along an axis, upright where there are more than the paper's."""
+    rotation = 90 if len(arms) > len(ARMS) else 0
+    panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
+
+
 def _arms(results: Sequence[Result]) -> list[str]:
-    present = {row.arm for row in results}
-    return [arm for arm in ARMS if arm in present]
+    return sort_arms(row.arm for row in results)
 
 
 def _worlds(results: Sequence[Result]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym.oracles import ARMS
+from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import (
-    MIN_EPISODES,
+    PAIRS,
     differences,
     effects,
     holm,
@@ -18,7 +18,7 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.tables import Table, p_value, percent, to_markdown
+from agentgym.training.evaluation.tables import Table, few_instances, p_value, percent, to_markdown
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
 
@@ -53,7 +53,11 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
     contexts = [_contexts_table(world, results) for world in worlds if managed]
     cells = [_cells_table(world, results) for world in worlds if managed and arms_differ]
     crossed = [table for table in cells if table[2]]
-    return [*headlines, *arms, *contexts, *crossed, *_effects_table(results), *others]
+    changes = [
+        *_effects_table(results, "Effect of each intervention", PAIRS),
+        *_effects_table(results, "Right hints against others", _against(results)),
+    ]
+    return [*headlines, *arms, *contexts, *crossed, *changes, *others]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
@@ -98,7 +102,7 @@ def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
 
 def _arms_table(world: str, results: Sequence[Result]) -> Table:
     rows = [row for row in results if row.world == world]
-    arms = sorted({row.arm for row in rows}, key=ARMS.index)
+    arms = sort_arms(row.arm for row in rows)
     compared = "" in arms and len(arms) > 1
     header = ["arm"]
     columns: list[list[str]] = [[arm or "none" for arm in arms]]
@@ -112,7 +116,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
             columns.append(
                 [percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms]
             )
-    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{_warning(rows)}"
+    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
 
 
@@ -137,7 +141,7 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
         f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "
-        f"tokens ({counter}) an episode{_warning(rows)}"
+        f"tokens ({counter}) an episode{few_instances(rows)}"
     )
     return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
@@ -146,7 +150,7 @@ def _cells_table(world: str, results: Sequence[Result]) -> Table:
     """Return the success rate in each cell of arm and context, with the interaction below it."""
     rows = [row for row in results if row.world == world]
     arms, contexts = (
-        sorted({row.arm for row in rows}, key=ARMS.index),
+        sort_arms(row.arm for row in rows),
         ordered_contexts(rows),
     )
     rates = summarize(rows, ("arm", "context"), "success")
@@ -166,45 +170,48 @@ def _cells_table(world: str, results: Sequence[Result]) -> Table:
         lines.append(line)
     title = (
         f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
-        f"a strategy, with p corrected for the table (Holm){_warning(rows)}"
+        f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
     )
     return title, ["arm", *contexts], lines
 
 
-def _effects_table(results: Sequence[Result]) -> list[Table]:
+def _against(results: Sequence[Result]) -> dict[str, list[tuple[str, str]]]:
+    """Return the pairs of an arm whose hints are not always right and the arm of the same oracles
+    whose hints are, by names.
+
+    Over a placebo, right hints gain by what they say; over wrong ones, by being followed.
+    """
+    arms = sort_arms(row.arm for row in results)
+    right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
+    pairs = [(arm, right.get(frozenset(filter(str.isalpha, arm)), arm)) for arm in arms]
+    return {f"{best} vs {arm}": [(arm, best)] for arm, best in pairs if best != arm}
+
+
+def _effects_table(
+    results: Sequence[Result], about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
+) -> list[Table]:
+    """Return the table of the effects of some interventions; none if no pair of arms was played."""
     metrics = METRICS[:2]  # those that are shares of all episodes and steps, whatever came before
     changes = {
         (metric, *key): change
         for metric in metrics
-        for key, change in effects(results, ("world",), metric).items()
+        for key, change in effects(results, ("world",), metric, pairs_of).items()
     }
     corrected = dict(
         zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
     )
     rows = []
-    for world, letter in dict.fromkeys(key[1:] for key in changes):
-        cells = [str(world), _INTERVENTIONS[str(letter)]]
+    for world, name in dict.fromkeys(key[1:] for key in changes):
+        cells = [str(world), _INTERVENTIONS.get(str(name), str(name))]
         for metric in metrics:
-            key = metric, world, letter
+            key = metric, world, name
             cells += [percent(changes[key], signed=True), p_value(corrected[key])]
         rows.append(cells)
     header = ["world", "intervention"]
     for metric in metrics:
         header += [_NAMES[metric], "p (Holm)"]
     title = (
-        "Effect of each intervention, percentage points with 95 % intervals, and p corrected for "
-        f"the {len(changes)} effects of this table{_warning(results)}"
+        f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
+        f"effects of this table{few_instances(results)}"
     )
     return [(title, header, rows)] if rows else []
-
-
-def _warning(results: Sequence[Result]) -> str:
-    """Return the end of a title that warns of cells with few instances; empty if there is none."""
-    cells: dict[tuple[object, ...], set[int]] = {}
-    for row in results:
-        cell = row.policy, row.world, row.arm, row.context, row.horizon
-        cells.setdefault(cell, set()).add(row.seed)
-    fewest = min(map(len, cells.values()))
-    if fewest >= MIN_EPISODES:
-        return ""
-    return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"

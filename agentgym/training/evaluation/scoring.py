@@ -105,9 +105,9 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
     ones, then stacks.
     """
 
-    def place(context: str) -> tuple[int, list[int]]:
+    def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
-        return len(names), [strategies().index(name) for name in names]
+        return len(names), [strategies().index(name) for name in names], context
 
     return sorted({row.context for row in results}, key=place)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from agentgym.training.evaluation.intervals import Interval
+from collections.abc import Sequence
+
+from agentgym.training.evaluation.intervals import MIN_EPISODES, Interval
+from agentgym.training.evaluation.scoring import Result
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
@@ -24,3 +27,15 @@ def to_markdown(table: Table) -> str:
     title, header, rows = table
     lines = [header, ["---"] * len(header), *rows]
     return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def few_instances(results: Sequence[Result]) -> str:
+    """Return the end of a title that warns of cells with few instances; empty if there is none."""
+    cells: dict[tuple[object, ...], set[int]] = {}
+    for row in results:
+        cell = row.policy, row.world, row.arm, row.context, row.horizon
+        cells.setdefault(cell, set()).add(row.seed)
+    fewest = min(map(len, cells.values()))
+    if fewest >= MIN_EPISODES:
+        return ""
+    return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"

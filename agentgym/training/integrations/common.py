@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym import registry, stacks
+from agentgym.knobs import split_context
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 
@@ -35,7 +36,9 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
-    edits += ["window"] if options.get("window") is not None else []
+    parts = split_context(options.get("context", ""))
+    bounded = any(knobs for name, knobs in parts if name in ("", "none"))
+    edits += ["window"] if bounded or options.get("window") is not None else []
     edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
     if edits:
         raise ValueError(

@@ -1,27 +1,32 @@
-"""The benchmark of LOCA-bench in tables: accuracy, trajectory length, tool calls and tool output by
-description length.
+"""The benchmark of LOCA-bench in tables and a figure: accuracy by task and description length,
+trajectory length, tool calls and tool output by description length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.oracles import ARMS
+from agentgym.oracles import sort_arms
 from agentgym.registry import worlds
 from agentgym.stacks import WINDOW
 from agentgym.training.evaluation import (
+    Interval,
     Paper,
     Result,
     Table,
+    few_instances,
     ordered_contexts,
     percent,
     register_paper,
     summarize,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AXIS = "length"
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -46,7 +51,7 @@ def is_loca(result: Result) -> bool:
 
 def loca_tables(results: Sequence[Result]) -> list[Table]:
     """Return tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each
-    length, all tasks together.
+    length, all tasks together; and for each arm and strategy the accuracy by task and length.
 
     Tokens are those that context wrappers counted; without a window there are none, and their
     tables are left out.
@@ -70,7 +75,36 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
                 lambda row: row.usage.tool_output_tokens if row.usage else 0,
             )
         )
+    return [*tables, *_tasks(rows)]
+
+
+def _tasks(rows: Sequence[Result]) -> list[Table]:
+    """Return a table for each arm and strategy: a row for each task, a column for each length."""
+    tables = []
+    lengths = sorted({row.horizon for row in rows})
+    for arm, context in _lines(rows):
+        alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
+        cells = summarize(alike, ("world", "horizon"), "success")
+        tasks, columns = (
+            summarize(alike, ("world",), "success"),
+            summarize(alike, ("horizon",), "success"),
+        )
+        lines = [
+            [task, *(_cell(cells, (task, length)) for length in lengths), _cell(tasks, (task,))]
+            for task in sorted({row.world for row in alike})
+        ]
+        every = percent(summarize(alike, (), "success")[()])
+        lines.append(["all", *(_cell(columns, (length,)) for length in lengths), every])
+        title = (
+            f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
+            f"{context}, {len(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
+        )
+        tables.append((title, ["task", *map(_short, lengths), "all"], lines))
     return tables
+
+
+def _cell(cells: Mapping[Any, Interval], key: tuple[str | int, ...]) -> str:
+    return percent(cells[key]) if key in cells else ""
 
 
 def _accuracy(rows: Sequence[Result]) -> Table:
@@ -79,11 +113,11 @@ def _accuracy(rows: Sequence[Result]) -> Table:
     lengths = sorted({row.horizon for row in rows})
     lines = []
     for arm, context in _lines(rows):
-        shares = [cells.get((arm, context, length)) for length in lengths]
-        texts = [percent(share) if share else "" for share in shares]
+        texts = [_cell(cells, (arm, context, length)) for length in lengths]
         lines.append([arm or "none", context, *texts, percent(whole[arm, context])])
     title = (
         f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
+        f"{few_instances(rows)}"
     )
     return title, ["arm", "context", *map(_short, lengths), "all"], lines
 
@@ -110,7 +144,7 @@ def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     pairs = {(row.arm, row.context) for row in rows}
     return [
         (arm, context)
-        for arm in ARMS
+        for arm in sort_arms(row.arm for row in rows)
         for context in ordered_contexts(rows)
         if (arm, context) in pairs
     ]
@@ -118,6 +152,51 @@ def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
 
 def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
+
+
+_PANELS = (
+    ("success", "accuracy (%)", 100.0),
+    ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001),
+    ("calls", "tool calls", 1.0),
+    ("tool_output_tokens", "tool output (thousand tokens)", 0.001),
+)
+"""The panels of the figure: the metric, its label, and the factor from one to the other."""
+
+
+def lengths_figure(results: Sequence[Result]) -> Figure:
+    """Draw accuracy, trajectory length, tool calls and tool output against the description length
+    (figures 1 and 3), a line for each arm and strategy, with 95 % intervals as bands.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415
+
+    from agentgym.training.evaluation import plots  # noqa: PLC0415
+
+    counted = all(row.usage for row in results)
+    shown = [panel for panel in _PANELS if counted or not panel[0].endswith("_tokens")]
+    lengths = sorted({row.horizon for row in results})
+    names = {(arm, context): f"{arm} {context}".strip() for arm, context in _lines(results)}
+    styles = {
+        pair: plots.line_style(place, name) for place, (pair, name) in enumerate(names.items())
+    }
+    figure = Figure(figsize=(3.4 * len(shown) + 1.8, 3.9), layout="constrained")
+    axes = figure.subplots(1, len(shown), squeeze=False)[0]
+    for panel, (metric, label, scale) in zip(axes, shown, strict=True):
+        cells = summarize(results, ("arm", "context", "horizon"), metric)
+        for pair, style in styles.items():
+            own = [length for length in lengths if (*pair, length) in cells]
+            intervals = [cells[*pair, length] for length in own]
+            plots.draw_line(panel, own, intervals, {**style, "markersize": 4}, 0.12, scale)
+        panel.set(xlabel="description length (tokens)", ylabel=label, xscale="log")
+        panel.set_ylim(bottom=0 if metric != "success" else -3)
+        panel.set_xticks(lengths, list(map(_short, lengths)))
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.grid(alpha=0.3)
+    handles = [Line2D([], [], label=names[pair], **style) for pair, style in styles.items()]
+    figure.legend(handles=handles, loc="outside right center")
+    plots.add_caption(figure, results)
+    return figure
 
 
 register_paper(
@@ -130,5 +209,6 @@ register_paper(
         applies=is_loca,
         tables=loca_tables,
         headline=True,
+        figures={"loca_lengths.png": lengths_figure},
     )
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.model_options import ModelOptions
@@ -21,12 +22,11 @@ from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:
+    from agentgym.training.rollout.anthropic_policy import AnthropicConfig, AnthropicPolicy
     from agentgym.training.rollout.local_policy import LocalPolicy, TokenPolicy, make_renderer
     from agentgym.training.rollout.models import make_model, make_tokenizer
     from agentgym.training.rollout.openai_policy import (
-        ContextLengthError,
         EndpointConfig,
-        EndpointError,
         EndpointPolicy,
     )
     from agentgym.training.rollout.pretrained import load_policy, save_policy
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINES",
+    "AnthropicConfig",
+    "AnthropicPolicy",
     "Asyncio",
     "CollectionError",
     "Collector",
@@ -88,11 +90,12 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
         "local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
         "models": ("train", "make_model make_tokenizer"),
         "openai_policy": (
             "endpoint",
-            "ContextLengthError EndpointConfig EndpointError EndpointPolicy",
+            "EndpointConfig EndpointPolicy",
         ),
         "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),

@@ -24,13 +24,13 @@ MAX_TOKENS = 10**12
 """A count of tokens beyond this is a fault: no model has ever seen as many."""
 ROUNDING = 0.01
 """Nats by which a log-probability may be above 0: that of a sure token, in bfloat16."""
-_QUOTED = 300
+QUOTED = 300
 """Characters of an answer in an error: enough to recognise the server that wrote it."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class AnswerError(ValueError):
-    """An answer cannot be read as a chat completion."""
+    """An answer of an API cannot be read."""
 
 
 def load_answer(text: str) -> Any:
@@ -39,15 +39,24 @@ def load_answer(text: str) -> Any:
     Raises:
         AnswerError: It is not the JSON of a chat completion, or reports an error.
     """
-    try:
-        answer = json.loads(text, parse_int=lambda d: int(d) if len(d) <= MAX_DIGITS else float(d))
-    except (ValueError, RecursionError) as error:
-        raise AnswerError(f"not JSON ({error}): {text[:_QUOTED]!r}") from None
-    choice = _dig(answer, "choices", 0)
-    failed = _dig(answer, "error") or _dig(choice, "error")
-    if failed or _dig(choice, "finish_reason") == "error" or not _is_message(choice):
-        raise AnswerError(text[:_QUOTED])  # so gateways report that the server behind them failed
+    answer = load_json(text)
+    choice = dig(answer, "choices", 0)
+    failed = dig(answer, "error") or dig(choice, "error")
+    if failed or dig(choice, "finish_reason") == "error" or not _is_message(choice):
+        raise AnswerError(text[:QUOTED])  # so gateways report that the server behind them failed
     return answer
+
+
+def load_json(text: str) -> Any:
+    """Return the data in the JSON of an answer.
+
+    Raises:
+        AnswerError: It is not JSON.
+    """
+    try:
+        return json.loads(text, parse_int=lambda d: int(d) if len(d) <= MAX_DIGITS else float(d))
+    except (ValueError, RecursionError) as error:
+        raise AnswerError(f"not JSON ({error}): {text[:QUOTED]!r}") from None
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
@@ -61,36 +70,43 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
     Raises:
         AnswerError: The meaning of a part is not plain.
     """
-    choice = _dig(answer, "choices", 0)
-    message = _dig(choice, "message")
-    content, thought = _text("content", _dig(message, "content"))
+    choice = dig(answer, "choices", 0)
+    message = dig(choice, "message")
+    content, thought = _text("content", dig(message, "content"))
     for name in ("reasoning", "reasoning_content"):
-        thought = "".join(_text(name, _dig(message, name))) or thought
-    said = content or "".join(_text("refusal", _dig(message, "refusal")))
+        thought = "".join(_text(name, dig(message, name))) or thought
+    said = content or "".join(_text("refusal", dig(message, "refusal")))
     calls = [_call_text(call, dialect) for call in _calls(message)]
     parts = [f"<think>\n{thought}\n</think>" if thought else "", said, *calls]
-    text = _SURROGATES.sub("\ufffd", "\n".join(filter(None, parts)))
-    return Reply(text, logprobs=_logprobs(choice, bool(content)) if logprobs else ())
+    return Reply(join_parts(parts), logprobs=_logprobs(choice, bool(content)) if logprobs else ())
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Return the text of a reply from its parts; half of a surrogate pair, which no file can hold,
+    is replaced.
+    """
+    return _SURROGATES.sub("\ufffd", "\n".join(filter(None, parts)))
 
 
 def to_usage(answer: Any) -> EndpointUsage:
     """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
-    usage = _dig(answer, "usage")
+    usage = dig(answer, "usage")
     prompt, completion = (
-        _count(_dig(usage, f"{side}_tokens")) for side in ("prompt", "completion")
+        token_count(dig(usage, f"{side}_tokens")) for side in ("prompt", "completion")
     )
     return EndpointUsage(
         replies=1,
-        cut=int(_dig(answer, "choices", 0, "finish_reason") == "length"),
+        cut=int(dig(answer, "choices", 0, "finish_reason") == "length"),
         prompt_tokens=prompt or 0,
-        cached_tokens=_count(_dig(usage, "prompt_tokens_details", "cached_tokens")) or 0,
+        cached_tokens=token_count(dig(usage, "prompt_tokens_details", "cached_tokens")) or 0,
         completion_tokens=completion or 0,
-        reasoning_tokens=_count(_dig(usage, "completion_tokens_details", "reasoning_tokens")) or 0,
+        reasoning_tokens=token_count(dig(usage, "completion_tokens_details", "reasoning_tokens"))
+        or 0,
         unmetered=int(prompt is None or completion is None),
     )
 
 
-def _dig(answer: Any, *path: str | int) -> Any:
+def dig(answer: Any, *path: str | int) -> Any:
     """Return the value of an answer at a path; None where the server left it out."""
     with suppress(IndexError, KeyError, TypeError):
         return functools.reduce(lambda value, step: value[step], path, answer)
@@ -98,7 +114,7 @@ def _dig(answer: Any, *path: str | int) -> Any:
 
 
 def _is_message(choice: Any) -> bool:
-    return isinstance(_dig(choice, "message"), dict)
+    return isinstance(dig(choice, "message"), dict)
 
 
 def _text(name: str, value: Any) -> tuple[str, str]:
@@ -115,18 +131,18 @@ def _text(name: str, value: Any) -> tuple[str, str]:
     for part in value if isinstance(value, list) else [value]:
         text = part if isinstance(part, str) else _part_text(part)
         if text is None:
-            raise AnswerError(f"{name} is {_quote(part)}, which is no text")
-        (thoughts if _dig(part, "type") in ("thinking", "reasoning") else said).append(text)
+            raise AnswerError(f"{name} is {quote(part)}, which is no text")
+        (thoughts if dig(part, "type") in ("thinking", "reasoning") else said).append(text)
     return "".join(said), "".join(thoughts)
 
 
 def _part_text(part: Any) -> str | None:
     """Return the text of a part; None if there is none in it."""
     for name in ("text", "refusal", "thinking", "reasoning", "content", "summary"):
-        value = _dig(part, name)
-        value = _dig(value, "value") if isinstance(value, dict) else value
+        value = dig(part, name)
+        value = dig(value, "value") if isinstance(value, dict) else value
         if isinstance(value, list):  # a thought may itself be a list of parts
-            value = "".join(text for item in value if isinstance(text := _dig(item, "text"), str))
+            value = "".join(text for item in value if isinstance(text := dig(item, "text"), str))
         if isinstance(value, str):
             return value
     return None
@@ -134,11 +150,11 @@ def _part_text(part: Any) -> str | None:
 
 def _calls(message: Any) -> Sequence[Any]:
     """Return the native calls of a message, in the newer or the older form."""
-    calls = _dig(message, "tool_calls") or _dig(message, "function_call") or []
+    calls = dig(message, "tool_calls") or dig(message, "function_call") or []
     if isinstance(calls, dict):
         return [calls]
     if not isinstance(calls, list):
-        raise AnswerError(f"tool_calls is {_quote(calls)}, which is no list")
+        raise AnswerError(f"tool_calls is {quote(calls)}, which is no list")
     return calls
 
 
@@ -147,9 +163,22 @@ def _call_text(call: Any, dialect: Dialect) -> str:
 
     One that it would refuse is left as it came, for the env to say why.
     """
-    function = _dig(call, "function")
+    function = dig(call, "function")
     function = function if isinstance(function, dict) else call
-    name, values = _dig(function, "name"), _dig(function, "arguments")
+    return call_text(dig(function, "name"), dig(function, "arguments"), dialect)
+
+
+def call_text(name: Any, values: Any, dialect: Dialect) -> str:
+    """Return a native call as the env reads it; one that it would refuse is left as it came.
+
+    Args:
+        name: The name of the tool.
+        values: The arguments, as an object or its JSON.
+        dialect: The form in which it is written.
+
+    Raises:
+        AnswerError: It is nested too deeply.
+    """
     try:
         arguments = (
             values if isinstance(values, str) else json.dumps({} if values is None else values)
@@ -170,7 +199,7 @@ def _logprobs(choice: Any, said: bool) -> tuple[float, ...]:
         choice: The choice of the server.
         said: True if it has a text; servers give none for a call.
     """
-    tokens = _dig(choice, "logprobs", "content")
+    tokens = dig(choice, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
         if said or tokens:
             raise AnswerError(
@@ -178,10 +207,10 @@ def _logprobs(choice: Any, said: bool) -> tuple[float, ...]:
                 "logprobs=False"
             )
         return ()
-    values = [_number(_dig(token, "logprob")) for token in tokens]
+    values = [_number(dig(token, "logprob")) for token in tokens]
     for value, token in zip(values, tokens, strict=True):
         if not math.isfinite(value) or value > ROUNDING:
-            raise AnswerError(f"{_quote(token)} has no log-probability")
+            raise AnswerError(f"{quote(token)} has no log-probability")
     return tuple(min(value, 0.0) for value in values)
 
 
@@ -193,14 +222,14 @@ def _number(value: Any) -> float:
     return math.nan
 
 
-def _count(value: Any) -> int | None:
+def token_count(value: Any) -> int | None:
     """Return a count of tokens; None if it is none."""
     number = _number(value)
     return int(number) if 0 <= number <= MAX_TOKENS and number == int(number) else None
 
 
-def _quote(value: Any) -> str:
+def quote(value: Any) -> str:
     """Return the beginning of a value as JSON."""
     with suppress(RecursionError, ValueError):
-        return json.dumps(value)[:_QUOTED]
+        return json.dumps(value)[:QUOTED]
     return "a value that is nested too deeply"

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 
+from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
 from agentgym.training.rollout.trajectory import Step, Trajectory
@@ -130,9 +131,20 @@ class Episode(Recording):
         self.env, self._player = env, Player(env)
         super().__init__(spec, seed, self._player.reset(seed), labels)
 
-    def play(self, reply: Reply) -> None:
-        """Play a reply."""
-        self.add(*self._player.step(reply))
+    def play(self, reply: Reply) -> StepOutcome:
+        """Play a reply, and return what came of it."""
+        reply, outcome = self._player.step(reply)
+        self.add(reply, outcome)
+        return outcome
+
+    def leave(self) -> None:
+        """End the episode because its player has gone: with the score that the world has, and an
+        empty reply in place of the next one.
+        """
+        chat, reward, terminated, truncated, info = tool_env(self.env).truncate("left")
+        self.add(
+            Reply(""), StepOutcome(chat, float(reward), terminated, truncated, to_jsonable(info))
+        )
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:

@@ -4,8 +4,10 @@ know nothing else.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from agentgym.messages import Chat, Message
 from agentgym.parsing import render
@@ -39,3 +41,12 @@ def plain_messages(messages: Iterable[Message]) -> list[dict[str, str]]:
     return [
         {"role": message.role, "content": message.text} for message in as_text(messages).messages
     ]
+
+
+def to_encodable(data: Any) -> Any:
+    """Return JSON-able data as a request can carry it: half of a surrogate pair is replaced."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
+    return data

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from agentgym.config import Config, Seed, Share
+from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
-from agentgym.policy import Policy
+from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.model_options import ModelOptions
@@ -20,6 +22,10 @@ from agentgym.training.rollout.model_options import ModelOptions
 NAMES = ("control", "oracle", "noisy", "random")
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""
+EXTERNAL = "external"
+"""An agent outside of this process, which calls tools over MCP (`agentgym serve --out`); its name may
+follow: `external:name`.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,9 @@ class PolicyConfig(Config):
     """Choice of a policy.
 
     Attributes:
-        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, or
-            `package.module:factory`, where `factory(env_id)` returns a policy.
+        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model,
+            `package.module:factory`, where `factory(env_id)` returns a policy, or `external:name`
+            for an agent that `agentgym serve` lets play.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
         deficits: The deficits of `control`.
@@ -43,7 +50,7 @@ class PolicyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name in NAMES or ":" in self.name or self.is_model:
+        if self.name in (*NAMES, EXTERNAL) or ":" in self.name or self.is_model:
             return
         if Path(self.name).is_dir():
             raise ValueError(
@@ -62,6 +69,8 @@ class PolicyConfig(Config):
         if self.name in NAMES:
             scripted = self._scripted(env_id)
             return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
+        if self.name.partition(":")[0] == EXTERNAL:
+            return _play_outside
         if self.is_model:
             written = max(file.stat().st_mtime_ns for file in self._model_files())
             return _load(self.name, written, self.model.to_json(), self.seed)
@@ -91,6 +100,10 @@ class PolicyConfig(Config):
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
         return policy
+
+
+def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
+    raise PolicyError("an external agent plays over MCP: agentgym serve --out")
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.reading import listed_items
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved
@@ -30,7 +31,7 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "canvas": [
         ("canvas_update_user_profile", {"bio": "Student"}),
-        ("canvas_create_conversation", {"recipients": ["2"], "body": "Hello"}),
+        ("canvas_create_conversation", {"recipients": ["course_1"], "body": "Hello"}),
     ],
     "google_cloud": [
         ("bigquery_create_dataset", {"dataset_id": "scratch"}),
@@ -53,7 +54,10 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "woocommerce": [
         ("woo_products_create", {"productData": {"name": "Scratch"}}),
         ("woo_products_categories_create", {"categoryData": {"name": "Scratch"}}),
-        ("woo_coupons_create", {"couponData": {"code": "scratch"}}),
+        (
+            "woo_coupons_create",
+            {"couponData": {"code": "scratch", "amount": "1", "discount_type": "percent"}},
+        ),
         ("woo_shipping_zones_create", {"name": "Scratch"}),
         ("woo_tax_rates_create", {"country": "DE", "rate": "19"}),
         ("woo_payment_gateways_update", {"gatewayId": "cod", "title": "In cash"}),
@@ -65,8 +69,8 @@ def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
     """Make a call; what its arguments name in braces is taken from the office."""
     text = json.dumps(arguments)
     if "{dataset}" in text:
-        listed = json.loads(world.office.call("bigquery_list_datasets", {}))
-        text = text.replace("{dataset}", listed[0]["datasetReference"]["datasetId"])
+        first = listed_items(world.office.call("bigquery_list_datasets", {}))[0]
+        text = text.replace("{dataset}", first.partition(" ")[0])
     if "{spreadsheet}" in text:
         text = text.replace(
             "{spreadsheet}", json.loads(world.office.call("list_spreadsheets", {}))[0]["id"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.training.cli import app
+from agentgym.training.rollout import TrajectoryLog
 from tests.helpers import PATIENCE
 
 
@@ -39,6 +42,24 @@ def test_list_shows_every_world_and_preset() -> None:
     assert "Search a hidden tree" in shown.stdout
 
 
+def test_list_shows_the_ids_with_all_words() -> None:
+    shown = command("list", "GRID", "easy")
+    ids = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert "agentgym/GridWorld-easy-v0" in ids
+    assert all("Grid" in each and "easy" in each for each in ids)
+    none = command("list", "gird")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "no id holds gird; agentgym list shows all" in none.stderr
+
+
+def test_the_version_is_printed() -> None:
+    shown = command("--version")
+    assert shown.returncode == 0
+    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym')}\n"
+    assert "rollout" in command("--help").stdout
+    assert command("lst").returncode == 2
+
+
 def test_a_person_can_play_all_agents_of_a_team() -> None:
     typed = 'tell("closer_0", "done?")\nwait()\nwait()\ndone()\n'
     shown = command(
@@ -52,14 +73,39 @@ def test_a_person_can_play_all_agents_of_a_team() -> None:
     assert "solved in 1 turns, score 1.0" in shown.stdout
 
 
-def test_a_person_can_play_to_the_end() -> None:
+def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
     shown = command(
-        "play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="what?\ndone()\n"
+        *("play", "ListWorld", "--set", "items=3", "--set", "removals=0", "--out", str(out)),
+        typed="what?\n\npop(id=9)\ndone\n",
     )
     assert shown.returncode == 0, shown.stderr
     assert "Initial list:" in shown.stdout
     assert "error:" in shown.stdout
+    assert "'what?' is no call and no command; help lists both" in shown.stdout
+    assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
     assert "solved in 2 turns, score 1.0" in shown.stdout
+    (line,) = out.read_text().splitlines()
+    assert json.loads(line)["labels"] == {"policy": "human"}
+    assert [step["info"]["optimal"] for step in json.loads(line)["steps"]] == [False, True]
+
+
+def test_a_person_is_helped_and_takes_moves_back() -> None:
+    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\n"
+    shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
+    assert shown.returncode == 0, shown.stderr
+    parts = shown.stdout.split("\n> ")
+    assert "undo    take the last move back" in parts[1]
+    assert "up(): Step to the cell above" in parts[2]
+    assert "there is nothing to take back" in parts[3]
+    assert re.search(r"(up|down|left|right)\(\)", parts[4])
+    assert "Remaining moves" in parts[5]
+    board = parts[0][parts[0].index("     0 1 2 3 4 5") :].rstrip()
+    assert board.count("A") == board.count("G") == 1
+    assert board not in parts[6]
+    assert board in parts[7], "the board is as it was"
+    assert "additionalProperties" in parts[8]
+    assert "left before the end" in shown.stdout
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
@@ -177,6 +223,31 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
     assert (out / "arms.png").exists()
 
 
+def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
+    contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
+    line = ["ablate", "--world", "ListWorld", "--horizons", "8", "--arms", "none", "--window", "3k"]
+    line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
+    assert command(*line, "--seeds", "2").returncode == 0
+    rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert {row["context"] for row in rows} == set(contexts.split(","))
+    log = tmp_path / "trajectories.jsonl"
+    windows = {
+        trajectory.labels["context"]: [
+            wrapper["kwargs"]["budget"]["window"]
+            for wrapper in json.loads(trajectory.spec)["additional_wrappers"]
+            if (wrapper["kwargs"] or {}).get("budget")
+        ]
+        for trajectory in TrajectoryLog(log)
+    }
+    assert list(windows.values()) == [[2_000], [3_000], [1_000]]
+    whole = log.read_bytes()
+    log.write_bytes(b"".join(whole.splitlines(keepends=True)[:3]))
+    assert command(*line, "--seeds", "2").returncode == 0
+    assert log.read_bytes() == whole
+    other = command(*[part.replace("keep=1", "keep=2") for part in line], "--seeds", "2")
+    assert (other.returncode, "other settings" in other.stderr) == (2, True)
+
+
 def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
@@ -266,6 +337,11 @@ BAD = [
     (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
     (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
     (["ablate", "--out", "file/a"], "file"),
+    (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
+    (["ablate", "--context", "none,clear_results:kep=3"], "no knob 'kep'; knobs: trigger, target,"),
+    (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
+    (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
+    (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),
     (["score", "empty"], "holds no trajectories"),
 ]
 

@@ -58,7 +58,7 @@ async def write_and_read(client: Any) -> list[Any]:
 
 
 EXPECTED = [
-    ["Successfully wrote to /workspace/a.txt"],
+    ["Successfully wrote to a.txt"],
     ["é\n"],
     ['error: permission denied: "../b" is outside of /workspace; only paths in it can be used'],
     [False, False, True, True, True],
@@ -181,13 +181,21 @@ def test_http_keeps_episodes_apart() -> None:
             "servers of the office have no options, got 'items'",
         ),
         (["NoWorld", "--stdio"], "NoWorld"),
+        (
+            ["ListWorld", "--stdio", "--lengths", "8k"],
+            "--lengths, --horizons and --agent belong to",
+        ),
+        (["ListWorld", "--stdio", "--out", "{out}"], "--out needs --lengths or --horizons"),
+        (["filesystem", "--stdio", "--out", "{out}", "--horizons", "4"], "filesystem"),
         (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
     ],
 )
-def test_what_is_wrong_is_told(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["serve", *arguments])
+def test_what_is_wrong_is_told(arguments: list[str], message: str, tmp_path: Path) -> None:
+    line = [argument.replace("{out}", str(tmp_path / "run")) for argument in arguments]
+    result = CliRunner().invoke(app, ["serve", *line])
     assert result.exit_code == 2
     assert message in result.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:
@@ -202,10 +210,7 @@ def test_a_server_is_mounted_on_any_world() -> None:
     env, server = tool_env(make("ListWorld")), Filesystem()
     env.mount(server)
     env.reset(seed=0)
-    assert (
-        env.call("write_file", {"path": "a", "content": "x"}).text
-        == "Successfully wrote to /workspace/a"
-    )
+    assert env.call("write_file", {"path": "a", "content": "x"}).text == "Successfully wrote to a"
     moment = env.snapshot()
     env.call("write_file", {"path": "a", "content": "y"})
     env.restore(moment)

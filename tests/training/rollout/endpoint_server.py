@@ -75,9 +75,9 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, path: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.script = script
+        self.script, self.path = script, path
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.connections = self.now = self.most = 0
@@ -107,14 +107,14 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
             server.requests.append(request)
-            server.keys.append(self.headers["Authorization"])
+            server.keys.append(self.headers["Authorization"] or self.headers["x-api-key"])
             number = len(server.requests)
             server.now += 1
             server.most = max(server.most, server.now)
         try:
             answer = (
                 server.script(request, number)
-                if self.path == "/v1/chat/completions"
+                if self.path == server.path
                 else Answer(status=404, error="no such path")
             )
             server.ending.wait(60 if answer.hang else answer.delay)
@@ -145,10 +145,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(script: Script | Answer) -> Iterator[ScriptedServer]:
+def serving(
+    script: Script | Answer, path: str = "/v1/chat/completions"
+) -> Iterator[ScriptedServer]:
     answer = script
     server = ScriptedServer(
-        (lambda request, number: answer) if isinstance(answer, Answer) else answer
+        (lambda request, number: answer) if isinstance(answer, Answer) else answer, path
     )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

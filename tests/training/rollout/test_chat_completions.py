@@ -22,7 +22,7 @@ from agentgym.training.rollout.chat_completions import (
     to_reply,
     to_usage,
 )
-from agentgym.training.rollout.openai_policy import EndpointError, retry_after
+from agentgym.training.rollout.endpoint import EndpointError, retry_after
 from tests.training.rollout.endpoint_server import Answer, call, playing
 
 LONG = "9" * 5_000

@@ -85,10 +85,13 @@ class OfficeContext:
         clock: The clock.
         files: The workspace.
         seed: The randomness of identifiers and programs; the task draws it for the episode.
+        workbench: The sandbox of programs (`agentgym.sandboxes.workbench.Workbench`), from the
+            first one on. It keeps nothing of them, so copies do not have it.
     """
 
     def __init__(self, start: datetime = START) -> None:
         self.seed = 0
+        self.workbench: Any = None  # of a module that not every host can import
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now
@@ -116,6 +119,14 @@ class OfficeContext:
     def begin(self) -> None:
         """Return to the moment of the first call of this method."""
         self._initial.begin(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "workbench": None}
+
+    def close(self) -> None:
+        """End the sandbox of programs."""
+        if self.workbench is not None:
+            self.workbench.close()
 
 
 def iso(moment: datetime) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.context import OfficeContext
@@ -22,27 +22,34 @@ from agentgym.tools import ToolError, echo, tool
 class Entity(TypedDict):
     """A node of the graph."""
 
-    name: str
-    entityType: str
-    observations: list[str]
+    name: Annotated[str, Field(description="Name of the entity.")]
+    entityType: Annotated[str, Field(description="Type of the entity.")]
+    observations: Annotated[list[str], Field(description="Facts about the entity.")]
 
 
-Relation = TypedDict("Relation", {"from": str, "to": str, "relationType": str})
+Relation = TypedDict(
+    "Relation",
+    {
+        "from": Annotated[str, Field(description="Name of the entity it starts at.")],
+        "to": Annotated[str, Field(description="Name of the entity it ends at.")],
+        "relationType": Annotated[str, Field(description="Type of the relation.")],
+    },
+)
 """An edge of the graph."""
 
 
 class Added(TypedDict):
     """What to add to an entity."""
 
-    entityName: str
-    contents: list[str]
+    entityName: Annotated[str, Field(description="Name of the entity.")]
+    contents: Annotated[list[str], Field(description="Observations to add.")]
 
 
 class Deleted(TypedDict):
     """What to take from an entity."""
 
-    entityName: str
-    observations: list[str]
+    entityName: Annotated[str, Field(description="Name of the entity.")]
+    observations: Annotated[list[str], Field(description="Observations to remove.")]
 
 
 class Graph(TypedDict):
@@ -71,7 +78,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def create_entities(self, entities: list[Entity]) -> list[Entity]:
-        """Add entities; those whose name is there already are left as they are. What was added is given."""
+        """Add entities; those whose name is there already are left as they are. What was added is given.
+
+        Args:
+            entities: The entities.
+        """
         graph = self.load()
         names = {entity["name"] for entity in graph["entities"]}
         new = [
@@ -85,7 +96,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def create_relations(self, relations: list[Relation]) -> list[Relation]:
-        """Add relations between entities, in the active voice; those that are there already are left. What was added is given."""
+        """Add relations between entities, in the active voice; those that are there already are left. What was added is given.
+
+        Args:
+            relations: The relations.
+        """
         graph = self.load()
         new: list[Relation] = []
         for relation in relations:
@@ -97,7 +112,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
-        """Add observations to entities; what was new is given."""
+        """Add observations to entities; what was new is given.
+
+        Args:
+            observations: What to add to which entity.
+        """
         graph = self.load()
         additions = []
         for item in observations:
@@ -116,7 +135,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_entities(self, entityNames: list[str]) -> str:
-        """Remove entities with their relations."""
+        """Remove entities with their relations.
+
+        Args:
+            entityNames: Names of the entities.
+        """
         graph, names = self.load(), set(entityNames)
         graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in names]
         graph["relations"] = [
@@ -129,7 +152,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_observations(self, deletions: list[Deleted]) -> str:
-        """Remove observations from entities."""
+        """Remove observations from entities.
+
+        Args:
+            deletions: What to remove from which entity.
+        """
         graph = self.load()
         for item in deletions:
             entity = _find_entity(graph, item["entityName"])
@@ -142,7 +169,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_relations(self, relations: list[Relation]) -> str:
-        """Remove relations."""
+        """Remove relations.
+
+        Args:
+            relations: The relations.
+        """
         graph = self.load()
         graph["relations"] = [
             relation for relation in graph["relations"] if relation not in relations
@@ -157,7 +188,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def search_nodes(self, query: str) -> Graph:
-        """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations."""
+        """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations.
+
+        Args:
+            query: The text.
+        """
         graph, part = self.load(), query.lower()
         hits = [
             e
@@ -170,7 +205,11 @@ class KnowledgeGraph(Server):
 
     @tool
     def open_nodes(self, names: list[str]) -> Graph:
-        """Give the entities of some names, with all their relations."""
+        """Give the entities of some names, with all their relations.
+
+        Args:
+            names: Names of the entities.
+        """
         graph = self.load()
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 

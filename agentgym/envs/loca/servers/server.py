@@ -76,9 +76,6 @@ class Server(Toolset):
         self.context.begin()
         self._initial.begin(self)
 
-    def close(self) -> None:
-        """Release resources outside of this process's memory; most servers hold none."""
-
     def undo_points(self) -> Iterator[Callable[[], None]]:
         """Yield functions that return a part of the state to what it is now.
 

@@ -46,7 +46,7 @@ class Store:
         self._db.deserialize(image)
         self._db.execute("PRAGMA foreign_keys = ON")
         self._kinds, self._columns = _columns(self._schema)
-        self._depth = 0
+        self._depth = self._undone = 0
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
         """Return the records that a SELECT gives, each as a dict in the order of its columns.
@@ -144,6 +144,11 @@ class Store:
             f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
         ).rowcount
 
+    @property
+    def changes(self) -> int:
+        """Return a number that grows with every change, and where changes are undone."""
+        return self._db.total_changes + self._undone
+
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the names of the columns of a table."""
         return self._columns[table]
@@ -169,6 +174,7 @@ class Store:
         try:
             yield
         except BaseException:
+            self._undone += 1
             # SQLite rolls all back by itself if it runs out of memory.
             if self._db.in_transaction:
                 self._db.execute(f"ROLLBACK TO {name}")

@@ -32,6 +32,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import query_rows
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
@@ -112,7 +113,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "google_cloud.log_entries",
         "google_cloud.log_routes",
     )
-    tokens_per_unit = 60.0
+    tokens_per_unit = 71.0
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and the remains of earlier tests."""
@@ -298,7 +299,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.",
                 lambda text: {
                     row["scenario"]: [row[column] for column in list(TYPES)[1:]]
-                    for row in json.loads(text)["rows"]
+                    for row in query_rows(text)
                 },
                 "bigquery_run_query",
                 query=_query(chunk),
@@ -440,7 +441,7 @@ def _read_record(text: str) -> tuple[list[str], str]:
 
 
 def _read_tables(text: str) -> list[str]:
-    tables = [row["table_name"] for row in json.loads(text)["rows"]]
+    tables = [row["table_name"] for row in query_rows(text)]
     return [table.removeprefix("ab_") for table in tables if table.startswith("ab_")]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import write_table
+from agentgym.envs.loca.reading import query_rows, write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
@@ -45,6 +44,7 @@ DATASET, LATEST, RESULT, LOG = (
 )
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
+TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the text of the task
 MARGIN = 0.004
 """The distance of random drops from the two limits, so that no rounding of the agent decides; those
@@ -83,7 +83,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
-    tokens_per_unit = 380.0
+    tokens_per_unit = 500.0
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and the earlier entries of the log."""
@@ -218,8 +218,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         tables = yield read(
             "List the tables.",
             lambda text: sorted(set(_EXAM.findall(text))),
-            "bigquery_get_dataset_info",
-            dataset_id=DATASET,
+            "bigquery_run_query",
+            query=TABLES,
         )
         union = " UNION ALL ".join(
             f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
@@ -229,7 +229,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         past = yield read(
             "Sum the exams of each student.",
             lambda text: {
-                row["student_id"]: (row["total"], row["exams"]) for row in json.loads(text)["rows"]
+                row["student_id"]: (row["total"], row["exams"]) for row in query_rows(text)
             },
             "bigquery_run_query",
             query=query,
@@ -255,7 +255,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     def describe(self) -> Iterable[ToolCall]:
         """Yield the calls that read the quiz, and all rows of all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
-        yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
+        yield ToolCall("bigquery_run_query", {"query": TABLES})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
             yield ToolCall(
                 "bigquery_run_query",

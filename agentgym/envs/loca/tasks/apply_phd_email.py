@@ -78,7 +78,7 @@ NEWS = (
     "Your parcel {n} is on its way. Please send nothing back without a label.",
     "The library closes for {n} days. Please hand in borrowed books in time.",
 )
-SCRIPT = f"""python3 -c '
+SCRIPT = f"""python -c '
 import json, pathlib, zipfile
 for target, members in json.load(open("{LIST}")).items():
     pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -307,7 +307,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
         yield write(
-            "Make the archives.", "archives", "execute_command", same=("command",), command=SCRIPT
+            "Make the archives.", "archives", "run_command", same=("command",), command=SCRIPT
         )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [

@@ -135,7 +135,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     start = NOW
     outputs = (FILE,)
-    tokens_per_unit = 1_000.0
+    tokens_per_unit = 1_260.0
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
@@ -434,12 +434,14 @@ def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> st
 
 
 def _read_courses(text: str) -> list[dict[str, Any]]:
-    named = {"id": "id", "code": "course_code", "name": "name", "email": "teacher_email"}
-    return [
-        {"teacher": course["teachers"][0]["display_name"]}
-        | {new: course[old] for new, old in named.items()}
-        for course in json.loads(text)
-    ]
+    named = {
+        "id": "id",
+        "code": "course_code",
+        "name": "name",
+        "teacher": "teacher_name",
+        "email": "teacher_email",
+    }
+    return [{new: course[old] for new, old in named.items()} for course in json.loads(text)]
 
 
 def _read_posts(text: str) -> dict[str, Any]:

@@ -51,6 +51,12 @@ SUBJECTS = {
     "NET": "Computer Networks|Wireless Systems|Network Security|Distributed Systems",
     "ENG": "Academic Writing|Modern Poetry|Rhetoric|Technical English",
 }
+QUESTIONS = {
+    "multiple_choice_question": "When did we begin with {topic}?|When was the exercise on {topic}?",
+    "true_false_question": "{topic} was the subject of week {week}.|{topic} needs what we did in week {week}.",
+    "short_answer_question": "Name the main question of {topic}.|Which chapter is on {topic}?",
+    "essay_question": "Explain {topic} in ten sentences.|Compare lecture and book on {topic}.",
+}
 TALK = (
     "Office hours move to room {n} from next week on. Please write to {teacher} if you cannot come.",
     "The slides of lecture {n} are online. Thanks to everybody who found mistakes in the last ones.",
@@ -65,6 +71,7 @@ PROTECTED = (
     "assignments",
     "submissions",
     "quizzes",
+    "quiz_questions",
     "quiz_submissions",
     "topics",
     "entries",
@@ -105,7 +112,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    tokens_per_unit = 790.0
+    tokens_per_unit = 1650.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
@@ -113,9 +120,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
-        teachers = [
+        *teachers, classmate = [
             canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}")
-            for k, name in enumerate(people(self.rng, 5))
+            for k, name in enumerate(people(self.rng, 6))
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
@@ -131,7 +138,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "credits": int(self.rng.integers(2, 6)),
             }
             course_id = canvas.courses.add_course(
-                name, code, teacher, students=[1], credits=course["credits"]
+                name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
             exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
             for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
@@ -140,6 +147,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     for task in tasks(canvas, course_id, course, sure=k == open_course)
                     if not exempt
                 ]
+        # With the work of somebody else, no assignment tells by itself whether anything was handed in.
+        for assignment in canvas.store.find("assignments"):
+            canvas.assignments.add_submission(assignment["id"], classmate, body="Attached.")
         canvas.people.login_as(LOGIN)
         self._write_files(notes)
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
@@ -202,7 +212,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
-            count, attempts = int(self.rng.integers(2, 12)), int(self.rng.integers(1, 4))
+            count, attempts = int(self.rng.integers(2, 6)), int(self.rng.integers(1, 4))
             fields: dict[str, Any] = {
                 "time_limit": int(self.rng.choice([30, 45, 60, 90])),
                 "allowed_attempts": attempts,
@@ -210,7 +220,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
-            canvas.quizzes.add_quiz(course_id, title, due_at=due, question_count=count, **fields)
+            quiz = canvas.quizzes.add_quiz(course_id, title, due_at=due, **fields)
+            for place in range(1, count + 1):
+                question = self._question(course["course_code"], place)
+                canvas.quizzes.add_question(quiz, **question)
             if ahead:
                 yield {
                     **course,
@@ -219,6 +232,27 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     **fields,
                     "deadline": due,
                 }
+
+    def _question(self, code: str, place: int) -> dict[str, Any]:
+        """Draw a question of ten points; of several answers one is right."""
+        kind = str(self.rng.choice(list(QUESTIONS)))
+        topic = str(self.rng.choice(SUBJECTS[code.rstrip("0123456789-")].split("|")))
+        text = str(self.rng.choice(QUESTIONS[kind].split("|")))
+        options = {
+            "multiple_choice_question": [f"In week {n}" for n in self.rng.permutation(12)[:4] + 1],
+            "true_false_question": ["True", "False"],
+        }.get(kind, [])
+        right = int(self.rng.integers(max(1, len(options))))
+        return {
+            "question_name": f"Question {place}",
+            "question_text": text.format(topic=topic, week=int(self.rng.integers(1, 13))),
+            "question_type": kind,
+            "points_possible": 10,
+            "answers": [
+                {"answer_text": option, "answer_weight": 100 * (k == right)}
+                for k, option in enumerate(options)
+            ],
+        }
 
     def _assignments(
         self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool

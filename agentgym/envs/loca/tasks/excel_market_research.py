@@ -20,6 +20,7 @@ from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_failures, file_state, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.reading import read_metadata
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
@@ -99,7 +100,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     Config = ExcelMarketResearchConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
-    tokens_per_unit = 740.0
+    tokens_per_unit = 1_000.0
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""
@@ -238,7 +239,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         form, sizes = yield [
             read(
                 "Look at the form.",
-                lambda text: json.loads(text)["sheets"][0],
+                lambda text: read_metadata(text)["sheets"][0],
                 "get_workbook_metadata",
                 filepath=FORMAT,
             ),
@@ -386,7 +387,7 @@ def _read_request(text: str) -> dict[str, Any]:
 
 def _read_sizes(text: str) -> dict[str, list[int]]:
     """Return the numbers of rows and columns of each sheet."""
-    areas = {title: parse_area(area) for title, area in json.loads(text)["used_ranges"].items()}
+    areas = {title: parse_area(area) for title, area in read_metadata(text)["used_ranges"].items()}
     return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
 
 

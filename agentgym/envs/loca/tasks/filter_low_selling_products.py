@@ -106,7 +106,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "woocommerce.categories",
         "woocommerce.product_categories",
     )
-    tokens_per_unit = 560.0
+    tokens_per_unit = 262.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
@@ -198,7 +198,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             minutes=int(self.rng.integers(0, 1440))
         )
         return {
-            "name": product["name"], "sku": product["sku"], "short_description": product["short_description"],
+            "name": product["name"], "sku": product["sku"], "description": product["description"],
             "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
             "date_created": created,
             "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
@@ -425,7 +425,7 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
         product["name"],
         since.isoformat(),
         product["regular_price"],
-        product["sale_price"],
+        product.get("sale_price", ""),
     ]
 
 

@@ -31,6 +31,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import listed_items, query_rows, read_metadata
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
@@ -117,7 +118,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
     mutable_tables = ("google_cloud.buckets", "google_cloud.objects")
-    tokens_per_unit = 765.0
+    tokens_per_unit = 945.0
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and the remains of earlier reports."""
@@ -310,7 +311,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """
         last = yield read(
             "See how long the sheet is.",
-            lambda text: int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1]),
+            lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
             "get_workbook_metadata",
             filepath=BOOK,
             include_ranges=True,
@@ -326,7 +327,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
         count = yield read(
             "Count the readings of the hour.",
-            lambda text: int(json.loads(text)["rows"][0]["readings"]),
+            lambda text: int(query_rows(text)[0]["readings"]),
             "bigquery_run_query",
             query=query.replace("*", "COUNT(*) AS readings"),
         )
@@ -337,7 +338,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         ]  # fmt: skip
         bucket_exists = yield read(
             "See whether the bucket is there.",
-            lambda text: BUCKET in [bucket["name"] for bucket in json.loads(text)["items"]],
+            lambda text: BUCKET in [item.partition(":")[0] for item in listed_items(text)],
             "storage_list_buckets",
         )
         rows = [dict(zip(COLUMNS, row, strict=True)) for page in anomalies for row in page]
@@ -417,7 +418,7 @@ def _anomaly_reader(ranges: dict[str, list[float]]) -> Callable[[str], list[list
 
     def read_anomalies(text: str) -> list[list[Any]]:
         anomalies = []
-        for row in json.loads(text)["rows"]:
+        for row in query_rows(text):
             low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))
             if not low <= row["reading"] <= high:
                 anomalies.append([*(row[name] for name in TYPES), f"{low} - {high}"])

@@ -75,7 +75,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
     outputs = (f"spreadsheet {RESULT}", FILE)
     mutable_tables = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
-    tokens_per_unit = 68.0
+    tokens_per_unit = 59.0
 
     def draw(self, size: int) -> None:
         """Draw the schedule, that of another season, and another spreadsheet."""

@@ -28,6 +28,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import data_rows
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
@@ -91,7 +92,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         "claim_done",
     )
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
-    tokens_per_unit = 3_800.0
+    tokens_per_unit = 4_300.0
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
@@ -225,7 +226,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             *(
                 read(
                     f"Describe {table}.",
-                    lambda text: [column["COLUMN_NAME"] for column in json.loads(text)],
+                    lambda text: [column["COLUMN_NAME"] for column in data_rows(text)],
                     "describe_table",
                     table_name=table,
                 )
@@ -233,7 +234,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             ),
             read(
                 "Look which invoices were entered before.",
-                lambda text: [row["INVOICE_ID"] for row in json.loads(text)["data"]],
+                lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
                 "read_query",
                 query=query,
             ),
@@ -302,10 +303,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
-        if _key(table) not in engine.tables:
+        actual_table = engine.committed_table(_key(table))
+        if actual_table is None:
             yield f"there is no table {table}"
             return
-        actual_table = engine.table(_key(table))
         if _form(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(_form(actual_table))}"
             return

@@ -106,7 +106,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     )
     outputs = ("stock of the materials", "stock of the products")
     mutable_tables = ("woocommerce.products", "google_sheet.lines")
-    tokens_per_unit = 655.0
+    tokens_per_unit = 412.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -146,7 +146,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self._sell(shop, orders)
         new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
         states = {
-            row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products.all()
+            row["id"]: [row.get("stock_quantity"), row["stock_status"]]
+            for row in shop.products.all()
         }
         states |= {
             product: [count, "instock" if count else "outofstock"] for product, count in new.items()
@@ -396,8 +397,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(need)))
         left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
-        for sku, count in (line for lines in orders for line in lines):
-            for material, need in recipes.get(sku, []):
+        skus = {number: sku for sku, number in products}
+        for product, count in (line for lines in orders for line in lines):
+            for material, need in recipes.get(skus[product], []):
                 left[material] -= count * need
         counts = [
             (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
@@ -457,14 +459,13 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return SKU and quantity of each line of an order that is new and paid."""
-    paid = order["date_paid_gmt"]
+    """Return product and quantity of each line of an order that is new and paid; the site has UTC."""
     if (
         order["status"] != "processing"
-        or datetime.fromisoformat(paid).replace(tzinfo=UTC) <= LAST_UPDATE
+        or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE
     ):
         return None
-    return [[line["sku"], line["quantity"]] for line in order["line_items"]]
+    return [[line["product_id"], line["quantity"]] for line in order["line_items"]]
 
 
 register_task(UpdateMaterialInventory)

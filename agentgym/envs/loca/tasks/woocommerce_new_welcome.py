@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_shop
+from agentgym.envs.loca.reading import query_rows, read_shop
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -124,7 +124,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    tokens_per_unit = 538.0
+    tokens_per_unit = 362.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the
@@ -330,8 +330,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return (
             "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
             "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
-            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (mind the time zone of the site). Orders completed "
-            "before that do not matter for this, nor do orders with another status; orders of guests (customer_id 0) do not count. "
+            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
+            "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
+            "(customer_id 0) do not count. "
             f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
             "whatever the row says.\n"
             "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
@@ -354,6 +355,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             path=CREDENTIALS,
         )
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
+        hours = yield read(
+            "Read the time zone of the site.", _read_offset, "woo_settings_get", groupId="general"
+        )
         orders = yield from read_shop(
             "the completed orders",
             "woo_orders_list",
@@ -365,7 +369,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
         table = yield read(
             "Read the ids in the table.",
-            lambda text: [[row["id"], row["woocommerce_id"]] for row in json.loads(text)["rows"]],
+            lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
             query=query,
             max_results=10_000,
@@ -375,7 +379,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         mails = []
         for owner in sorted({order["customer_id"] for order in orders} - known_owners):
             own_orders = [order for order in orders if order["customer_id"] == owner]
-            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
+            dates = [_utc(order["date_completed"], hours) for order in own_orders]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1:
                 order, moment = own_orders[recent[0]], dates[recent[0]]
@@ -490,7 +494,16 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
         return None
     bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
     fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    return {**fields, "date_completed": order["date_completed_gmt"], "billing": bill}
+    return {**fields, "date_completed": order["date_completed"], "billing": bill}
+
+
+def _read_offset(text: str) -> float:
+    """Return the hours by which the time of the site is ahead of UTC."""
+    return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")
+
+
+def _utc(site_time: str, hours: float) -> datetime:
+    return datetime.fromisoformat(f"{site_time}Z") - timedelta(hours=hours)
 
 
 register_task(WoocommerceNewWelcome)

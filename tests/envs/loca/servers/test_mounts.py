@@ -15,6 +15,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, render, tool_env
+from agentgym.envs.loca.reading import query_rows
 from agentgym.envs.loca.servers import SERVERS, Office, OfficeContext, server_class
 from agentgym.envs.loca.servers.calendar import Calendar, Event
 from agentgym.envs.loca.servers.files.filesystem import Filesystem
@@ -87,8 +88,8 @@ def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(
         office.get(GoogleCloud).bigquery.load("shop", "sales", {"n": "INT64"}, [(k,)])
         office.call("write_file", {"path": "n.txt", "content": str(k)})
     for k, office in enumerate(offices):
-        shown = json.loads(office.call("bigquery_run_query", {"query": "SELECT n FROM shop.sales"}))
-        assert shown["rows"] == [{"n": k}]
+        shown = office.call("bigquery_run_query", {"query": "SELECT n FROM shop.sales"})
+        assert query_rows(shown) == [{"n": k}]
         assert office.call("read_text_file", {"path": "n.txt"}) == str(k)
     other = copy.deepcopy(offices[5])
     other.call("write_file", {"path": "n.txt", "content": "other"})

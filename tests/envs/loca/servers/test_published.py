@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -17,8 +18,8 @@ from agentgym.guard import run_tool
 from agentgym.tools import tools_of
 from tests.envs.loca.servers.published import FOLDER, Difference, Shape, differences, facts
 
-COMPARED = [name for name in SERVERS if (FOLDER / f"{name}.py").exists()]
 NONE = Difference("")
+ROOT = FOLDER.parents[4]
 
 
 def resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,7 +77,7 @@ def property_faults(
         yield from parameter_faults(offered[name], published, definitions, path + name)
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", SERVERS)
 def test_parameters_are_the_published_ones(name: str) -> None:
     published, meant = facts(name), differences(name)
     offered = {tool: bound.schema for tool, bound in tools_of(server_class(name)()).items()}
@@ -96,12 +97,12 @@ def test_parameters_are_the_published_ones(name: str) -> None:
         assert not silent, f"{tool} has parameters without a description"
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", SERVERS)
 def test_answers_have_the_published_form(name: str) -> None:
     published, meant = facts(name), differences(name)
     module = import_module(f"tests.envs.loca.servers.published.{name}")
     server = module.prepared()
-    shapes = {tool: Shape(entry["returns"].get("json")) for tool, entry in published.items()}
+    shapes = {tool: Shape(entry["returns"].get("json", [])) for tool, entry in published.items()}
     answers: list[Any] = []
     tools = tools_of(server)
     try:
@@ -141,10 +142,16 @@ def compared(text: str, returns: Mapping[str, Any], call: Any, shape: Shape) -> 
 
 
 def test_every_difference_has_a_reason() -> None:
-    for name in COMPARED:
+    for name in SERVERS:
         for tool, difference in differences(name).items():
             assert tool in facts(name), f"{name} has no {tool}"
             assert re.fullmatch(r"[A-Z`].*\.", difference.because), tool
+
+
+def test_the_page_of_the_servers_is_what_their_tests_say() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "build_servers.py"))["page"]()
+    committed = (ROOT / "docs" / "loca_servers.md").read_text(encoding="utf-8")
+    assert committed == page, "run `make docs`"
 
 
 def test_a_shape_that_differs_is_found() -> None:

@@ -9,6 +9,7 @@ import json
 import random
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -255,11 +256,10 @@ def positive(text: str) -> bool:
     return ROOT in text and "nothing to send" not in text
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_truth_by_the_mails(seed: int) -> None:
-    world = fresh(TASK, 64_000, seed)
+def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
+    """The text of the newest mail from each address, and how often which kind of mail came."""
     newest: dict[str, str] = {}
-    counts = {"twice": 0, "closed": 0, "opened": 0, "automatic": 0}
+    counts: Counter[str] = Counter()
     for mail in world.office.get(Email).messages(ME, "INBOX"):  # oldest first
         box = addresses(mail.sender)[0][1]
         if mail.subject.startswith("Automatic reply:"):
@@ -269,9 +269,20 @@ def test_the_truth_by_the_mails(seed: int) -> None:
             kinds = (positive(newest[box]), positive(mail.text))
             counts[{(True, False): "closed", (False, True): "opened"}.get(kinds, "twice")] += 1
         newest[box] = mail.text
+    return newest, counts
+
+
+def test_professors_change_their_minds_in_all_ways() -> None:
+    counts = sum((newest_mails(fresh(TASK, 64_000, seed))[1] for seed in range(3)), Counter())
+    assert counts.keys() == {"automatic", "closed", "opened", "twice"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_by_the_mails(seed: int) -> None:
+    world = fresh(TASK, 64_000, seed)
+    newest, _ = newest_mails(world)
     asked = {box: text for box, text in newest.items() if positive(text)}
     assert asked.keys() == world.truth["wanted"].keys()
-    assert all(counts.values()), counts
     assert 0.05 < len(asked) / len(newest) < 0.15
     numbers = [int(re.findall(r"(\d+)@", box)[0]) for box in asked]
     assert max(numbers) > len(asked), "their addresses do not tell who asks"

@@ -159,7 +159,7 @@ def test_the_truth_by_the_tables(seed: int) -> None:
             exempt |= {course["id"]} if score >= needs[-1] else set()
             decided += score in (needs[-1], needs[-1] - 1)
     assert decided, "scores at the threshold and just below it occur"
-    handed_in = {row["assignment_id"] for row in store.find("submissions")}
+    handed_in = {row["assignment_id"] for row in store.find("submissions", user_id=1)}
     left = {
         kind: {
             row[title]
@@ -193,3 +193,39 @@ def test_the_student_is_logged_in_and_others_are_not_seen() -> None:
     assert ME in world.office.call("canvas_get_current_user", {})
     with pytest.raises(ToolError, match="permission denied"):
         world.office.call("canvas_create_quiz", {"course_id": 1, "title": "x"})
+
+
+def test_no_assignment_tells_whether_it_was_handed_in() -> None:
+    world = fresh(TASK, size=8)
+    told = set()
+    for course in json.loads(world.office.call("canvas_list_courses", {})):
+        listed = world.office.call("canvas_list_assignments", {"course_id": course["id"]})
+        told |= {
+            tuple(
+                row[key]
+                for key in ("has_submitted_submissions", "unpublishable", "needs_grading_count")
+            )
+            for row in json.loads(listed)
+        }
+    assert told == {(True, False, 0)}
+
+
+def test_quizzes_show_their_questions_and_not_the_key() -> None:
+    world = fresh(TASK, size=8)
+    seen = 0
+    for course in json.loads(world.office.call("canvas_list_courses", {})):
+        listed = world.office.call("canvas_list_quizzes", {"course_id": course["id"]})
+        assert "weight" not in listed
+        for quiz in json.loads(listed):
+            assert len(quiz["questions"]) == quiz["question_count"]
+            assert (
+                sum(each["points_possible"] for each in quiz["questions"])
+                == quiz["points_possible"]
+            )
+            seen += 1
+    weights = [
+        sum(answer["answer_weight"] for answer in row["answers"])
+        for row in world.office.get(Canvas).store.find("quiz_questions")
+    ]
+    assert seen
+    assert set(weights) == {0, 100}

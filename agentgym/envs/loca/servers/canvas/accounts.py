@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Required
 
-from agentgym.envs.loca.servers.canvas.fields import Text, line, public_fields
-from agentgym.envs.loca.servers.canvas.people import People, show_user
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from agentgym.envs.loca.servers.canvas.fields import Text, line
+from agentgym.envs.loca.servers.canvas.people import People, show_profile, show_user
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import STUDENT, TEACHER
+from agentgym.envs.loca.servers.canvas.views import show_account, show_courses
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -75,6 +79,20 @@ _MIN_TERM = 2
 """Characters of a search term; Canvas's API refuses shorter ones."""
 
 
+class NewUser(TypedDict, total=False):  # noqa: D101 (its docstring would be a part of the prompt)
+    name: Required[Annotated[str, Field(description="Full name")]]
+    short_name: Annotated[str, Field(description="Name in discussions")]
+    sortable_name: Annotated[str, Field(description="Name in lists")]
+    time_zone: Annotated[str, Field(description="Time zone")]
+
+
+class NewLogin(TypedDict, total=False):  # noqa: D101
+    unique_id: Required[Annotated[str, Field(description="Login id")]]
+    password: Annotated[str, Field(description="Password; a random one by default")]
+    sis_user_id: Annotated[str, Field(description="Id in the student information system")]
+    send_confirmation: Annotated[bool, Field(description="Ignored: no mails are sent")]
+
+
 class Accounts:
     """Accounts and reports.
 
@@ -94,10 +112,14 @@ class Accounts:
 
     @tool
     def canvas_get_account(self, account_id: int) -> Row:
-        """An account. Only for administrators, as is all that follows on accounts."""
+        """Get an account; this and the other tools of accounts are for administrators.
+
+        Args:
+            account_id: Account.
+        """
         if not self._records.me()["admin"]:
             raise ToolError("permission denied: only an administrator of the account may do that")
-        return self._records.get("accounts", account_id)
+        return show_account(self._records.get("accounts", account_id))
 
     @tool
     def canvas_list_account_courses(
@@ -110,9 +132,16 @@ class Accounts:
         order: Literal["asc", "desc"] = "asc",
         search_term: Text = None,
     ) -> list[Row]:
-        """The courses of an account and of those below it: only those with enrollments, published, over (or not so), as asked.
+        """List the courses of an account and of those below it.
 
-        The search term is looked for in name and code; it has at least two characters.
+        Args:
+            account_id: Account.
+            with_enrollments: With enrollments, or without.
+            published: Published, or not.
+            completed: Over, or not.
+            sort: Sort key.
+            order: Direction.
+            search_term: At least two characters of name or code.
         """
         self.canvas_get_account(account_id)
         now = self._records.now()
@@ -128,7 +157,9 @@ class Accounts:
             courses = [row for row in courses if _has_ended(row, now) == completed]
         column = "name" if sort == "course_name" else sort
         courses.sort(key=lambda row: (row[column] or "").lower(), reverse=order == "desc")
-        return [public_fields(row, "syllabus_body", "enrolled") for row in courses]
+        for row in courses:
+            del row["enrolled"], row["teacher"]
+        return show_courses(self._records, courses)
 
     @tool
     def canvas_list_account_users(
@@ -138,9 +169,13 @@ class Accounts:
         order: Literal["asc", "desc"] = "asc",
         search_term: Text = None,
     ) -> list[Row]:
-        """The users of an account and of those below it.
+        """List the users of an account and of those below it.
 
-        The search term is looked for in name, login id and e-mail address; it has at least two characters.
+        Args:
+            account_id: Account.
+            sort: Sort key.
+            order: Direction.
+            search_term: At least two characters of name, login id or email address.
         """
         self.canvas_get_account(account_id)
         users = self._records.store.rows(_USERS, account_id)
@@ -150,41 +185,55 @@ class Accounts:
         return [show_user(row) | {"last_login": row["last_login"]} for row in users]
 
     @tool
-    def canvas_create_user(
-        self, account_id: int, user: dict[str, Any], pseudonym: dict[str, Any]
-    ) -> Row:
+    def canvas_create_user(self, account_id: int, user: NewUser, pseudonym: NewLogin) -> Row:
         """Create a user who can log in.
 
-        `user` has name, and short_name, sortable_name, time_zone if you like;
-        `pseudonym` has unique_id (the login id) and password, and sis_user_id if you like.
+        Args:
+            account_id: Account.
+            user: The user.
+            pseudonym: The login.
         """
         self.canvas_get_account(account_id)
-        person = _texts("user", user, ["name"], ["short_name", "sortable_name", "time_zone"])
-        login = _texts("pseudonym", pseudonym, ["unique_id", "password"], ["sis_user_id"])
+        password = pseudonym.get("password") or self._records.context.new_id("password", 12)
+        for name, value in (*user.items(), ("sis_user_id", pseudonym.get("sis_user_id"))):
+            line(name, value)  # type: ignore[arg-type]
         user_id = self._people.add_user(
-            person.pop("name"),
-            login.pop("unique_id"),
-            login.pop("password"),
-            **person,
-            **login,
+            user["name"],
+            pseudonym["unique_id"],
+            password,
+            short_name=user.get("short_name"),
+            sortable_name=user.get("sortable_name"),
+            time_zone=user.get("time_zone"),
+            sis_user_id=pseudonym.get("sis_user_id"),
             account_id=account_id,
         )
-        return show_user(self._records.stamp("users", user_id))
+        return show_profile(self._records.stamp("users", user_id))
 
     @tool
     def canvas_list_sub_accounts(self, account_id: int) -> list[Row]:
-        """The accounts right below an account."""
+        """List the accounts right below an account.
+
+        Args:
+            account_id: Account.
+        """
         self.canvas_get_account(account_id)
-        return self._records.store.find("accounts", parent_account_id=account_id)
+        rows = self._records.store.find("accounts", parent_account_id=account_id)
+        return [show_account(row) for row in rows]
 
     @tool
     def canvas_get_account_reports(self, account_id: int) -> list[Row]:
-        """The reports that can be made on an account, and when each was made last."""
+        """List the reports that can be made on an account.
+
+        Args:
+            account_id: Account.
+        """
         self.canvas_get_account(account_id)
-        rows = self._records.store.find("reports", account_id=account_id)
-        last = {row["report"]: _show_report(row) for row in rows}
         return [
-            {"report": name, "parameters": list(tables), "last_run": last.get(name)}
+            {
+                "report": name,
+                "title": name.removesuffix("_csv").replace("_", " ").capitalize(),
+                "parameters": list(tables),
+            }
             for name, tables in REPORTS.items()
         ]
 
@@ -194,7 +243,10 @@ class Accounts:
     ) -> Row:
         """Make a report on an account: a CSV file in the workspace, under canvas_reports.
 
-        `parameters` say which of its tables to make, such as {"users": true}; the first by default.
+        Args:
+            account_id: Account.
+            report: Name of the report.
+            parameters: Which of its tables to make, such as {"users": true}; the first by default.
         """
         self.canvas_get_account(account_id)
         if report not in REPORTS:
@@ -274,22 +326,10 @@ def _has_ended(course: Row, now: str) -> bool:
 
 
 def _show_report(report: Row) -> Row:
-    return report | {"status": "complete", "progress": 100}
-
-
-def _texts(what: str, fields: dict[str, Any], needed: list[str], optional: list[str]) -> Row:
-    """Return the fields of an object, all of which are texts.
-
-    Raises:
-        ToolError: One is missing, unknown or no text.
-    """
-    if not set(needed) <= set(fields) or not set(fields) <= {*needed, *optional}:
-        raise ToolError(
-            f"invalid argument: {what} needs {', '.join(needed)}; may have {', '.join(optional)}; "
-            f"got {echo(list(fields))}"
-        )
-    for key, value in fields.items():
-        if not isinstance(value, str):
-            raise ToolError(f"invalid argument: {what}.{key} must be a text")
-        line(f"{what}.{key}", value)
-    return dict(fields)
+    """Return a report, which is complete at once."""
+    return {
+        **{name: report[name] for name in ("id", "report", "file_url", "created_at")},
+        "status": "complete",
+        "started_at": report["created_at"],
+        "ended_at": report["created_at"],
+    }

@@ -16,13 +16,12 @@ from agentgym.envs.loca.servers.canvas.fields import (
     moment,
     points,
     prose,
-    public_fields,
-    show_assignment,
-    show_file,
     updates,
 )
+from agentgym.envs.loca.servers.canvas.grades import grade_text, parse_grade, percent
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, STUDENT
+from agentgym.envs.loca.servers.canvas.views import SITE, show_assignments, show_file
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -50,9 +49,6 @@ _SUBMISSION_TYPES = (
     "external_tool",
 )  # fmt: skip
 """The kinds of submission in Canvas's API that make sense without its other tools."""
-
-_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
-"""A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 """The fields of a submission that a grade sets; without a grade all of them are None."""
@@ -127,7 +123,7 @@ class Assignments:
         now = self._records.now()
         grading: Row = {}
         if score is not None:
-            grading = {"score": points("score", score), "grade": _grade_text(score)}
+            grading = {"score": points("score", score), "grade": grade_text(score)}
             grading |= {"graded_at": now, "graded_attempt": 1}
         return self._records.add(
             "submissions",
@@ -144,14 +140,23 @@ class Assignments:
 
     @tool
     def canvas_list_assignments(self, course_id: int) -> list[Row]:
-        """The assignments of a course."""
+        """List the assignments of a course.
+
+        Args:
+            course_id: Course.
+        """
         rows = self._records.list_of_course("assignments", course_id)
-        return [show_assignment(row) for row in rows]
+        return show_assignments(self._records, rows)
 
     @tool
     def canvas_get_assignment(self, course_id: int, assignment_id: int) -> Row:
-        """An assignment."""
-        return show_assignment(self._records.of_course("assignments", course_id, assignment_id))
+        """Get an assignment.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+        """
+        return self._show(self._records.of_course("assignments", course_id, assignment_id))
 
     @tool
     def canvas_create_assignment(
@@ -164,7 +169,17 @@ class Assignments:
         submission_types: list[str] | None = None,
         published: bool = False,
     ) -> Row:
-        """Create an assignment in a course that you teach; students see it once it is published."""
+        """Create an assignment in a course that you teach.
+
+        Args:
+            course_id: Course.
+            name: Name.
+            description: Description, HTML allowed.
+            points_possible: Most points.
+            due_at: Due date, ISO 8601.
+            submission_types: Such as online_text_entry, online_url, online_upload, on_paper; none by default.
+            published: Visible to students.
+        """
         self._records.course(course_id, "edit")
         assignment_id = self.add_assignment(
             course_id,
@@ -175,7 +190,7 @@ class Assignments:
             submission_types=["none"] if submission_types is None else submission_types,
             published=published,
         )
-        return show_assignment(self._records.stamp("assignments", assignment_id))
+        return self._show(self._records.stamp("assignments", assignment_id))
 
     @tool
     def canvas_update_assignment(
@@ -188,7 +203,17 @@ class Assignments:
         due_at: Text = None,
         published: bool | None = None,
     ) -> Row:
-        """Change an assignment of a course that you teach; an empty date takes the date away."""
+        """Change an assignment of a course that you teach.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            name: Name.
+            description: Description, HTML allowed.
+            points_possible: Most points.
+            due_at: Due date, ISO 8601; "" takes it away.
+            published: Visible to students.
+        """
         self._records.of_course("assignments", course_id, assignment_id, "edit")
         changes = updates(
             name=line("name", name),
@@ -206,7 +231,13 @@ class Assignments:
     def canvas_get_submission(
         self, course_id: int, assignment_id: int, user_id: int | None = None
     ) -> Row:
-        """What a student has handed in for an assignment, and how it was graded: you, unless you teach and name another."""
+        """Get the submission and the grade of a student for an assignment.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            user_id: Student, if you teach; you by default.
+        """
         assignment = self._records.of_course("assignments", course_id, assignment_id)
         me = self._records.me()["id"]
         student = me if user_id is None else user_id
@@ -225,9 +256,15 @@ class Assignments:
         url: Text = None,
         file_ids: list[int] | None = None,
     ) -> Row:
-        """Hand in an assignment of your own; handing in again replaces what was handed in before.
+        """Hand in an assignment; handing in again replaces what was handed in.
 
-        What you hand in is body for online_text_entry, url for online_url, file_ids (files of your own) for online_upload.
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            submission_type: Kind of submission.
+            body: Text, for online_text_entry.
+            url: Address, for online_url.
+            file_ids: Files of yours, for online_upload.
         """
         assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
         me = self._records.me()["id"]
@@ -254,20 +291,25 @@ class Assignments:
     def canvas_submit_grade(
         self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None
     ) -> Row:
-        """Grade what a student has handed in, or has not.
+        """Grade a student for an assignment.
 
-        A grade is points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            user_id: Student.
+            grade: Points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
+            comment: Comment for the student.
         """
         assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
         self._check_student(course_id, user_id)
         me = self._records.me()["id"]
-        score = _parse_grade(grade, assignment["points_possible"] or 0.0)
+        score = parse_grade(grade, assignment["points_possible"] or 0.0)
         text = line("comment", comment, MAX_TEXT)
         with self._records.store.change():
             submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
             grading: Row = dict.fromkeys(_GRADING)
             if score is not None:
-                grading = {"score": score, "grade": _grade_text(score), "grader_id": me}
+                grading = {"score": score, "grade": grade_text(score), "grader_id": me}
                 grading |= {"graded_at": now, "graded_attempt": submission["attempt"]}
             self._records.store.update("submissions", submission["id"], **grading)
             if text is not None:
@@ -282,7 +324,11 @@ class Assignments:
 
     @tool
     def canvas_get_course_grades(self, course_id: int) -> list[Row]:
-        """The grades in a course: of all students if you teach it, otherwise your own."""
+        """Get the grades in a course: of all students if you teach it, otherwise yours.
+
+        Args:
+            course_id: Course.
+        """
         self._records.course(course_id)
         if self._records.may(course_id, "grade"):
             return self._grades("e.course_id = ?", course_id)
@@ -291,17 +337,20 @@ class Assignments:
 
     @tool
     def canvas_get_user_grades(self) -> list[Row]:
-        """Your grades in the courses that you learn in."""
+        """Get your grades in the courses that you learn in."""
         me = self._records.me()["id"]
         return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
+
+    def _show(self, assignment: Row) -> Row:
+        return show_assignments(self._records, [assignment])[0]
 
     def _grades(self, where: str, *values: Any) -> list[Row]:
         grades = []
         for row in self._records.store.rows(_GRADES.format(where), *values):
             score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
             row["grades"] = {
-                "current_score": _percent(score, graded),
-                "final_score": _percent(score or 0.0, possible),
+                "current_score": percent(score, graded),
+                "final_score": percent(score or 0.0, possible),
             }
             grades.append(row)
         return grades
@@ -354,46 +403,31 @@ class Assignments:
             state = "graded"
         elif submitted:
             state = "submitted"
-        files = [store.get("files", file_id) for file_id in submission["file_ids"]]
-        return public_fields(submission, "file_ids", "graded_attempt") | {
-            "attachments": [show_file(file) for file in files],
+        grade, score = submission["grade"], submission["score"]
+        url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
+        hidden = ("file_ids", "graded_attempt")
+        return {
+            **{name: value for name, value in submission.items() if name not in hidden},
+            **dict.fromkeys(("entered_grade", "published_grade"), grade),
+            **dict.fromkeys(("entered_score", "published_score"), score),
             "workflow_state": state,
-            "grade_matches_current_submission": None if submission["grade"] is None else current,
+            "grade_matches_current_submission": grade is None or current,
+            "grading_period_id": None,
             "late": bool(submitted and due and submission["submitted_at"] > due),
             "missing": not submitted and due is not None and self._records.now() > due,
-            "submission_comments": store.rows(_COMMENTS, submission["id"]),
+            "preview_url": f"{url}/submissions/{user_id}?preview=1",
+            **self._attached(submission),
         }
 
-
-def _grade_text(score: float) -> str:
-    """Return a score as a grade, in ten digits so that rounding errors do not show."""
-    return f"{score:.10g}"
-
-
-def _percent(score: float | None, possible: float | None) -> float | None:
-    return round(100 * score / possible, 2) if score is not None and possible else None
-
-
-def _parse_grade(grade: Any, possible: float) -> float | None:
-    """Return the points that a grade means, or None for no grade.
-
-    Raises:
-        ToolError: It is no grade.
-    """
-    if grade is None or grade == "":
-        return None
-    if isinstance(grade, str):
-        word = grade.strip().lower()
-        if word in ("complete", "pass"):
-            return possible
-        if word in ("incomplete", "fail"):
-            return 0.0
-        if number := _NUMBER.fullmatch(word):
-            value = float(number[1])
-            return points("grade", value * possible / 100 if number[2] else value)
-    if isinstance(grade, bool) or not isinstance(grade, (int, float)):
-        raise ToolError(
-            f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}'
-        )
-    points("grade", grade)
-    return float(grade)
+    def _attached(self, submission: Row) -> Row:
+        """Return the files and the comments of a submission that has such: the newest comment, and
+        all of several.
+        """
+        store = self._records.store
+        files = [show_file(store.get("files", file_id)) for file_id in submission["file_ids"]]
+        comments = store.rows(_COMMENTS, submission["id"])
+        return {
+            **({"attachments": files} if files else {}),
+            **({"comment": comments[-1]["comment"]} if comments else {}),
+            **({"submission_comments": comments} if len(comments) > 1 else {}),
+        }

@@ -1,8 +1,8 @@
-"""Canvas: conversations, the letters between two users."""
+"""Canvas: conversations, the letters between users."""
 
 from __future__ import annotations
 
-from agentgym.envs.loca.servers.canvas.fields import MAX_TEXT, line, public_fields
+from agentgym.envs.loca.servers.canvas.fields import MAX_TEXT, line
 from agentgym.envs.loca.servers.canvas.people import People
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID
@@ -10,10 +10,13 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 _MEMBERS = """
-SELECT u.id, u.name, p.workflow_state FROM participants p JOIN users u ON u.id = p.user_id
-WHERE p.conversation_id = ? ORDER BY u.id
+SELECT user_id AS id, workflow_state FROM participants
+WHERE conversation_id = ? ORDER BY user_id
 """
-"""The two users of a conversation, and whether they have read it."""
+"""The users of a conversation, and whether they have read it."""
+
+_PAIR = 2
+"""Participants of a conversation that is private."""
 
 _MAX_ID_DIGITS = len(str(MAX_ID)) - 1
 """Digits of the ids that a recipient may have: any number of so many digits fits into 64 bits."""
@@ -33,7 +36,7 @@ class Conversations:
 
     @tool
     def canvas_list_conversations(self) -> list[Row]:
-        """Your conversations, that with the newest message first."""
+        """List your conversations with their messages, newest first."""
         me = self._records.me()["id"]
         rows = self._records.store.find("participants", "conversation_id", user_id=me)
         conversations = [self._show_conversation(row["conversation_id"]) for row in rows]
@@ -42,7 +45,11 @@ class Conversations:
 
     @tool
     def canvas_get_conversation(self, conversation_id: int) -> Row:
-        """A conversation of yours with its messages, newest first; it counts as read then."""
+        """Get a conversation; it counts as read then.
+
+        Args:
+            conversation_id: Conversation.
+        """
         store = self._records.store
         key = {"conversation_id": conversation_id, "user_id": self._records.me()["id"]}
         if not 0 < conversation_id <= MAX_ID or not store.find("participants", "1", **key):
@@ -50,17 +57,18 @@ class Conversations:
         with store.change():
             store.delete("participants", **key)
             store.insert("participants", **key, workflow_state="read")
-        rows = store.find("messages", "id DESC", conversation_id=conversation_id)
-        messages = [public_fields(row, "conversation_id") for row in rows]
-        return self._show_conversation(conversation_id) | {"messages": messages}
+        return self._show_conversation(conversation_id)
 
     @tool
     def canvas_create_conversation(
         self, recipients: list[str], body: str, subject: str = "(No Subject)"
-    ) -> list[Row]:
-        """Write to users who are in a course with you; each gets a conversation of their own.
+    ) -> Row:
+        """Write to users in courses with you.
 
-        A recipient is the id of a user, such as "7", or "course_3" for all in a course.
+        Args:
+            recipients: User ids, such as "7", or "course_3" for all in a course.
+            body: Text.
+            subject: Subject.
         """
         me = self._records.me()["id"]
         line("body", body, MAX_TEXT)
@@ -68,18 +76,15 @@ class Conversations:
         users = [user for user in self._recipients(recipients) if user != me]
         if not users:
             raise ToolError("invalid argument: recipients must name a user other than yourself")
-        add, ids = self._records.add, []
+        add = self._records.add
         with self._records.store.change():
             now = self._records.tick()
-            for user in users:
-                new_id = add("conversations", subject=title, created_at=now)
-                for member, state in ((me, "read"), (user, "unread")):
-                    add(
-                        "participants", conversation_id=new_id, user_id=member, workflow_state=state
-                    )
-                add("messages", conversation_id=new_id, author_id=me, body=body, created_at=now)
-                ids.append(new_id)
-        return [self._show_conversation(new_id) for new_id in ids]
+            new_id = add("conversations", subject=title, created_at=now)
+            for member in (me, *users):
+                state = "read" if member == me else "unread"
+                add("participants", conversation_id=new_id, user_id=member, workflow_state=state)
+            add("messages", conversation_id=new_id, author_id=me, body=body, created_at=now)
+        return self._show_conversation(new_id)
 
     def _recipients(self, recipients: list[str]) -> list[int]:
         """Return the ids of the users that recipients mean, each once.
@@ -87,7 +92,7 @@ class Conversations:
         Raises:
             ToolError: A recipient is none, or somebody to whom the user may not write.
         """
-        acquaintances = {user["id"] for user in self._people.canvas_list_users()}
+        acquaintances = {user["id"] for user, _ in self._people.acquaintances()}
         users: dict[int, None] = {}
         for recipient in recipients:
             digits = recipient.removeprefix("course_")
@@ -111,13 +116,18 @@ class Conversations:
 
     def _show_conversation(self, id: int) -> Row:
         store = self._records.store
-        members = store.rows(_MEMBERS, id)
-        messages = store.find("messages", conversation_id=id)
-        states = {member["id"]: member.pop("workflow_state") for member in members}
-        return public_fields(store.get("conversations", id)) | {
+        states = {row["id"]: row["workflow_state"] for row in store.rows(_MEMBERS, id)}
+        messages = store.find("messages", "id DESC", conversation_id=id)
+        for message in messages:
+            del message["conversation_id"]
+        return {
+            "id": id,
+            "subject": store.get("conversations", id)["subject"],
             "workflow_state": states[self._records.session["user"]],
-            "last_message": messages[-1]["body"],
-            "last_message_at": messages[-1]["created_at"],
+            "private": len(states) == _PAIR,
+            "last_message": messages[0]["body"],
+            "last_message_at": messages[0]["created_at"],
             "message_count": len(messages),
-            "participants": members,
+            "participants": [{"id": user} for user in states],
+            "messages": messages,
         }

@@ -13,39 +13,23 @@ from agentgym.envs.loca.servers.canvas.fields import (
     line,
     moment,
     prose,
-    public_fields,
     updates,
 )
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import ROLES, STATES, STUDENT, TEACHER
+from agentgym.envs.loca.servers.canvas.views import show_courses
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
-
-_TEACHERS = """
-SELECT e.course_id, u.id, u.name AS display_name FROM enrollments e JOIN users u ON u.id = e.user_id
-WHERE e.type = ? AND e.enrollment_state = 'active'
-  AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
-"""
-"""The teachers of courses whose ids are in a JSON list."""
-
-_STUDENT_COUNTS = """
-SELECT course_id, count(*) AS students FROM enrollments
-WHERE type = ? AND enrollment_state = 'active'
-  AND course_id IN (SELECT value FROM json_each(?)) GROUP BY course_id
-"""
-"""The numbers of students of such courses."""
-
-_ENROLLMENTS = """
-SELECT course_id, type AS role, user_id, enrollment_state FROM enrollments
-WHERE user_id = ? AND course_id IN (SELECT value FROM json_each(?)) ORDER BY id
-"""
-"""The enrollments of a user in such courses."""
 
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
 """The courses of a user who has one of some states in them."""
+
+
+_ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
+"""The ids of the roles: Canvas numbers them in this order, after those of accounts."""
 
 
 class Courses:
@@ -106,16 +90,21 @@ class Courses:
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         existing = self._records.store.find("enrollments", **enrollment)
         if existing:
-            self._records.store.update("enrollments", existing[0]["id"], enrollment_state=state)
+            changes = {"enrollment_state": state, "updated_at": self._records.now()}
+            self._records.store.update("enrollments", existing[0]["id"], **changes)
             return int(existing[0]["id"])
         now = self._records.now()
         return self._records.add(
-            "enrollments", **enrollment, enrollment_state=state, created_at=now
+            "enrollments", **enrollment, enrollment_state=state, created_at=now, updated_at=now
         )
 
     @tool
     def canvas_list_courses(self, include_ended: bool = False) -> list[Row]:
-        """Your courses; those that are over only if asked."""
+        """List your courses.
+
+        Args:
+            include_ended: Those that are over, too.
+        """
         me, now = self._records.me(), self._records.now()
         states = ["active", "completed"] if include_ended else ["active"]
         courses = self._records.store.rows(_COURSES_OF_USER, me["id"], json.dumps(states))
@@ -126,13 +115,16 @@ class Courses:
             published = course["workflow_state"] != "unpublished"
             if published or self._records.may(course["id"], "edit"):
                 visible.append(course)
-        return self._show_courses(visible)
+        return show_courses(self._records, visible)
 
     @tool
     def canvas_get_course(self, course_id: int) -> Row:
-        """A course with its syllabus."""
-        course = self._records.course(course_id)
-        return self._show_courses([course])[0] | {"syllabus_body": course["syllabus_body"]}
+        """Get a course.
+
+        Args:
+            course_id: Course.
+        """
+        return self._show_whole(self._records.course(course_id))
 
     @tool
     def canvas_create_course(
@@ -146,7 +138,18 @@ class Courses:
         is_public: bool = False,
         time_zone: Text = None,
     ) -> Row:
-        """Create a course, which is not published; a teacher who creates one teaches it."""
+        """Create an unpublished course, as an administrator or a teacher, who then teaches it.
+
+        Args:
+            account_id: Account.
+            name: Name.
+            course_code: Short code; the name by default.
+            start_at: Start, ISO 8601.
+            end_at: End, ISO 8601.
+            syllabus_body: Syllabus, HTML allowed.
+            is_public: Open to everybody.
+            time_zone: Time zone; UTC by default.
+        """
         me = self._records.me()
         if not me["admin"] and not self._records.store.find(
             "enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active"
@@ -180,7 +183,16 @@ class Courses:
         end_at: Text = None,
         syllabus_body: Text = None,
     ) -> Row:
-        """Change a course that you teach; an empty date takes the date away."""
+        """Change a course that you teach.
+
+        Args:
+            course_id: Course.
+            name: Name.
+            course_code: Short code.
+            start_at: Start, ISO 8601; "" takes it away.
+            end_at: End, likewise.
+            syllabus_body: Syllabus, HTML allowed.
+        """
         self._records.course(course_id, "edit")
         changes = updates(
             name=line("name", name),
@@ -194,22 +206,25 @@ class Courses:
 
     @tool
     def canvas_get_syllabus(self, course_id: int) -> Row:
-        """The syllabus of a course."""
+        """Get the syllabus of a course.
+
+        Args:
+            course_id: Course.
+        """
         course = self._records.course(course_id)
-        return {
-            "course_id": course_id,
-            "name": course["name"],
-            "syllabus_body": course["syllabus_body"],
-        }
+        return {"syllabus_body": course["syllabus_body"] or ""}
 
     @tool
     def canvas_enroll_user(
         self, course_id: int, user_id: int, role: str = STUDENT, enrollment_state: str = "active"
     ) -> Row:
-        """Enroll a user in a course that you teach; one who has that role already gets the state.
+        """Enroll a user in a course that you teach, or change the state of an enrollment.
 
-        Roles are StudentEnrollment, TeacherEnrollment, TaEnrollment, DesignerEnrollment and ObserverEnrollment;
-        states are active, invited, inactive and completed.
+        Args:
+            course_id: Course.
+            user_id: User.
+            role: StudentEnrollment, TeacherEnrollment, TaEnrollment, DesignerEnrollment or ObserverEnrollment.
+            enrollment_state: active, invited, inactive or completed.
         """
         self._records.course(course_id, "teach")
         self._records.get("users", user_id)
@@ -217,31 +232,13 @@ class Courses:
         self._records.context.clock.tick()
         enrollment_id = self.enroll(course_id, user_id, role, enrollment_state)
         row = self._records.store.get("enrollments", enrollment_id)
-        return row | {"role": row["type"]}
+        return row | {"role": row["type"], "role_id": _ROLE_IDS[row["type"]]}
 
-    def _show_courses(self, courses: Sequence[Row]) -> list[Row]:
-        """Return courses as the service shows them, with one query for each kind of addition."""
-        store = self._records.store
-        ids = json.dumps([course["id"] for course in courses])
-        counts = {
-            row["course_id"]: row["students"] for row in store.rows(_STUDENT_COUNTS, STUDENT, ids)
-        }
-        teachers: dict[int, list[Row]] = {}
-        for row in store.rows(_TEACHERS, TEACHER, ids):
-            teachers.setdefault(row.pop("course_id"), []).append(row)
-        enrollments: dict[int, list[Row]] = {}
-        for row in store.rows(_ENROLLMENTS, self._records.session["user"], ids):
-            short = row["role"].removesuffix("Enrollment").lower()
-            enrollments.setdefault(row.pop("course_id"), []).append({"type": short, **row})
-        return [
-            public_fields(course, "syllabus_body")
-            | {
-                "teachers": teachers.get(course["id"], []),
-                "total_students": counts.get(course["id"], 0),
-                "enrollments": enrollments.get(course["id"], []),
-            }
-            for course in courses
-        ]
+    def _show_whole(self, course: Row) -> Row:
+        """Return a course with its syllabus, if it has one."""
+        [shown] = show_courses(self._records, [course])
+        syllabus = course["syllabus_body"]
+        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
 
 
 def _has_ended(course: Row, now: str) -> bool:

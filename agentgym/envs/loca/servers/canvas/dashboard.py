@@ -9,9 +9,10 @@ from agentgym.envs.loca.servers.canvas.fields import (
     integer,
     line,
     moment,
-    show_assignment,
 )
+from agentgym.envs.loca.servers.canvas.people import show_profile
 from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.views import show_assignments, show_courses
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -60,7 +61,7 @@ _NEWS_LIMIT = 10
 """Entries of the list of notifications; the tool's description promises ten."""
 
 _DASHBOARD_ASSIGNMENTS = 5
-"""Assignments that the dashboard shows: those that fit beside the cards."""
+"""Assignments that the dashboard of the published server shows."""
 
 _END_OF_TIME = "9999-12-31T23:59:59Z"
 """The end of a calendar without one; no moment in the tables is later."""
@@ -110,9 +111,11 @@ class Dashboard:
     def canvas_list_calendar_events(
         self, start_date: Text = None, end_date: Text = None
     ) -> list[Row]:
-        """Your events and those of your courses, and when assignments are due, by time: from today on by default, with no end.
+        """List your events, those of your courses and due assignments, by time.
 
-        An end_date without a time means all of that day.
+        Args:
+            start_date: From this date or moment; today by default.
+            end_date: To this moment, or the end of this date.
         """
         me = self._records.me()["id"]
         start = moment("start_date", start_date) or self._records.now()[:10]
@@ -123,45 +126,57 @@ class Dashboard:
 
     @tool
     def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
-        """The assignments of the courses you learn in that are due next, 1 to 100 of them."""
+        """List the assignments due next in the courses you learn in, each with its course.
+
+        Args:
+            limit: Most assignments, 1 to 100.
+        """
         me = self._records.me()["id"]
         integer("limit", limit, 1, 100)
         now = self._records.now()
         rows = self._records.store.rows(_UPCOMING, user=me, now=now, limit=limit)
-        return [show_assignment(row) for row in rows]
+        courses = {row["course_id"]: self._records.get("courses", row["course_id"]) for row in rows}
+        shown = {
+            course["id"]: course for course in show_courses(self._records, list(courses.values()))
+        }
+        return [
+            {"assignment": assignment, "course": shown[assignment["course_id"]]}
+            for assignment in show_assignments(self._records, rows)
+        ]
 
     @tool
     def canvas_get_dashboard(self) -> Row:
-        """Your courses, what is due next, and how many conversations you have not read."""
-        me = self._records.me()["id"]
-        unread = self._records.store.find("participants", "1", user_id=me, workflow_state="unread")
+        """Get your profile, your courses and what is due next."""
         return {
-            "dashboard_cards": self.canvas_get_dashboard_cards(),
+            "user": show_profile(self._records.me()),
+            "courses": self._courses.canvas_list_courses(),
             "upcoming_assignments": self.canvas_get_upcoming_assignments(_DASHBOARD_ASSIGNMENTS),
-            "unread_count": len(unread),
         }
 
     @tool
     def canvas_get_dashboard_cards(self) -> list[Row]:
-        """A card for each of your courses that is not over."""
+        """List cards of your courses that are not over."""
+        store, me = self._records.store, self._records.me()["id"]
+        enrollments = store.find("enrollments", "id DESC", user_id=me)
+        roles = {row["course_id"]: row["type"] for row in enrollments}
         return [
             {
                 "id": course["id"],
-                "longName": f"{course['name']} - {course['course_code']}",
                 "shortName": course["name"],
                 "originalName": course["name"],
                 "courseCode": course["course_code"],
                 "assetString": f"course_{course['id']}",
                 "href": f"/courses/{course['id']}",
-                "enrollmentType": course["enrollments"][0]["role"],
-                "published": course["workflow_state"] != "unpublished",
+                "subtitle": f"enrolled as: {roles[course['id']].removesuffix('Enrollment')}",
+                "enrollmentType": roles[course["id"]],
+                **dict.fromkeys(("term", "image", "color", "position", "observee")),
             }
             for course in self._courses.canvas_list_courses()
         ]
 
     @tool
     def canvas_list_notifications(self) -> list[Row]:
-        """The ten newest things that happened: announcements, topics of discussion, grades, messages to you."""
+        """List the ten newest announcements, topics, grades and messages to you."""
         me, now = self._records.me()["id"], self._records.now()
         rows = self._records.store.rows(_NEWS, user=me, now=now, limit=_NEWS_LIMIT)
         return [{"id": number, **row} for number, row in enumerate(rows, start=1)]

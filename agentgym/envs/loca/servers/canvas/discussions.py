@@ -10,10 +10,10 @@ from agentgym.envs.loca.servers.canvas.fields import (
     line,
     moment,
     prose,
-    public_fields,
 )
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import TEACHER
+from agentgym.envs.loca.servers.canvas.views import SITE, fields_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -88,18 +88,34 @@ class Discussions:
 
     @tool
     def canvas_list_discussion_topics(self, course_id: int) -> list[Row]:
-        """The topics of discussion of a course, newest first."""
+        """List the discussion topics of a course, newest first.
+
+        Args:
+            course_id: Course.
+        """
         return self._topics(course_id, is_announcement=False)
 
     @tool
     def canvas_get_discussion_topic(self, course_id: int, topic_id: int) -> Row:
-        """A topic of discussion, or an announcement, with what was said on it."""
+        """Get a topic or an announcement with its entries.
+
+        Args:
+            course_id: Course.
+            topic_id: Topic.
+        """
         topic = self._topic(course_id, topic_id)
-        return topic | {"entries": self._records.store.rows(_ENTRIES, topic_id)}
+        shown = _show_topic(topic, self._name(topic["user_id"]))
+        return shown | {"entries": self._records.store.rows(_ENTRIES, topic_id)}
 
     @tool
     def canvas_post_to_discussion(self, course_id: int, topic_id: int, message: str) -> Row:
-        """Say something on a topic of discussion."""
+        """Add an entry to a topic.
+
+        Args:
+            course_id: Course.
+            topic_id: Topic.
+            message: Text.
+        """
         topic = self._topic(course_id, topic_id)
         me = self._records.me()
         if topic["locked"] and not self._records.may(course_id, "edit"):
@@ -113,11 +129,16 @@ class Discussions:
             message=line("message", message, MAX_TEXT),
             created_at=self._records.tick(),
         )
-        return self._records.store.get("entries", entry_id) | {"user_name": me["name"]}
+        entry = self._records.store.get("entries", entry_id)
+        return entry | {"updated_at": entry["created_at"]}
 
     @tool
     def canvas_list_announcements(self, course_id: int) -> list[Row]:
-        """The announcements of a course, newest first."""
+        """List the announcements of a course, newest first.
+
+        Args:
+            course_id: Course.
+        """
         return self._topics(course_id, is_announcement=True)
 
     def _topics(self, course_id: int, is_announcement: bool) -> list[Row]:
@@ -129,14 +150,26 @@ class Discussions:
         if len(posted) < len(rows) and self._records.may(course_id, "edit"):
             posted = rows
         names = {user_id: self._name(user_id) for user_id in {row["user_id"] for row in posted}}
-        return [public_fields(row) | {"user_name": names[row["user_id"]]} for row in posted]
+        return [_show_topic(row, names[row["user_id"]]) for row in posted]
 
     def _topic(self, course_id: int, topic_id: int) -> Row:
         row = self._records.of_course("topics", course_id, topic_id)
         if row["posted_at"] > self._records.now() and not self._records.may(course_id, "edit"):
             raise ToolError(f"not found: there is no topic with id {topic_id}")
-        return public_fields(row) | {"user_name": self._name(row["user_id"])}
+        return row
 
     def _name(self, user_id: int | None) -> str | None:
         name: str | None = self._records.store.value("SELECT name FROM users WHERE id = ?", user_id)
         return name
+
+
+def _show_topic(row: Row, author: str | None) -> Row:
+    """Return a topic or an announcement; only a topic can be locked."""
+    url = f"{SITE}/courses/{row['course_id']}/discussion_topics/{row['id']}"
+    hidden = ("user_id", "is_announcement", *(["locked"] if row["is_announcement"] else []))
+    return {
+        **fields_of(row, *hidden),
+        "author": {"id": row["user_id"], "display_name": author or ""},
+        "url": url,
+        "html_url": url,
+    }

@@ -1,13 +1,12 @@
-"""Canvas: checks of what goes into a field, and the form in which a record is shown."""
+"""Canvas: checks of what goes into a field."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 
 Text: TypeAlias = str | None
@@ -122,20 +121,3 @@ def updates(**fields: Any) -> dict[str, Any]:
         for key, value in fields.items()
         if value is not None
     }
-
-
-def public_fields(row: Mapping[str, Any], *hidden: str) -> Row:
-    """Return a record as the service shows it, with the fields that the task added to it."""
-    fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
-    return fields | (row.get("extra") or {})
-
-
-def show_assignment(row: Row) -> Row:
-    """Return an assignment as the service shows it."""
-    state = "published" if row["published"] else "unpublished"
-    return {"grading_type": "points", "workflow_state": state} | public_fields(row)
-
-
-def show_file(file: Row) -> Row:
-    """Return a file as the service shows it."""
-    return {"content-type": file["content_type"], **public_fields(file, "content_type")}

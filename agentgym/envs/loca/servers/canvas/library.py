@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from agentgym.envs.loca.servers.canvas.fields import line, prose, public_fields, show_file
+from agentgym.envs.loca.servers.canvas.fields import line, prose
 from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.views import fields_of, show_file
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -82,7 +83,12 @@ class Library:
 
     @tool
     def canvas_list_files(self, course_id: int, folder_id: int | None = None) -> list[Row]:
-        """The files of a course, or of one of its folders."""
+        """List the files of a course.
+
+        Args:
+            course_id: Course.
+            folder_id: Only of this folder.
+        """
         if folder_id is None:
             files = self._records.list_of_course("files", course_id)
         else:
@@ -93,7 +99,11 @@ class Library:
 
     @tool
     def canvas_get_file(self, file_id: int) -> Row:
-        """What is known of a file."""
+        """Get the record of a file.
+
+        Args:
+            file_id: File.
+        """
         me = self._records.me()
         file = self._records.get("files", file_id)
         if file["user_id"] != me["id"] and not me["admin"]:
@@ -104,18 +114,31 @@ class Library:
 
     @tool
     def canvas_list_folders(self, course_id: int) -> list[Row]:
-        """The folders of a course."""
+        """List the folders of a course.
+
+        Args:
+            course_id: Course.
+        """
         return self._records.list_of_course("folders", course_id)
 
     @tool
     def canvas_list_pages(self, course_id: int) -> list[Row]:
-        """The pages of a course, without their texts."""
+        """List the pages of a course, without their texts.
+
+        Args:
+            course_id: Course.
+        """
         pages = self._records.list_of_course("pages", course_id, "title, id")
         return [_show_page(page, "body") for page in pages]
 
     @tool
     def canvas_get_page(self, course_id: int, page_url: str) -> Row:
-        """A page with its text. Its url is that in the list of pages, such as "reading-list"."""
+        """Get a page with its text.
+
+        Args:
+            course_id: Course.
+            page_url: Url in the list of pages, such as reading-list.
+        """
         pages = self._records.list_of_course("pages", course_id, url=page_url)
         if not pages:
             raise ToolError(
@@ -126,4 +149,4 @@ class Library:
 
 
 def _show_page(page: Row, *hidden: str) -> Row:
-    return {"page_id": page["id"], **public_fields(page, "id", "course_id", *hidden)}
+    return {"page_id": page["id"], **fields_of(page, "id", "course_id", *hidden)}

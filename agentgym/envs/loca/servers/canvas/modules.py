@@ -12,11 +12,10 @@ from agentgym.envs.loca.servers.canvas.fields import (
     integer,
     line,
     moment,
-    public_fields,
 )
 from agentgym.envs.loca.servers.canvas.library import Library
 from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.schema import STUDENT
+from agentgym.envs.loca.servers.canvas.views import SITE, fields_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -28,6 +27,9 @@ _CONTENT_TABLES = {
     "Discussion": "topics",
 }
 """The table that the `content_id` of an item leads into; items of other types have a URL."""
+
+_PATHS = _CONTENT_TABLES | {"Discussion": "discussion_topics"}
+"""The part of the address of an item's content that names its kind."""
 
 _MAX_INDENT = 5
 """The levels of indentation that Canvas's page of modules has."""
@@ -108,31 +110,58 @@ class Modules:
 
     @tool
     def canvas_list_modules(self, course_id: int) -> list[Row]:
-        """The modules of a course in order, and how far you are in each if you learn there."""
+        """List the modules of a course in order, with your progress.
+
+        Args:
+            course_id: Course.
+        """
         rows = self._records.list_of_course("modules", course_id, "position")
         return [self._show_module(row) for row in rows]
 
     @tool
     def canvas_get_module(self, course_id: int, module_id: int) -> Row:
-        """A module, and how far you are in it if you learn there."""
+        """Get a module, with your progress.
+
+        Args:
+            course_id: Course.
+            module_id: Module.
+        """
         return self._show_module(self._records.of_course("modules", course_id, module_id))
 
     @tool
     def canvas_list_module_items(self, course_id: int, module_id: int) -> list[Row]:
-        """The items of a module in order."""
+        """List the items of a module in order.
+
+        Args:
+            course_id: Course.
+            module_id: Module.
+        """
         self._records.of_course("modules", course_id, module_id)
         completed = self._completed()
         items = self._items(course_id, module_id)
-        return [item | {"completed": item["id"] in completed} for item in items]
+        return [self._show_item(course_id, item, completed) for item in items]
 
     @tool
     def canvas_get_module_item(self, course_id: int, module_id: int, item_id: int) -> Row:
-        """An item of a module."""
-        return self._show_item(self._item(course_id, module_id, item_id))
+        """Get an item of a module.
+
+        Args:
+            course_id: Course.
+            module_id: Module.
+            item_id: Item.
+        """
+        item = self._item(course_id, module_id, item_id)
+        return self._show_item(course_id, item, self._completed())
 
     @tool
     def canvas_mark_module_item_complete(self, course_id: int, module_id: int, item_id: int) -> Row:
-        """Say that you are done with an item of a module; where progress is sequential, with those before it first."""
+        """Mark an item of a module as done; where progress is sequential, those before it come first.
+
+        Args:
+            course_id: Course.
+            module_id: Module.
+            item_id: Item.
+        """
         item = self._item(course_id, module_id, item_id)
         self._records.course(course_id, "learn")
         module = self._records.store.get("modules", module_id)
@@ -154,7 +183,7 @@ class Modules:
             me = self._records.session["user"]
             self._records.add("item_completions", item_id=item_id, user_id=me)
             self._records.context.clock.tick()
-        return self._show_item(item)
+        return self._show_item(course_id, item, completed | {item_id})
 
     @tool
     def canvas_create_module(
@@ -167,7 +196,17 @@ class Modules:
         prerequisite_module_ids: list[int] | None = None,
         published: bool = False,
     ) -> Row:
-        """Create a module in a course that you teach. Positions count from 1; it is the last by default."""
+        """Create a module in a course that you teach.
+
+        Args:
+            course_id: Course.
+            name: Name.
+            position: Place from 1; last by default.
+            unlock_at: Opens then, ISO 8601.
+            require_sequential_progress: Items are done in order.
+            prerequisite_module_ids: Modules to complete before.
+            published: Visible to students.
+        """
         self._records.course(course_id, "edit")
         module_id = self.add_module(
             course_id,
@@ -194,11 +233,21 @@ class Modules:
         url: Text = None,
         position: int | None = None,
         indent: int = 0,
-        published: bool = False,
+        published: bool = True,
     ) -> Row:
-        """Put an item into a module of a course that you teach. Positions count from 1; it is the last by default.
+        """Add an item to a module of a course that you teach.
 
-        What the item is, is said by content_id; by url for ExternalUrl and ExternalTool; by either for Page.
+        Args:
+            course_id: Course.
+            module_id: Module.
+            title: Title.
+            type: Kind of content.
+            content_id: Content, unless it has a url.
+            html_url: Address shown.
+            url: Address, for ExternalUrl and ExternalTool; url of a page.
+            position: Place from 1; last by default.
+            indent: Levels of indentation, 0 to 5.
+            published: Visible to students.
         """
         self._records.of_course("modules", course_id, module_id, "edit")
         target = self._target(course_id, type, content_id, url)
@@ -212,7 +261,8 @@ class Modules:
             published=published,
             **target,
         )
-        return self._show_item(self._records.stamp("module_items", item_id))
+        item = self._records.stamp("module_items", item_id)
+        return self._show_item(course_id, item, self._completed())
 
     def _items(self, course_id: int, module_id: int) -> list[Row]:
         """Return the items of a module that the user may see, in order."""
@@ -257,14 +307,26 @@ class Modules:
         return {row["id"] for row in rows}
 
     def _show_module(self, module: Row) -> Row:
-        shown = public_fields(module, "course_id")
-        shown["items_count"] = len(self._items(module["course_id"], module["id"]))
-        if STUDENT in self._records.my_enrollments(module["course_id"], "active"):
-            shown["state"] = self._state(module, self._completed())
-        return shown
+        course_id, module_id = module["course_id"], module["id"]
+        return {
+            **fields_of(module, "created_at"),
+            "items_count": len(self._items(course_id, module_id)),
+            "items_url": f"{SITE}/courses/{course_id}/modules/{module_id}/items",
+            "state": self._state(module, self._completed()),
+        }
 
-    def _show_item(self, item: Row) -> Row:
-        return item | {"completed": item["id"] in self._completed()}
+    def _show_item(self, course_id: int, item: Row, completed: set[int]) -> Row:
+        """Return an item of a module; it has a `page_url` or a `content_id`, if it leads to one."""
+        place = item["content_id"] or item["page_url"]
+        page = f"{SITE}/courses/{course_id}/{_PATHS.get(item['type'])}/{place}"
+        hidden = ["created_at", "external_url"]
+        hidden += [name for name in ("page_url", "content_id") if item[name] is None]
+        return {
+            **fields_of(item, *hidden),
+            "html_url": item["html_url"] or item["external_url"] or page,
+            "url": item["external_url"],
+            "completed": item["id"] in completed,
+        }
 
     def _target(self, course_id: int, type: str, content_id: int | None, url: str | None) -> Row:
         """Return the field that says where an item of a module leads to, checked."""

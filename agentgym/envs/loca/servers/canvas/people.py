@@ -80,53 +80,66 @@ class People:
             admin=admin,
             account_id=account_id,
             created_at=self._records.now(),
+            updated_at=self._records.now(),
         )
 
     @tool
     def canvas_health_check(self) -> Row:
-        """Whether Canvas answers, and who is logged in."""
-        user = show_user(self._records.me()) if "user" in self._records.session else None
+        """Check that Canvas answers, and who is logged in."""
+        user = show_profile(self._records.me()) if "user" in self._records.session else None
         return {"status": "ok", "timestamp": self._records.now(), "user": user}
 
     @tool
     def canvas_login(self, login_id: str, password: str) -> Row:
-        """Log in; who was logged in before is logged out."""
+        """Log in; a user logged in before is logged out.
+
+        Args:
+            login_id: Login id.
+            password: Password.
+        """
         store = self._records.store
         users = store.find("users", login_id=login_id)
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
         store.update("users", users[0]["id"], last_login=self._records.tick())
-        return {"status": "ok", "user": show_user(self._records.me())}
+        return self.canvas_get_current_user() | {"message": f"Logged in as {users[0]['name']}"}
 
     @tool
     def canvas_logout(self) -> Row:
         """Log out."""
         self._records.me()
         del self._records.session["user"]
-        return {"status": "ok"}
+        return {"logged_in": False, "message": "Logged out"}
 
     @tool
     def canvas_get_current_user(self) -> Row:
-        """The user who is logged in."""
-        return show_user(self._records.me())
+        """Get the user who is logged in."""
+        if "user" not in self._records.session:
+            return {"logged_in": False, "message": "Nobody is logged in"}
+        return {"logged_in": True, **show_user(self._records.me())}
 
     @tool
-    def canvas_list_users(self) -> list[Row]:
-        """The users who are in a course with you (an administrator sees all); addresses only where one of you teaches the other."""
+    def canvas_list_users(self) -> Row:
+        """List the users in courses with you (all for an administrator); addresses only where one of you teaches the other."""
+        users = [show_user(user, known) for user, known in self.acquaintances()]
+        return {"users": users, "count": len(users)}
+
+    def acquaintances(self) -> list[tuple[Row, bool]]:
+        """Return the users whom the one who is logged in may know of, each with whether one of them
+        teaches the other.
+        """
         me = self._records.me()
         if me["admin"]:
-            return [show_user(user) for user in self._records.store.find("users")]
+            return [(user, True) for user in self._records.store.find("users")]
         users = {user["id"]: user for user in self._records.store.rows(_ACQUAINTANCES, me["id"])}
         users[me["id"]] = me
-        return [show_user(user, bool(user.get("known", True))) for _, user in sorted(users.items())]
+        return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     @tool
     def canvas_get_user_profile(self) -> Row:
-        """Your profile."""
-        me = self._records.me()
-        profile = {key: me[key] for key in ("title", "bio", "time_zone", "last_login")}
-        return show_user(me) | {"primary_email": me["email"], **profile}
+        """Get your profile."""
+        return show_profile(self._records.me())
 
     @tool
     def canvas_update_user_profile(
@@ -137,7 +150,15 @@ class People:
         title: Text = None,
         time_zone: Text = None,
     ) -> Row:
-        """Change your profile."""
+        """Change your profile.
+
+        Args:
+            name: Full name.
+            short_name: Name in discussions.
+            bio: About you.
+            title: Title.
+            time_zone: Time zone.
+        """
         changes = updates(
             name=line("name", name),
             sortable_name=name and _family_name_first(name),
@@ -146,16 +167,27 @@ class People:
             title=prose("title", title),
             time_zone=line("time_zone", time_zone),
         )
-        self._records.store.update("users", self._records.me()["id"], **changes)
+        me = self._records.me()["id"]
+        self._records.store.update("users", me, **changes, updated_at=self._records.tick())
         return self.canvas_get_user_profile()
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as the service shows it; addresses only where the user is `known`."""
-    fields = ["id", "name", "sortable_name", "short_name", "created_at"]
-    if known:
-        fields += ["login_id", "email", "sis_user_id"]
-    return {key: user[key] for key in fields}
+    """Return a user as in a list; addresses only where the user is `known`."""
+    addresses = ("login_id", "email") if known else ()
+    return {key: user[key] for key in ("id", "name", *addresses)}
+
+
+def show_profile(user: Row) -> Row:
+    """Return the profile of a user, without the password."""
+    names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
+    optional = ("bio", "title", "sis_user_id")
+    return {
+        **{key: user[key] for key in names},
+        "primary_email": user["email"],
+        "time_zone": user["time_zone"] or "UTC",
+        **{key: user[key] for key in optional if user[key]},
+    }
 
 
 def _family_name_first(name: str) -> str:

@@ -16,33 +16,28 @@ from agentgym.envs.loca.servers.canvas.fields import (
     moment,
     points,
     prose,
-    public_fields,
     updates,
 )
+from agentgym.envs.loca.servers.canvas.questions import (
+    QUESTION_TYPES,
+    parse_answers,
+    show_question,
+    without_key,
+)
 from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.views import SITE, fields_of, whole
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
-from agentgym.tools import ToolError, echo, tool
+from agentgym.tools import ToolError, tool
 
 # The words of Canvas's API.
 _QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
-_QUESTION_TYPES = (
-    "calculated_question", "essay_question", "file_upload_question",
-    "fill_in_multiple_blanks_question", "matching_question", "multiple_answers_question",
-    "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
-    "short_answer_question", "text_only_question", "true_false_question",
-)  # fmt: skip
-_ANSWER_FIELDS = (
-    "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
-)  # fmt: skip
-"""The fields of an answer in the API's documentation, without their prefixes."""
+_OPTIONAL = ("shuffle_answers", "access_code", "unlock_at", "lock_at")
+"""Fields that a quiz shows only if it has them."""
 
 _UNLIMITED = -1
 """The number of attempts that stands for any number in Canvas's API."""
-
-_TOKEN_DIGITS = 64
-"""Hexadecimal digits of the validation token of an attempt, as many as Canvas gives."""
 
 
 class Quizzes:
@@ -107,7 +102,7 @@ class Quizzes:
         answers: Sequence[Mapping[str, Any]] = (),
     ) -> int:
         """Add a question to a quiz, whose count and points follow; the id."""
-        choice("question_type", question_type, _QUESTION_TYPES)
+        choice("question_type", question_type, QUESTION_TYPES)
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         default_type = "multiple_choice_question" if answers else "essay_question"
         with self._records.store.change():
@@ -121,20 +116,29 @@ class Quizzes:
                 points_possible=points(
                     "points_possible", 1.0 if points_possible is None else points_possible
                 ),
-                answers=_parse_answers(answers),
+                answers=parse_answers(answers),
             )
             self._update_totals(quiz_id)
         return question_id
 
     @tool
     def canvas_list_quizzes(self, course_id: int) -> list[Row]:
-        """The quizzes of a course."""
+        """List the quizzes of a course with their questions; only teachers see which answers are right.
+
+        Args:
+            course_id: Course.
+        """
         rows = self._records.list_of_course("quizzes", course_id)
         return [self._show_quiz(row) for row in rows]
 
     @tool
     def canvas_get_quiz(self, course_id: int, quiz_id: int) -> Row:
-        """A quiz without its questions."""
+        """Get a quiz with its questions; only teachers see which answers are right.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+        """
         return self._show_quiz(self._quiz(course_id, quiz_id, "read"))
 
     @tool
@@ -148,9 +152,16 @@ class Quizzes:
         due_at: Text = None,
         published: bool = False,
     ) -> Row:
-        """Create a quiz in a course that you teach; students see it once it is published.
+        """Create a quiz in a course that you teach.
 
-        Types are assignment, practice_quiz, graded_survey and survey; the time limit is in minutes.
+        Args:
+            course_id: Course.
+            title: Title.
+            description: Description, HTML allowed.
+            quiz_type: assignment, practice_quiz, graded_survey or survey.
+            time_limit: Minutes.
+            due_at: Due date, ISO 8601.
+            published: Visible to students.
         """
         self._records.course(course_id, "edit")
         quiz_id = self.add_quiz(
@@ -166,7 +177,12 @@ class Quizzes:
 
     @tool
     def canvas_start_quiz_attempt(self, course_id: int, quiz_id: int) -> Row:
-        """Begin an attempt at a quiz; it ends when the time limit is over."""
+        """Begin an attempt at a quiz; it ends when the time limit is over.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+        """
         quiz, me = self._quiz(course_id, quiz_id, "learn"), self._records.me()["id"]
         self._records.check_open(quiz)
         if quiz["access_code"]:
@@ -190,12 +206,11 @@ class Quizzes:
             "quiz_submissions",
             **key,
             attempt=len(attempts) + 1,
-            validation_token=self._records.context.new_id("quiz_attempt", _TOKEN_DIGITS),
             started_at=iso(start),
             end_at=None if limit is None else iso(start + timedelta(minutes=limit)),
         )
         attempt = store.get("quiz_submissions", attempt_id)
-        return {"quiz_submissions": [attempt | {"workflow_state": "untaken", "score": None}]}
+        return attempt | {"workflow_state": "untaken"}
 
     @tool
     def canvas_update_quiz(
@@ -213,10 +228,21 @@ class Quizzes:
         scoring_policy: Text = None,
         access_code: Text = None,
     ) -> Row:
-        """Change a quiz of a course that you teach; an empty date takes the date away.
+        """Change a quiz of a course that you teach.
 
-        Types are assignment, practice_quiz, graded_survey and survey; the time limit is in minutes; -1 attempts are as many as one
-        likes; scoring policies are keep_highest, keep_latest and keep_average.
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+            title: Title.
+            description: Description, HTML allowed.
+            quiz_type: assignment, practice_quiz, graded_survey or survey.
+            time_limit: Minutes.
+            due_at: Due date, ISO 8601; "" takes it away.
+            published: Visible to students.
+            shuffle_answers: Shuffle the answers.
+            allowed_attempts: Attempts; -1 for any number.
+            scoring_policy: keep_highest, keep_latest or keep_average.
+            access_code: Code asked for at the start.
         """
         self._quiz(course_id, quiz_id)
         changes = _quiz_fields(
@@ -229,20 +255,31 @@ class Quizzes:
 
     @tool
     def canvas_publish_quiz(self, course_id: int, quiz_id: int) -> Row:
-        """Let students see a quiz of a course that you teach."""
+        """Publish a quiz of a course that you teach.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+        """
         return self.canvas_update_quiz(course_id, quiz_id, published=True)
 
     @tool
-    def canvas_delete_quiz(self, course_id: int, quiz_id: int) -> Row:
-        """Delete a quiz of a course that you teach, with its questions, its attempts and its places in modules."""
-        quiz, store = self._quiz(course_id, quiz_id), self._records.store
+    def canvas_delete_quiz(self, course_id: int, quiz_id: int) -> str:
+        """Delete a quiz of a course that you teach, with its questions and attempts.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+        """
+        store = self._records.store
+        self._quiz(course_id, quiz_id)
         with store.change():
             for item in store.find("module_items", type="Quiz", content_id=quiz_id):
                 self._records.delete_at_position(
                     "module_items", item["id"], module_id=item["module_id"]
                 )
             store.delete("quizzes", id=quiz_id)
-        return self._show_quiz(quiz) | {"workflow_state": "deleted"}
+        return f"Quiz {quiz_id} deleted"
 
     @tool
     def canvas_add_quiz_question(
@@ -258,9 +295,14 @@ class Quizzes:
     ) -> Row:
         """Add a question to a quiz of a course that you teach.
 
-        Types are multiple_choice_question, true_false_question, short_answer_question,
-        essay_question and so on; it is worth 1 point
-        by default. An answer is an object with answer_text, answer_weight (100 if it is right) and answer_comments.
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+            question_name: Name.
+            question_text: Text.
+            question_type: multiple_choice_question, true_false_question, short_answer_question, essay_question ….
+            points_possible: Points; 1 by default.
+            answers: Objects with answer_text and answer_weight (100 if right).
         """
         self._quiz(course_id, quiz_id)
         question_id = self.add_question(
@@ -272,13 +314,17 @@ class Quizzes:
             answers=answers or [],
         )
         self._records.context.clock.tick()
-        return self._records.store.get("quiz_questions", question_id)
+        return show_question(self._records.store.get("quiz_questions", question_id))
 
     @tool
     def canvas_get_quiz_questions(self, course_id: int, quiz_id: int) -> list[Row]:
-        """The questions of a quiz of a course that you teach, with their answers."""
-        self._quiz(course_id, quiz_id)
-        return self._records.store.find("quiz_questions", "position", quiz_id=quiz_id)
+        """Get the questions of a quiz; only teachers see which answers are right.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+        """
+        return self._questions(self._quiz(course_id, quiz_id, "read"))
 
     @tool
     def canvas_update_quiz_question(
@@ -291,26 +337,42 @@ class Quizzes:
         points_possible: float | None = None,
         answers: list[dict[str, Any]] | None = None,
     ) -> Row:
-        """Change a question of a quiz of a course that you teach; answers take the place of all there are."""
+        """Change a question of a quiz of a course that you teach.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+            question_id: Question.
+            question_name: Name.
+            question_text: Text.
+            points_possible: Points.
+            answers: All answers, as in adding.
+        """
         self._question(course_id, quiz_id, question_id)
         changes = updates(
             question_name=line("question_name", question_name),
             question_text=line("question_text", question_text, MAX_TEXT),
             points_possible=points("points_possible", points_possible),
-            answers=None if answers is None else _parse_answers(answers),
+            answers=None if answers is None else parse_answers(answers),
         )
         self._records.store.update("quiz_questions", question_id, **changes)
         self._update_totals(quiz_id)
-        return self._records.store.get("quiz_questions", question_id)
+        return show_question(self._records.store.get("quiz_questions", question_id))
 
     @tool
-    def canvas_delete_quiz_question(self, course_id: int, quiz_id: int, question_id: int) -> Row:
-        """Delete a question of a quiz of a course that you teach."""
-        question, store = self._question(course_id, quiz_id, question_id), self._records.store
-        with store.change():
+    def canvas_delete_quiz_question(self, course_id: int, quiz_id: int, question_id: int) -> str:
+        """Delete a question of a quiz of a course that you teach.
+
+        Args:
+            course_id: Course.
+            quiz_id: Quiz.
+            question_id: Question.
+        """
+        self._question(course_id, quiz_id, question_id)
+        with self._records.store.change():
             self._records.delete_at_position("quiz_questions", question_id, quiz_id=quiz_id)
             self._update_totals(quiz_id)
-        return question | {"workflow_state": "deleted"}
+        return f"Question {question_id} deleted"
 
     def _quiz(self, course_id: int, quiz_id: int, right: str = "edit") -> Row:
         return self._records.of_course("quizzes", course_id, quiz_id, right, "quiz")
@@ -320,8 +382,30 @@ class Quizzes:
         return self._records.get("quiz_questions", question_id, quiz_id=quiz_id)
 
     def _show_quiz(self, quiz: Row) -> Row:
-        hidden = () if self._records.may(quiz["course_id"], "edit") else ("access_code",)
-        return public_fields(quiz, *hidden) | {"has_access_code": quiz["access_code"] is not None}
+        """Return a quiz with its questions and what else it has beyond the fields of all."""
+        given = {name: quiz[name] for name in _OPTIONAL if quiz[name]}
+        if quiz["access_code"] and not self._records.may(quiz["course_id"], "edit"):
+            given["has_access_code"] = given.pop("access_code") is not None
+        questions = self._questions(quiz)
+        return {
+            **fields_of(quiz, "created_at", *_OPTIONAL),
+            **given,
+            "description": quiz["description"] or "",
+            "points_possible": whole(quiz["points_possible"]),
+            "html_url": f"{SITE}/courses/{quiz['course_id']}/quizzes/{quiz['id']}",
+            **({"questions": questions} if questions else {}),
+        }
+
+    def _questions(self, quiz: Row) -> list[Row]:
+        """Return the questions of a quiz as the user may see them: without the key for whoever
+        cannot edit it, and none before it opens or where it asks for an access code.
+        """
+        rows = self._records.store.find("quiz_questions", "position", quiz_id=quiz["id"])
+        if not rows or self._records.may(quiz["course_id"], "edit"):
+            return [show_question(row) for row in rows]
+        if quiz["access_code"] or self._records.now() < (quiz["unlock_at"] or ""):
+            return []
+        return [without_key(show_question(row)) for row in rows]
 
     def _update_totals(self, quiz_id: int) -> None:
         """Set the count and the points of a quiz to those of its questions."""
@@ -358,27 +442,3 @@ def _quiz_fields(
         scoring_policy=choice("scoring_policy", scoring_policy, _SCORING_POLICIES),
         access_code=line("access_code", access_code),
     )
-
-
-def _parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the answers of a question with ids; `answer_text` and `text` mean the same.
-
-    Raises:
-        ToolError: One has no fields, or unknown ones.
-    """
-    parsed = []
-    for number, answer in enumerate(answers, start=1):
-        fields = {
-            key.removeprefix("answer_").removeprefix("match_"): value
-            for key, value in answer.items()
-        }
-        valid = all(
-            key in _ANSWER_FIELDS and isinstance(value, (str, int, float))
-            for key, value in fields.items()
-        )
-        if not fields or not valid:
-            raise ToolError(
-                f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
-            )
-        parsed.append({"id": number, **fields})
-    return parsed

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from agentgym.envs.loca.servers.canvas.fields import Text, line, points, prose, public_fields
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from agentgym.envs.loca.servers.canvas.fields import Text, line, points, prose
 from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.views import fields_of, whole
 from agentgym.envs.loca.servers.store import Row
-from agentgym.tools import ToolError, echo, tool
+from agentgym.tools import tool
+
+_NO_DESCRIPTION = "No Description"
+"""What Canvas calls a criterion or a rating without a description."""
+
+_Description = Annotated[str, Field(description="Short text")]
+_LongDescription = Annotated[str, Field(description="Long text")]
+
+
+class Rating(TypedDict, total=False):  # noqa: D101 (its docstring would be a part of the prompt)
+    description: _Description
+    long_description: _LongDescription
+    points: Annotated[float, Field(description="Points that it gives")]
+
+
+class Criterion(TypedDict, total=False):  # noqa: D101
+    description: _Description
+    long_description: _LongDescription
+    points: Annotated[float, Field(description="Most points")]
+    criterion_use_range: Annotated[bool, Field(description="Ratings are ranges of points")]
+    ratings: Annotated[list[Rating], Field(description="Ratings, best first")]
 
 
 class Rubrics:
@@ -22,13 +46,22 @@ class Rubrics:
 
     @tool
     def canvas_list_rubrics(self, course_id: int) -> list[Row]:
-        """The rubrics of a course that you teach."""
+        """List the rubrics of a course that you teach.
+
+        Args:
+            course_id: Course.
+        """
         self._records.course(course_id, "edit")
         return [_show_rubric(row) for row in self._records.list_of_course("rubrics", course_id)]
 
     @tool
     def canvas_get_rubric(self, course_id: int, rubric_id: int) -> Row:
-        """A rubric of a course that you teach."""
+        """Get a rubric of a course that you teach.
+
+        Args:
+            course_id: Course.
+            rubric_id: Rubric.
+        """
         return _show_rubric(self._records.of_course("rubrics", course_id, rubric_id, "edit"))
 
     @tool
@@ -39,16 +72,20 @@ class Rubrics:
         description: Text = None,
         free_form_criterion_comments: bool = False,
         hide_score_total: bool = False,
-        criteria: list[dict[str, Any]] | None = None,
+        criteria: list[Criterion] | None = None,
     ) -> Row:
         """Create a rubric in a course that you teach.
 
-        A criterion is an object with description, points, long_description and ratings; a rating has description and points.
+        Args:
+            course_id: Course.
+            title: Title.
+            description: Description.
+            free_form_criterion_comments: Comments in place of ratings.
+            hide_score_total: Hide the total from students.
+            criteria: Criteria.
         """
         self._records.course(course_id, "edit")
-        data = [
-            _parse_criterion(number, each) for number, each in enumerate(criteria or [], start=1)
-        ]
+        data = [_parse_criterion(each) for each in criteria or []]
         total = float(sum(criterion["points"] for criterion in data))
         rubric_id = self._records.add(
             "rubrics",
@@ -64,47 +101,46 @@ class Rubrics:
         return _show_rubric(self._records.stamp("rubrics", rubric_id))
 
 
-def _parse_criterion(number: int, criterion: dict[str, Any]) -> Row:
-    """Return a criterion with ids for itself and its ratings.
+def _parse_criterion(criterion: Criterion) -> Row:
+    """Return a criterion with all its fields.
 
     Raises:
-        ToolError: It, or a rating, is no such object.
+        ToolError: A text or a number of points cannot be.
     """
-    parsed: Row = {"id": f"_{number}"}
-    parsed |= _description_and_points("a criterion", criterion, "long_description", "ratings")
-    long, ratings = criterion.get("long_description"), criterion.get("ratings", [])
-    if not isinstance(long, str | None) or not isinstance(ratings, list):
-        raise ToolError(
-            "invalid argument: long_description is a text and ratings are a list, got "
-            f"{echo(criterion)}"
-        )
-    return parsed | {
-        "long_description": long,
-        "ratings": [
-            {"id": f"{number}_{k}"} | _description_and_points("a rating", rating)
-            for k, rating in enumerate(ratings, start=1)
-        ],
+    return {
+        **_text_and_points(criterion),
+        "criterion_use_range": criterion.get("criterion_use_range", False),
+        "ratings": [_text_and_points(rating) for rating in criterion.get("ratings", [])],
     }
 
 
-def _description_and_points(what: str, item: object, *other_fields: str) -> Row:
-    """Return the description and the points of a criterion or a rating.
-
-    Raises:
-        ToolError: It has none, or other fields than these and the named ones.
-    """
-    fields = ("description", "points", *other_fields)
-    if not isinstance(item, dict) or not set(item) <= set(fields):
-        raise ToolError(f"invalid argument: {what} has {', '.join(fields)}, got {echo(item)}")
-    description, worth = item.get("description"), item.get("points", 0)
-    is_number = isinstance(worth, (int, float)) and not isinstance(worth, bool)
-    if not isinstance(description, str) or not is_number:
-        raise ToolError(
-            f"invalid argument: {what} needs a description and a number of points, got {echo(item)}"
-        )
-    return {"description": line("description", description), "points": points("points", worth)}
+def _text_and_points(item: Criterion | Rating) -> Row:
+    return {
+        "description": line("description", item.get("description", _NO_DESCRIPTION)),
+        "long_description": prose("long_description", item.get("long_description", "")),
+        "points": whole(points("points", item.get("points", 0))),
+    }
 
 
 def _show_rubric(rubric: Row) -> Row:
-    context = {"context_id": rubric["course_id"], "context_type": "Course"}
-    return public_fields(rubric, "course_id") | context
+    """Return a rubric; the ids of its criteria and ratings are those of the published server."""
+    key = rubric["id"]
+    criteria = [
+        {
+            "id": f"criterion_{key}_{n}",
+            **criterion,
+            "ratings": [
+                {"id": f"rating_{key}_{n}_{m}", **rating}
+                for m, rating in enumerate(criterion["ratings"], start=1)
+            ],
+        }
+        for n, criterion in enumerate(rubric["data"], start=1)
+    ]
+    return {
+        **fields_of(rubric, "course_id", "data", "created_at"),
+        "description": rubric["description"] or "",
+        "points_possible": whole(rubric["points_possible"]),
+        "context_id": rubric["course_id"],
+        "context_type": "Course",
+        "criteria": criteria,
+    }

@@ -10,14 +10,15 @@ INSERT INTO accounts (id, name) VALUES (1, 'University');
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, sortable_name TEXT NOT NULL,
   short_name TEXT NOT NULL, login_id TEXT NOT NULL UNIQUE COLLATE NOCASE, password TEXT NOT NULL,
   email TEXT, sis_user_id TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
-  account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL, last_login TEXT);
+  account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL, last_login TEXT);
 CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id),
   name TEXT NOT NULL, course_code TEXT NOT NULL, sis_course_id TEXT, workflow_state TEXT NOT NULL,
   start_at TEXT, end_at TEXT, is_public BOOL NOT NULL, time_zone TEXT, syllabus_body TEXT,
   created_at TEXT NOT NULL, extra JSON NOT NULL);
 CREATE TABLE enrollments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   user_id INTEGER NOT NULL REFERENCES users(id), type TEXT NOT NULL, enrollment_state TEXT NOT NULL,
-  created_at TEXT NOT NULL, UNIQUE (course_id, type, user_id));
+  created_at TEXT NOT NULL, updated_at TEXT NOT NULL, UNIQUE (course_id, type, user_id));
 CREATE INDEX enrollments_user ON enrollments(user_id, course_id);
 CREATE INDEX enrollments_course ON enrollments(course_id, type, enrollment_state, user_id);
 CREATE TABLE assignments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
@@ -83,7 +84,7 @@ CREATE INDEX questions_quiz ON quiz_questions(quiz_id);
 CREATE TABLE quiz_submissions (id INTEGER PRIMARY KEY,
   quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
   user_id INTEGER NOT NULL REFERENCES users(id), attempt INTEGER NOT NULL, started_at TEXT NOT NULL,
-  end_at TEXT, validation_token TEXT NOT NULL, UNIQUE (quiz_id, user_id, attempt));
+  end_at TEXT, UNIQUE (quiz_id, user_id, attempt));
 CREATE TABLE rubrics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, description TEXT, points_possible REAL,
   free_form_criterion_comments BOOL NOT NULL, hide_score_total BOOL NOT NULL, data JSON NOT NULL,

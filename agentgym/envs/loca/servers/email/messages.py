@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html as html_entities
 import re
 from collections.abc import Mapping
@@ -43,6 +44,9 @@ _MAX_REFERENCES = 20
 
 _MAX_ADDRESS = 254
 """Characters of an address; RFC 5321, section 4.5.3.1.3, allows no longer path."""
+
+_SHORT_LIST = 500
+"""Characters of an address list that is parsed once: the same few people write most mails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,10 @@ def addresses(text: str) -> list[tuple[str, str]]:
     Raises:
         ToolError: Something in it is no address.
     """
+    return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
+
+
+def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -131,7 +139,10 @@ def addresses(text: str) -> list[tuple[str, str]]:
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
-    return list(entries.values())
+    return tuple(entries.values())
+
+
+_short_list = functools.lru_cache(maxsize=4096)(_parse_list)
 
 
 def format_address(name: str, address: str) -> str:

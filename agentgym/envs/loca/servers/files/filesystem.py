@@ -6,8 +6,9 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.files.media_types import media_type
@@ -26,8 +27,8 @@ MAX_MEDIA_BYTES = 2 * 2**20
 class EditOperation(TypedDict):
     """One replacement."""
 
-    oldText: str
-    newText: str
+    oldText: Annotated[str, Field(description="Text to replace.")]
+    newText: Annotated[str, Field(description="Text in its place.")]
 
 
 class Filesystem(Server):
@@ -73,7 +74,11 @@ class Filesystem(Server):
 
     @tool
     def read_media_file(self, path: str) -> dict[str, Any]:
-        """Read a picture, a sound or any other file as base64 with its MIME type."""
+        """Read a picture, a sound or any other file as base64 with its MIME type.
+
+        Args:
+            path: The file.
+        """
         data = self.context.files.read(path)
         if len(data) > MAX_MEDIA_BYTES:
             raise ToolError(
@@ -89,7 +94,11 @@ class Filesystem(Server):
 
     @tool
     def read_multiple_files(self, paths: list[str]) -> str:
-        """Read several text files; one that cannot be read does not keep the others from being read."""
+        """Read several text files; one that cannot be read does not keep the others from being read.
+
+        Args:
+            paths: The files.
+        """
         if not paths:
             raise ToolError("invalid argument: paths must name at least one file")
         parts, room = [], MAX_READ_CHARS
@@ -108,11 +117,17 @@ class Filesystem(Server):
 
     @tool
     def write_file(self, path: str, content: str) -> str:
-        """Make a file, or replace all that is in it; its directory must be there."""
+        """Make a file, or replace all that is in it; its directory must be there.
+
+        Args:
+            path: The file.
+            content: The text.
+        """
         full = self.context.files.resolve(path)
         self._check_folder(full)
         self.context.clock.tick()
-        return f"Successfully wrote to {self.context.files.write(full, content)}"
+        self.context.files.write(full, content)
+        return f"Successfully wrote to {path}"
 
     @tool
     def edit_file(self, path: str, edits: list[EditOperation], dryRun: bool = False) -> str:
@@ -133,13 +148,22 @@ class Filesystem(Server):
 
     @tool
     def create_directory(self, path: str) -> str:
-        """Make a directory and those above it; one that is there stays as it is."""
+        """Make a directory and those above it; one that is there stays as it is.
+
+        Args:
+            path: The directory.
+        """
         self.context.clock.tick()
-        return f"Successfully created directory {self.context.files.mkdir(path)}"
+        self.context.files.mkdir(path)
+        return f"Successfully created directory {path}"
 
     @tool
     def list_directory(self, path: str) -> str:
-        """List what is in a directory, each name with [FILE] or [DIR]."""
+        """List what is in a directory, each name with [FILE] or [DIR].
+
+        Args:
+            path: The directory.
+        """
         return "\n".join(
             f"{'[DIR]' if folder else '[FILE]'} {name}" for name, _, folder in self._entries(path)
         )
@@ -174,26 +198,30 @@ class Filesystem(Server):
         )
 
     @tool
-    def directory_tree(self, path: str, excludePatterns: list[str] | None = None) -> str:
+    def directory_tree(self, path: str, excludePatterns: list[str] = []) -> str:  # noqa: B006 - the schema tells it, and nothing changes it
         """Show a directory with all that is in it as JSON: name, type, and the children of directories.
 
         Args:
             path: The directory.
             excludePatterns: Glob patterns of what to leave out; a plain name leaves it out wherever it is.
         """
-        patterns = [each for pattern in excludePatterns or [] for each in _anywhere(pattern)]
+        patterns = [each for pattern in excludePatterns for each in _anywhere(pattern)]
         return json.dumps(self._tree(path, "", Patterns(patterns)), indent=2, ensure_ascii=False)
 
     @tool
     def move_file(self, source: str, destination: str) -> str:
-        """Move or rename a file or directory; nothing may be at the new path."""
+        """Move or rename a file or directory; nothing may be at the new path.
+
+        Args:
+            source: The file or directory.
+            destination: Its new path.
+        """
         self._check_folder(self.context.files.resolve(destination))
-        return f"Successfully moved {source} to {self.context.files.move(source, destination)}"
+        self.context.files.move(source, destination)
+        return f"Successfully moved {source} to {destination}"
 
     @tool
-    def search_files(
-        self, path: str, pattern: str, excludePatterns: list[str] | None = None
-    ) -> str:
+    def search_files(self, path: str, pattern: str, excludePatterns: list[str] = []) -> str:  # noqa: B006 - the schema tells it, and nothing changes it
         """Find files and directories by a glob pattern: `*.csv` in the directory itself, `**/*.csv` at any depth.
 
         Args:
@@ -201,7 +229,7 @@ class Filesystem(Server):
             pattern: Matched against paths relative to there.
             excludePatterns: Glob patterns of what to leave out.
         """
-        included, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
+        included, excluded = Patterns([pattern]), Patterns(excludePatterns)
         paths = [
             full for relative, full in self._below(path, "", excluded) if included.match(relative)
         ]
@@ -209,7 +237,11 @@ class Filesystem(Server):
 
     @tool
     def get_file_info(self, path: str) -> str:
-        """Show size, times, type and permissions of a file or directory."""
+        """Show size, times, type and permissions of a file or directory.
+
+        Args:
+            path: The file or directory.
+        """
         files = self.context.files
         modified = files.modified(path)
         folder = files.is_dir(path)

@@ -67,7 +67,11 @@ class PdfTools(Server):
 
     @tool
     def get_pdf_info(self, pdf_file_path: str) -> str:
-        """Show how many pages a PDF file has, and its metadata."""
+        """Show how many pages a PDF file has, and its metadata.
+
+        Args:
+            pdf_file_path: The file.
+        """
         data = self._bytes(pdf_file_path)
         with guarded():
             reader = open_pdf(data)
@@ -154,11 +158,15 @@ class PdfTools(Server):
         }
         while len(searches) > MAX_SEARCHES:
             del searches[next(iter(searches))]
-        return f"{warning}{self._show(identity, 1)}"
+        return f"{warning}{self._show(identity, 1, first=True)}"
 
     @tool
     def search_pdf_next_page(self, search_id: str) -> str:
-        """Show the next page of a search."""
+        """Show the next page of a search.
+
+        Args:
+            search_id: The search.
+        """
         search = self._search(search_id)
         last = _pages(search)
         return (
@@ -169,7 +177,11 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_prev_page(self, search_id: str) -> str:
-        """Show the page before in a search."""
+        """Show the page before in a search.
+
+        Args:
+            search_id: The search.
+        """
         page = self._search(search_id)["page"]
         return "Already on first page (1)" if page == 1 else self._show(search_id, page - 1)
 
@@ -190,7 +202,11 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_info(self, search_id: str) -> str:
-        """Show what was searched for where, and which page was last shown."""
+        """Show what was searched for where, and which page was last shown.
+
+        Args:
+            search_id: The search.
+        """
         search = self._search(search_id)
         facts = {
             "Search ID": search_id,
@@ -199,6 +215,7 @@ class PdfTools(Server):
             "Total matches": len(search["found"]),
             "Current page": f"{search['page']}/{_pages(search)}",
             "Results per page": search["size"],
+            "Last accessed": f"{search['accessed']:%Y-%m-%d %H:%M:%S}",
         }
         return "\n".join(
             ["Search Session Information:", *(f"{name}: {fact}" for name, fact in facts.items())]
@@ -238,9 +255,10 @@ class PdfTools(Server):
             )
         return searches[identity]
 
-    def _show(self, identity: str, page: int) -> str:
+    def _show(self, identity: str, page: int, *, first: bool = False) -> str:
+        """Show a page of a search; only the first answer says how many matches a page has."""
         search = self._search(identity)
-        search["page"] = page
+        search["page"], search["accessed"] = page, self.context.clock.now()
         matches, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
         total = (
             f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
@@ -250,7 +268,8 @@ class PdfTools(Server):
             f"Pattern: {search['pattern']}",
             f"Total matches: {total}",
         ]
-        lines += [f"Page: {page}/{_pages(search)}", f"Results per page: {size}", ""]
+        lines += [f"Page: {page}/{_pages(search)}"]
+        lines += [f"Results per page: {size}", ""] if first else [""]
         for k, (number, text, before, after) in list(enumerate(matches, 1))[
             (page - 1) * size : page * size
         ]:

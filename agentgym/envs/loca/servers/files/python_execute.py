@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from agentgym.envs.loca.servers.files.shell import check_seconds, run_on
+from agentgym.envs.loca.servers.files.shell import MAX_SECONDS, check_seconds, run_on
 from agentgym.envs.loca.servers.files.workspace import ROOT
 from agentgym.envs.loca.servers.server import Server
 from agentgym.sandboxes.namespaces import PYTHON
 from agentgym.tools import tool
+
+if TYPE_CHECKING:
+    from agentgym.sandboxes.program_run import ProgramResult
 
 FOLDER = ".python_tmp"
 """The directory of the programs in the workspace."""
@@ -23,6 +26,10 @@ class PythonExecute(Server):
 
     name: ClassVar[str] = "python_execute"
 
+    def close(self) -> None:
+        """End the sandbox."""
+        self.context.close()
+
     @tool
     def python_execute(
         self, code: str, filename: str | None = None, timeout: int | None = 30
@@ -35,27 +42,31 @@ class PythonExecute(Server):
         Args:
             code: The program.
             filename: The name to keep it under, in `.python_tmp`; one is made up by default.
-            timeout: Seconds that it may run: 30 by default, at most 120 (more counts as 120).
+            timeout: Seconds that it may run; more than 120 counts as 120.
         """
-        seconds = check_seconds(30 if timeout is None else min(timeout, 120))
+        seconds = check_seconds(30 if timeout is None else min(timeout, MAX_SECONDS))
         name = filename or f"{self.context.new_id('program', 32)}.py"
         path = self.context.files.write(
             f"{FOLDER}/{name}{'' if name.endswith('.py') else '.py'}", code
         )
         outcome, lost = run_on(self.context, [PYTHON, path], ROOT, seconds)
-        printed = {"STDOUT": outcome.stdout.rstrip(), "STDERR": outcome.stderr.rstrip()}
-        output = [f"=== {title} ===\n{text}\n" for title, text in printed.items() if text] or [
-            "No console output produced.\n"
-        ]
-        end = (
-            f"The program was {outcome.stopped}."
-            if outcome.stopped
-            else f"Return code: {outcome.code}"
-        )
-        info = [
-            "=== EXECUTION INFO ===",
-            end,
-            f"Timeout limit: {seconds} seconds",
-            *filter(None, [lost]),
-        ]
-        return "\n".join([*output, *info])
+        return "\n".join([*_printed(outcome), *_info(outcome, seconds), *filter(None, [lost])])
+
+
+def _printed(outcome: ProgramResult) -> list[str]:
+    """Return what a program printed, in sections."""
+    texts = {"STDOUT": outcome.stdout.rstrip(), "STDERR": outcome.stderr.rstrip()}
+    sections = [f"=== {title} ===\n{text}" for title, text in texts.items() if text]
+    return sections or ["No console output produced."]
+
+
+def _info(outcome: ProgramResult, seconds: int) -> list[str]:
+    """Return how a program ended, and how far the clock went on while it ran."""
+    limit = f"Timeout limit: {seconds} seconds"
+    if outcome.timed_out:
+        return ["=== EXECUTION TIMEOUT ===", limit, f"Execution time: {seconds:.3f} seconds"]
+    end = (
+        f"The program was {outcome.stopped}." if outcome.stopped else f"Return code: {outcome.code}"
+    )
+    time = f"Execution time: {outcome.seconds:.3f} seconds"
+    return ["=== EXECUTION INFO ===", end, time, limit]

@@ -15,7 +15,7 @@ from agentgym.sandboxes.namespaces import REMEDY
 from agentgym.tools import ToolError, echo
 
 if TYPE_CHECKING:
-    from agentgym.sandboxes.workbench import ProgramResult
+    from agentgym.sandboxes.program_run import ProgramResult
 
 MAX_SECONDS = 120
 """Time of one program: a step of an episode must end."""
@@ -46,7 +46,11 @@ def run_on(
     }
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
     seed = RunSeed(context.clock.now(), context.seed)
-    outcome: ProgramResult = bench.run(arguments, {**folders, **contents}, cwd, limits, seed)
+    if context.workbench is None:
+        context.workbench = bench.Workbench()
+    outcome: ProgramResult = context.workbench.run(
+        arguments, {**folders, **contents}, cwd, limits, seed
+    )
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The files are as they were before."

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentgym.envs.loca.servers.context import OfficeContext, iso
 from agentgym.envs.loca.servers.gcloud.bigquery_files import as_csv, as_lines, load_csv
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, details, listing
 from agentgym.envs.loca.servers.gcloud.storage import Storage
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
-from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery
+from agentgym.envs.loca.servers.warehouse.types import from_bigquery
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
 from agentgym.tools import ToolError, echo, tool
 
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10_000
 """Rows of one result, as the tool says."""
+QUERY_MS = 1000
+"""Time that a query takes on the clock of the episode."""
 _ALL = 10_000_000
 """A limit beyond the rows of any table, to read all of it."""
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
-    id TEXT PRIMARY KEY, kind TEXT, statement TEXT, query TEXT, target TEXT, affected INTEGER, created TEXT, place INTEGER
+    id TEXT PRIMARY KEY, kind TEXT, statement TEXT, effect TEXT, created TEXT, place INTEGER
 );
 """
 
@@ -52,46 +56,46 @@ class BigQuery:
         self._storage = storage
 
     @tool
-    def bigquery_run_query(
-        self, query: str, dry_run: bool = False, max_results: int = 1000
-    ) -> dict[str, Any]:
-        """Run one GoogleSQL statement: a query, DML or DDL.
+    def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> str:
+        """Run GoogleSQL: a query, DML, DDL or a script of several statements, of which the last one's result is shown.
 
         Dates are ISO 8601, moments in UTC; NUMERIC is a number, or text where a number would lose digits.
 
         Args:
-            query: The statement; tables are called `project.dataset.table` or `dataset.table`.
-            dry_run: Only check that the statement can be parsed and say what it is.
-            max_results: The most rows to return, up to 10000; `totalRows` tells how many there are.
+            query: The SQL; tables are called `project.dataset.table` or `dataset.table`.
+            dry_run: Only check the SQL; nothing runs.
+            max_results: Maximum number of rows to show, up to 10000.
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(
                 f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
             )
         warehouse = self._warehouse()
-        tree = warehouse.parse(query)
+        body = warehouse.parse_script(query)
         if dry_run:
-            return {"dryRun": True, "statementType": warehouse.kind(tree).replace(" ", "_")}
-        outcome = warehouse.run(tree, writes=True, limit=max_results)
-        affected = sum(outcome.counts.values()) if outcome.counts else None
-        job = self._job("QUERY", outcome.kind, query, ".".join(outcome.target or ()), affected)
-        return self._response(outcome, job)
+            kind = warehouse.check_script(body)
+            return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
+        outcome = warehouse.run_script(body, max_results)
+        self._job("QUERY", outcome.kind, outcome.counts)
+        return _response(outcome)
 
     @tool
-    def bigquery_list_datasets(self) -> list[dict[str, Any]]:
+    def bigquery_list_datasets(self) -> str:
         """List the datasets of the project."""
-        return [self._dataset_resource(name) for name in sorted(self._server.engine.schemas)]
+        names = sorted(self._server.engine.schemas)
+        lines = [f"{name} (Project: {PROJECT})" for name in names]
+        return listing("Datasets", lines, "There are no datasets.")
 
     @tool
     def bigquery_create_dataset(
         self, dataset_id: str, description: str = "", location: str = "US"
-    ) -> dict[str, Any]:
+    ) -> str:
         """Create a dataset.
 
         Args:
-            dataset_id: Its name: letters, digits and underscores.
-            description: What is said of it.
-            location: Where its data are kept.
+            dataset_id: Name of the dataset: letters, digits and underscores.
+            description: Description of the dataset.
+            location: Location of the data, such as US or EU.
         """
         name = self._warehouse().check_dataset(dataset_id)
         if name in self._server.engine.schemas:
@@ -99,14 +103,27 @@ class BigQuery:
         self._server.engine.schemas[name] = Schema(
             description, self._server.context.clock.tick().isoformat(), location
         )
-        return self._dataset_resource(name)
+        return f"Created dataset {name} in {location}"
 
     @tool
-    def bigquery_get_dataset_info(self, dataset_id: str) -> dict[str, Any]:
-        """Get a dataset with its tables and their columns."""
+    def bigquery_get_dataset_info(self, dataset_id: str) -> str:
+        """Get location, description and dates of a dataset; INFORMATION_SCHEMA.TABLES and COLUMNS have its tables.
+
+        Args:
+            dataset_id: The dataset.
+        """
         self._check_dataset(dataset_id)
-        tables = [self._table_resource(name) for name in self._table_names(dataset_id)]
-        return self._dataset_resource(dataset_id) | {"numTables": len(tables), "tables": tables}
+        schema = self._server.engine.schemas[dataset_id]
+        created = iso(datetime.fromisoformat(schema.created))
+        return details(
+            f"Dataset {dataset_id}",
+            ("Full Name", f"{PROJECT}:{dataset_id}"),
+            ("Location", schema.notes or "US"),
+            ("Description", schema.comment),
+            ("Created", created),
+            ("Modified", created),
+            ("Labels", ""),
+        )
 
     @tool
     def bigquery_load_csv_data(
@@ -116,14 +133,14 @@ class BigQuery:
         csv_file_path: str,
         skip_header: bool = True,
         write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
-    ) -> dict[str, Any]:
-        """Load a CSV file into a table, which is made, with types found in the data, if there is none.
+    ) -> str:
+        """Load a CSV file into a table; a missing table is created, with types inferred from the data.
 
         Args:
             dataset_id: The dataset.
             table_id: The table.
             csv_file_path: The path of a file in the workspace, or `gs://bucket/object`.
-            skip_header: Whether the first row is no data; it then names the columns of a new table.
+            skip_header: Skip the first row; it names the columns of a new table.
             write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
         self._check_dataset(dataset_id)
@@ -135,13 +152,8 @@ class BigQuery:
             write_mode,
             self._server.context.clock.now(),
         )
-        job = self._job("LOAD", "LOAD", csv_file_path, f"{dataset_id}.{table_id}", rows)
-        return {
-            "jobReference": job["jobReference"],
-            "status": job["status"],
-            "outputRows": rows,
-            "table": self._table_resource((dataset_id, table_id)),
-        }
+        self._job("LOAD", "LOAD", {"loaded": rows})
+        return f"Loaded {rows} rows from {csv_file_path} into {dataset_id}.{table_id}\nWrite mode: {write_mode}"
 
     @tool
     def bigquery_export_table(
@@ -151,7 +163,7 @@ class BigQuery:
         destination_bucket: str,
         destination_path: str,
         file_format: Literal["CSV", "NEWLINE_DELIMITED_JSON"] = "CSV",
-    ) -> dict[str, Any]:
+    ) -> str:
         """Export all rows of a table to an object of Cloud Storage.
 
         Args:
@@ -159,7 +171,7 @@ class BigQuery:
             table_id: The table.
             destination_bucket: The bucket.
             destination_path: The name of the object.
-            file_format: What kind of file.
+            file_format: The kind of file.
         """
         name, destination = (
             self._check_table(dataset_id, table_id),
@@ -167,36 +179,43 @@ class BigQuery:
         )
         rows = self._read_all(name)
         self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
-        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", rows.total)
-        summary = {"destinationUri": destination, "exportedRows": rows.total}
-        return {"jobReference": job["jobReference"], "status": job["status"], **summary}
+        self._job("EXTRACT", "EXTRACT", {"exported": rows.total})
+        return f"Exported {dataset_id}.{table_id} to {destination}"
 
     @tool
     def bigquery_list_jobs(
         self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
-    ) -> list[dict[str, Any]]:
+    ) -> str:
         """List the jobs of the project, the latest first.
 
         Args:
-            max_results: The most to return, up to 1000.
-            state_filter: Only jobs in this state, if it is given; every job is done when its call returns.
+            max_results: Maximum number of jobs, up to 1000.
+            state_filter: Only jobs in this state; every job is done when its call returns.
         """
         if not 1 <= max_results <= 1000:
             raise ToolError(
                 f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
             )
         if state_filter in ("pending", "running"):
-            return []
+            max_results = 0
         jobs = self._server.store.rows(
             "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
         )
-        return [_job_resource(job) for job in jobs]
+        lines = [
+            f"{job['id']}: {job['kind']} {job['statement']}{job['effect']}, DONE, {job['created']}"
+            for job in jobs
+        ]
+        return listing("Jobs", lines, "There are no such jobs.")
 
     @tool
-    def bigquery_cancel_job(self, job_id: str) -> dict[str, Any]:
-        """Ask to cancel a job; one that is done stays as it is."""
-        job = _job_resource(self._server.store.get("bigquery_jobs", job_id, "job"))
-        return {"kind": "bigquery#jobCancelResponse", "job": job}
+    def bigquery_cancel_job(self, job_id: str) -> str:
+        """Request that a job be cancelled; a finished job is unaffected.
+
+        Args:
+            job_id: The job.
+        """
+        self._server.store.get("bigquery_jobs", job_id, "job")
+        return f"Cancellation requested for job {job_id}"
 
     # For tasks.
 
@@ -279,67 +298,18 @@ class BigQuery:
             raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
         return dataset, table
 
-    def _dataset_resource(self, name: str) -> dict[str, Any]:
-        schema = self._server.engine.schemas[name]
-        reference = {"projectId": PROJECT, "datasetId": name}
-        return {
-            "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": schema.notes or "US",
-            "description": schema.comment, "creationTime": schema.created,
-        }  # fmt: skip
-
-    def _table_resource(self, name: TableName) -> dict[str, Any]:
-        table = self._server.engine.table(name)
-        reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
-        return {
-            "tableReference": reference, "type": "VIEW" if table.view else "TABLE", "description": table.comment,
-            "numRows": table.rows,
-            "schema": {"fields": [bigquery_field(column) for column in table.columns]}, "creationTime": table.created,
-        }  # fmt: skip
-
-    def _job(
-        self, kind: str, statement: str, query: str, target: str, affected: int | None
-    ) -> dict[str, Any]:
+    def _job(self, kind: str, statement: str, counts: Mapping[str, int]) -> None:
         created = iso(self._server.context.clock.tick())
         place = int(self._server.store.value("SELECT count(*) FROM bigquery_jobs"))
-        job = {
-            "id": f"job_{self._server.context.new_id('job')}",
-            "kind": kind,
-            "statement": statement,
-            "query": query[:2000],
-            "target": target,
-        }
         self._server.store.insert(
-            "bigquery_jobs", **job, affected=affected, created=created, place=place
+            "bigquery_jobs",
+            id=f"job_{self._server.context.new_id('job')}",
+            kind=kind,
+            statement=statement,
+            effect=f" ({_effect(counts)})" if counts else "",
+            created=created,
+            place=place,
         )
-        return _job_resource(job | {"affected": affected, "created": created})
-
-    def _response(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
-        response = {
-            "jobReference": job["jobReference"],
-            "jobComplete": True,
-            "statementType": outcome.kind,
-        }
-        if outcome.rows is None:
-            return (
-                response
-                | _statistics(outcome)
-                | ({"message": outcome.message} if outcome.message else {})
-            )
-        rows, note = fit(outcome.rows)
-        fields = [
-            bigquery_field(Column(name, kind))
-            for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)
-        ]
-        response |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
-        return response | note
-
-
-def _job_resource(job: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "jobReference": {"projectId": PROJECT, "jobId": job["id"]}, "jobType": job["kind"], "statementType": job["statement"],
-        "query": job["query"], "target": job["target"], "status": {"state": "DONE"}, "affectedRows": job["affected"],
-        "creationTime": job["created"],
-    }  # fmt: skip
 
 
 def _local(uri: str) -> str:
@@ -350,16 +320,30 @@ def _local(uri: str) -> str:
     return uri
 
 
-def _statistics(outcome: ConversionResult) -> dict[str, Any]:
-    """Return the changes of a statement as the statistics of its job say them."""
-    statistics: dict[str, Any] = {}
-    if outcome.counts:
-        statistics["numDmlAffectedRows"] = sum(outcome.counts.values())
-        statistics["dmlStats"] = {
-            f"{action}RowCount": count for action, count in outcome.counts.items()
-        }
-    if outcome.target:
-        statistics["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(
-            outcome.target
-        )
-    return statistics
+def _head(total: int, milliseconds: int) -> str:
+    """Return the first lines of the answer to a query."""
+    return "\n".join(
+        [
+            "Query executed successfully",
+            f"Total rows: {total}",
+            f"Execution time: {milliseconds}ms",
+        ]
+    )
+
+
+def _response(outcome: ConversionResult) -> str:
+    """Return the result of a statement as text."""
+    if outcome.rows is None:
+        effect = outcome.message or (_effect(outcome.counts) if outcome.counts else outcome.kind)
+        return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
+    rows, note = fit(outcome.rows)
+    head = _head(outcome.rows.total, QUERY_MS)
+    if not outcome.rows.total:
+        return f"{head}\n\nNo rows."
+    table = json.dumps(rows, ensure_ascii=False, indent=2)
+    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{table}"
+
+
+def _effect(counts: Mapping[str, int]) -> str:
+    """Return the changes of a statement, such as `2 rows inserted, 1 rows deleted`."""
+    return ", ".join(f"{count} rows {action}" for action, count in counts.items())

@@ -1,10 +1,11 @@
-"""Common parts of the services of Google Cloud: the project, the places, and checks of
-arguments.
+"""Common parts of the services of Google Cloud: the project, the places, checks of arguments, and
+the layout of answers.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from agentgym.tools import ToolError, echo
 
@@ -73,7 +74,7 @@ def read_token(token: str) -> tuple[str, int]:
     number, slash, text = token.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,18}", number):
         raise ToolError(
-            f"invalid argument: {echo(token)} is not a token of a page; take nextPageToken of the page before"
+            f"invalid argument: {echo(token)} is not a page token; take it from the answer before"
         )
     return text, int(number)
 
@@ -81,3 +82,21 @@ def read_token(token: str) -> tuple[str, int]:
 def page_token(text: str, number: int) -> str:
     """Return the token of the page that begins after a record, told by a text and a number."""
     return f"{number}/{text}"
+
+
+def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
+    """Return a list as text: a heading with the count, and a line or block for each item.
+
+    Args:
+        heading: The name of the items.
+        lines: The items.
+        empty: The whole text where there is none; the heading by default.
+    """
+    if not lines and empty:
+        return empty
+    return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])
+
+
+def details(heading: str, *lines: tuple[str, object]) -> str:
+    """Return a record as text: a heading, and a line for each field; an empty one is None."""
+    return "\n".join([heading, *(f"{label}: {value or None}" for label, value in lines)])

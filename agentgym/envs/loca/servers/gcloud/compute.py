@@ -8,22 +8,22 @@ from datetime import datetime, timedelta
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.gcloud.cloud import (
-    PROJECT,
     REGIONS,
     ZONES,
     check_name,
     check_one_of,
     check_range,
+    details,
+    listing,
 )
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 COMPUTE_SCHEMA = """
-CREATE TABLE instances (id INTEGER PRIMARY KEY, name TEXT, zone TEXT, machine_type TEXT, created TEXT, started TEXT, stopped TEXT,
-    nat_ip TEXT, status TEXT, meanwhile TEXT, until TEXT);
-CREATE TABLE operations (id INTEGER PRIMARY KEY, name TEXT UNIQUE, zone TEXT, kind TEXT, instance INTEGER REFERENCES instances(id),
-    begun TEXT, until TEXT);
+CREATE TABLE instances (id INTEGER PRIMARY KEY, name TEXT, zone TEXT, machine_type TEXT, created TEXT, nat_ip TEXT, status TEXT,
+    meanwhile TEXT, until TEXT);
+CREATE TABLE operations (id INTEGER PRIMARY KEY, name TEXT UNIQUE, zone TEXT, until TEXT);
 CREATE INDEX instance_names ON instances(zone, name);
 """
 # An instance has its status from the moment `until` on, and the one of `meanwhile` before; so
@@ -31,6 +31,15 @@ CREATE INDEX instance_names ON instances(zone, name);
 
 MAX_INSTANCES = 100
 """Instances of a project; it bounds what a policy can make."""
+
+_VERBS = {
+    "insert": "create",
+    "delete": "delete",
+    "start": "start",
+    "stop": "stop",
+    "reset": "restart",
+}
+"""The word for each operation."""
 
 SECONDS = {"insert": 12, "delete": 15, "start": 8, "stop": 10, "reset": 3}
 """Duration of each operation: enough that a policy has to wait. One that finds nothing to do takes
@@ -58,27 +67,33 @@ class Compute:
         self._server = server
 
     @tool
-    def compute_list_instances(self, zone: str = "") -> Row:
-        """List the instances of a zone, or of all zones."""
+    def compute_list_instances(self, zone: str = "") -> str:
+        """List the instances of a zone, or of all zones.
+
+        Args:
+            zone: The zone; all by default.
+        """
         if zone:
             _region(zone)
         rows = self._server.store.find(
             "instances", order="zone, name, id", **({"zone": zone} if zone else {})
         )
-        return {
-            "kind": "compute#instanceList",
-            "items": [self._show_instance(row) for row in rows if self._status_of(row) != _GONE],
-        }
+        lines = [
+            f"{row['name']}: {status} in {row['zone']}"
+            for row in rows
+            if (status := self._status_of(row)) != _GONE
+        ]
+        return listing("Instances", lines)
 
     @tool
     def compute_create_instance(
         self, instance_name: str, zone: str, machine_type: str = "e2-micro"
-    ) -> Row:
-        """Create an instance; it runs when the operation that this gives is done.
+    ) -> str:
+        """Create an instance; it runs when the operation is done.
 
         Args:
             instance_name: At most 63 characters: a-z, 0-9 and -, a letter first.
-            zone: Where, such as us-central1-a.
+            zone: Zone, such as us-central1-a.
             machine_type: Such as e2-micro or n2-standard-4.
         """
         self._check_new(instance_name, zone, machine_type)
@@ -97,27 +112,47 @@ class Compute:
             return self._operate(row, "insert", "STAGING", "RUNNING", when)
 
     @tool
-    def compute_delete_instance(self, instance_name: str, zone: str) -> Row:
-        """Delete an instance; it is gone when the operation that this gives is done."""
+    def compute_delete_instance(self, instance_name: str, zone: str) -> str:
+        """Delete an instance; it is gone when the operation is done.
+
+        Args:
+            instance_name: The instance.
+            zone: Its zone.
+        """
         return self._operate(self._ready_instance(instance_name, zone), "delete", "STOPPING", _GONE)
 
     @tool
-    def compute_start_instance(self, instance_name: str, zone: str) -> Row:
-        """Start an instance that is stopped; it gets another external address."""
+    def compute_start_instance(self, instance_name: str, zone: str) -> str:
+        """Start an instance that is stopped; it gets another external address.
+
+        Args:
+            instance_name: The instance.
+            zone: Its zone.
+        """
         return self._operate(
             self._ready_instance(instance_name, zone), "start", "STAGING", "RUNNING"
         )
 
     @tool
-    def compute_stop_instance(self, instance_name: str, zone: str) -> Row:
-        """Stop a running instance."""
+    def compute_stop_instance(self, instance_name: str, zone: str) -> str:
+        """Stop a running instance.
+
+        Args:
+            instance_name: The instance.
+            zone: Its zone.
+        """
         return self._operate(
             self._ready_instance(instance_name, zone), "stop", "STOPPING", "TERMINATED"
         )
 
     @tool
-    def compute_restart_instance(self, instance_name: str, zone: str) -> Row:
-        """Reset a running instance, as by its button; it keeps its addresses."""
+    def compute_restart_instance(self, instance_name: str, zone: str) -> str:
+        """Reset a running instance; it keeps its addresses.
+
+        Args:
+            instance_name: The instance.
+            zone: Its zone.
+        """
         row = self._ready_instance(instance_name, zone)
         if row["status"] != "RUNNING":
             raise ToolError(
@@ -126,31 +161,33 @@ class Compute:
         return self._operate(row, "reset", "RUNNING", "RUNNING")
 
     @tool
-    def compute_get_instance(self, instance_name: str, zone: str) -> Row:
-        """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second."""
+    def compute_get_instance(self, instance_name: str, zone: str) -> str:
+        """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second.
+
+        Args:
+            instance_name: The instance.
+            zone: Its zone.
+        """
         row = self._instance(instance_name, zone)
         if row["until"] > self._present():
             self._server.context.clock.tick()
         return self._show_instance(row)
 
     @tool
-    def compute_list_zones(self) -> Row:
+    def compute_list_zones(self) -> str:
         """List all zones."""
-        return {
-            "kind": "compute#zoneList",
-            "items": [{"name": z, "region": ZONES[z], "status": "UP"} for z in sorted(ZONES)],
-        }
+        return listing("Zones", sorted(ZONES))
 
     @tool
     def compute_wait_for_operation(
         self, operation_name: str, zone: str, timeout_minutes: int = 5
-    ) -> Row:
-        """Wait until an operation is done, or the time is over; this takes as long as it does.
+    ) -> str:
+        """Wait until an operation is done; this takes as long as it does.
 
         Args:
-            operation_name: The name that the call gave which began the operation.
+            operation_name: Its name, from the answer of the call that began it.
             zone: Its zone.
-            timeout_minutes: The most minutes to wait, at most 60.
+            timeout_minutes: Maximum minutes to wait, up to 60.
         """
         check_range("timeout_minutes", timeout_minutes, 1, 60)
         operations = self._server.store.find("operations", name=operation_name, zone=zone)
@@ -158,11 +195,9 @@ class Compute:
             raise ToolError(
                 f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}"
             )
-        for _ in range(60 * timeout_minutes):
-            if operations[0]["until"] <= self._present():
-                break
+        while operations[0]["until"] > self._present():  # less than the shortest timeout
             self._server.context.clock.tick()
-        return self._show_operation(operations[0])
+        return f"Operation {operation_name} completed"
 
     # For authors of tasks.
 
@@ -218,7 +253,7 @@ class Compute:
     def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
         store, at = self._server.store, iso(when)
         record = {
-            "name": name, "zone": zone, "machine_type": machine_type, "created": at, "started": at, "nat_ip": self._address(),
+            "name": name, "zone": zone, "machine_type": machine_type, "created": at, "nat_ip": self._address(),
             "status": "RUNNING", "meanwhile": "RUNNING", "until": "",
         }  # fmt: skip
         return store.get("instances", store.insert("instances", **record))
@@ -241,7 +276,7 @@ class Compute:
 
     def _operate(
         self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None
-    ) -> Row:
+    ) -> str:
         """Begin an operation on an instance.
 
         Starting what runs and stopping what is stopped does nothing, and is no error.
@@ -249,10 +284,7 @@ class Compute:
         when = when or self._server.context.clock.tick()
         idle = kind in ("start", "stop") and row["status"] == status
         until = iso(when + timedelta(seconds=1 if idle else SECONDS[kind]))
-        changes: Row = {
-            "start": {"started": iso(when), "nat_ip": self._address()},
-            "stop": {"stopped": until},
-        }.get(kind, {})
+        changes: Row = {"nat_ip": self._address()} if kind == "start" else {}
         with self._server.store.change():
             if not idle:
                 self._server.store.update(
@@ -264,49 +296,27 @@ class Compute:
                     **changes,
                 )
             name = f"operation-{self._server.context.new_id('operation')}"
-            record = {
-                "name": name,
-                "zone": row["zone"],
-                "kind": kind,
-                "instance": row["id"],
-                "begun": iso(when),
-                "until": until,
-            }
-            operation = self._server.store.insert("operations", **record)
-        return self._show_operation(self._server.store.get("operations", operation))
+            self._server.store.insert("operations", name=name, zone=row["zone"], until=until)
+        return f"Started to {_VERBS[kind]} instance {row['name']} in zone {row['zone']} (operation {name})"
 
     def _address(self) -> str:
         digits = self._server.context.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
-    def _show_instance(self, row: Row) -> Row:
+    def _show_instance(self, row: Row) -> str:
         status = self._status_of(row)
         place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
-        address = f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"
-        access = [
-            {
-                "type": "ONE_TO_ONE_NAT",
-                "name": "External NAT",
-                **({"natIP": row["nat_ip"]} if status == "RUNNING" else {}),
-            }
+        lines = [
+            ("Status", status),
+            ("Zone", row["zone"]),
+            ("Machine Type", row["machine_type"]),
+            ("Created", row["created"]),
+            ("Internal IP", f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"),
         ]
-        resource = {
-            "kind": "compute#instance", "id": str(row["id"]), "name": row["name"], "zone": row["zone"], "status": status,
-            "machineType": row["machine_type"], "creationTimestamp": row["created"], "lastStartTimestamp": row["started"],
-            "networkInterfaces": [{"name": "nic0", "network": "default", "networkIP": address, "accessConfigs": access}],
-        }  # fmt: skip
-        return resource | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
-
-    def _show_operation(self, row: Row) -> Row:
-        is_done = row["until"] <= self._present()
-        instance = self._server.store.get("instances", row["instance"])["name"]
-        resource = {
-            "kind": "compute#operation", "id": str(row["id"]), "name": row["name"], "zone": row["zone"],
-            "operationType": row["kind"], "status": "DONE" if is_done else "RUNNING", "progress": 100 if is_done else 0,
-            "insertTime": row["begun"], "startTime": row["begun"],
-            "targetLink": f"projects/{PROJECT}/zones/{row['zone']}/instances/{instance}",
-        }  # fmt: skip
-        return resource | ({"endTime": row["until"]} if is_done else {})
+        if status == "RUNNING":
+            lines.append(("External IP", row["nat_ip"]))
+        labels = [("Boot Disk", row["name"]), ("Network Tags", ""), ("Labels", "")]
+        return details(f"Instance {row['name']}", *lines, *labels)
 
 
 def _region(zone: str) -> str:

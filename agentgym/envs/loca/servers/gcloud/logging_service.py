@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.gcloud.cloud import (
@@ -14,6 +15,8 @@ from agentgym.envs.loca.servers.gcloud.cloud import (
     check_name,
     check_one_of,
     check_range,
+    details,
+    listing,
     page_token,
     read_token,
 )
@@ -28,23 +31,24 @@ Payload: TypeAlias = str | dict[str, Any]
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
 """The filter of the sink `_Required`, as in Cloud Logging."""
 _STORAGE = "storage.googleapis.com"
+_WRITER = f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com"
 _BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
 
 LOGGING_SCHEMA = f"""
 CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, received TEXT, severity TEXT,
     payload JSON);
-CREATE TABLE log_buckets (id INTEGER PRIMARY KEY, name TEXT, location TEXT, retention_days INTEGER, created TEXT,
+CREATE TABLE log_buckets (id INTEGER PRIMARY KEY, name TEXT, location TEXT, retention_days INTEGER,
     UNIQUE (name, location));
 CREATE TABLE log_routes (entry INTEGER REFERENCES log_entries(id) ON DELETE CASCADE, log_bucket INTEGER REFERENCES log_buckets(id),
     UNIQUE (log_bucket, entry));
 CREATE INDEX log_route_entries ON log_routes(entry);
 CREATE INDEX log_names ON log_entries(log);
 CREATE INDEX log_times ON log_entries(timestamp, id);
-CREATE TABLE log_sinks (id INTEGER PRIMARY KEY, name TEXT UNIQUE, destination TEXT, filter TEXT, created TEXT);
-INSERT INTO log_buckets VALUES (1, '_Required', 'global', 400, NULL), (2, '_Default', 'global', 30, NULL);
+CREATE TABLE log_sinks (id INTEGER PRIMARY KEY, name TEXT UNIQUE, destination TEXT, filter TEXT);
+INSERT INTO log_buckets VALUES (1, '_Required', 'global', 400), (2, '_Default', 'global', 30);
 INSERT INTO log_sinks VALUES
-    (1, '_Required', '{_BUCKET.format(PROJECT, "global", "_Required")}', '{_AUDIT}', NULL),
-    (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})', NULL);
+    (1, '_Required', '{_BUCKET.format(PROJECT, "global", "_Required")}', '{_AUDIT}'),
+    (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})');
 """
 
 MAX_ENTRY_BYTES = 256 * 1024
@@ -53,6 +57,8 @@ MAX_SINKS = 200
 """Sinks of a project, as in Cloud Logging."""
 MAX_BUCKETS = 100
 """Log buckets of a project, as in Cloud Logging."""
+MAX_SHOWN = 200
+"""Characters of a message in a list of several entries, as the published server cuts them."""
 _MAX_NESTING = 50
 """Levels of an entry: filters walk it recursively."""
 _CHUNK = 2_000
@@ -75,8 +81,8 @@ class Logging:
     @tool
     def logging_write_log(
         self, log_name: str, message: str | dict[str, Any], severity: str = "INFO"
-    ) -> Row:
-        """Write an entry to a log, which need not be there.
+    ) -> str:
+        """Write an entry to a log; a missing log is created.
 
         Args:
             log_name: The log.
@@ -89,7 +95,7 @@ class Logging:
         record |= {"timestamp": when, "received": when}
         with self._server.store.change():
             self._add_entries([record])
-        return _show(record)
+        return f"Wrote an entry to log {_short(record['log'])} with severity {level}"
 
     @tool
     def logging_read_logs(
@@ -98,16 +104,16 @@ class Logging:
         max_entries: int = 50,
         log_bucket: str = "",
         page_token: str = "",
-    ) -> Row:
-        """Read log entries, the latest first.
+    ) -> str:
+        """Read log entries, the latest first. Of several entries, messages are cut at 200 characters; one entry is shown whole.
 
         Args:
-            log_filter: Which ones, in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
+            log_filter: Filter in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
                 it has AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
                 receiveTimestamp, textPayload, jsonPayload.x and resource.x. All by default.
-            max_entries: The most entries to give, at most 1000.
+            max_entries: Maximum number of entries, up to 1000.
             log_bucket: A log bucket to read from; _Default and _Required by default.
-            page_token: nextPageToken of the call before.
+            page_token: The token of the next page, from the page before.
         """
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
@@ -131,25 +137,31 @@ class Logging:
             if len(rows) < size:
                 break
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
-        entries: Row = {"entries": [_show(row) for row in matches[:max_entries]]}
-        return entries | (
-            {"nextPageToken": _token(matches[max_entries - 1])}
-            if len(matches) > max_entries
-            else {}
-        )
+        if not matches:
+            return "No log entries match."
+        entries = matches[:max_entries]
+        most = MAX_SHOWN if len(entries) > 1 else None
+        parts = [f"Log entries ({len(entries)}):", *(_show_lines(row, most) for row in entries)]
+        if len(matches) > max_entries:
+            parts.append(f"... (page_token: {_token(entries[-1])})")
+        return "\n\n".join(parts)
 
     @tool
-    def logging_list_logs(self) -> Row:
-        """List the full names of the logs that have entries."""
+    def logging_list_logs(self) -> str:
+        """List the logs that have entries."""
         where, values = self._kept_in(self._server.store.find("log_buckets"))
         logs = self._server.store.rows(
             f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values
         )
-        return {"logNames": [row["log"] for row in logs]}
+        return listing("Logs", [_short(row["log"]) for row in logs], "No logs have entries.")
 
     @tool
-    def logging_delete_log(self, log_name: str) -> Row:
-        """Delete all entries of a log in the log bucket _Default; it comes back with the next entry."""
+    def logging_delete_log(self, log_name: str) -> str:
+        """Delete all entries of a log in the log bucket _Default; it comes back with the next entry.
+
+        Args:
+            log_name: The log.
+        """
         log = _log(log_name)
         where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
         entries = [
@@ -164,18 +176,18 @@ class Logging:
                 if not self._server.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
                     self._server.store.delete("log_entries", id=entry)
         self._server.context.clock.tick()
-        return {"deleted": log, "entries": len(entries)}
+        return f"Deleted log {_short(log)}"
 
     @tool
     def logging_create_log_bucket(
         self, bucket_id: str, location: str = "global", retention_days: int = 30
-    ) -> Row:
+    ) -> str:
         """Create a log bucket, into which sinks can route entries.
 
         Args:
             bucket_id: Its name: letters, digits, _, - and dots.
             location: global or a region.
-            retention_days: How long it keeps entries: 1 to 3650 days.
+            retention_days: Days to keep entries, 1 to 3650.
         """
         check_name(
             "log bucket",
@@ -189,36 +201,28 @@ class Logging:
             raise ToolError(f"conflict: there is a log bucket {echo(bucket_id)} in {place} already")
         if self._server.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
-        when = iso(self._server.context.clock.tick())
+        self._server.context.clock.tick()
         self._server.store.insert(
-            "log_buckets",
-            name=bucket_id,
-            location=place,
-            retention_days=retention_days,
-            created=when,
+            "log_buckets", name=bucket_id, location=place, retention_days=retention_days
         )
-        return _show_bucket(self._log_bucket(f"{place}/{bucket_id}"))
+        return f"Created log bucket {bucket_id} with a retention of {retention_days} days"
 
     @tool
-    def logging_list_log_buckets(self) -> Row:
+    def logging_list_log_buckets(self) -> str:
         """List the log buckets with how long they keep entries."""
-        return {
-            "buckets": [
-                _show_bucket(row)
-                for row in self._server.store.find("log_buckets", order="location, name")
-            ]
-        }
+        buckets = self._server.store.find("log_buckets", order="location, name")
+        return listing("Log buckets", [_show_bucket(row) for row in buckets])
 
     @tool
     def logging_create_log_sink(
         self, sink_name: str, destination: str, log_filter: str = ""
-    ) -> Row:
+    ) -> str:
         """Create a sink, which routes the entries that are written from now on.
 
         Args:
             sink_name: Its name.
             destination: logging.googleapis.com/projects/…/locations/…/buckets/… or storage.googleapis.com/….
-            log_filter: Which entries it takes, in the Logging query language; all by default.
+            log_filter: Filter of the entries to route, in the Logging query language; all by default.
         """
         check_name(
             "sink",
@@ -232,28 +236,37 @@ class Logging:
             raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
         if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
-        when = iso(self._server.context.clock.tick())
-        new_id = self._server.store.insert(
-            "log_sinks", name=sink_name, destination=target, filter=log_filter, created=when
+        self._server.context.clock.tick()
+        self._server.store.insert(
+            "log_sinks", name=sink_name, destination=target, filter=log_filter
         )
-        return _show_sink(self._server.store.get("log_sinks", new_id))
+        lines = [
+            ("Destination", target),
+            *([("Filter", log_filter)] if log_filter else []),
+            ("Writer Identity", _WRITER),
+        ]
+        text = details(f"Created log sink {sink_name}", *lines)
+        return f"{text}\n\nThe writer identity may write to the destination already."
 
     @tool
-    def logging_list_log_sinks(self) -> Row:
+    def logging_list_log_sinks(self) -> str:
         """List the sinks with destination and filter."""
-        return {
-            "sinks": [_show_sink(row) for row in self._server.store.find("log_sinks", order="name")]
-        }
+        sinks = self._server.store.find("log_sinks", order="name")
+        return listing("Log sinks", [_show_sink(row) for row in sinks])
 
     @tool
-    def logging_delete_log_sink(self, sink_name: str) -> Row:
-        """Delete a sink; what it has routed stays."""
+    def logging_delete_log_sink(self, sink_name: str) -> str:
+        """Delete a sink; what it has routed stays.
+
+        Args:
+            sink_name: The sink.
+        """
         if sink_name in ("_Required", "_Default"):
             raise ToolError(f"permission denied: the sink {sink_name} cannot be deleted")
         if not self._server.store.delete("log_sinks", name=sink_name):
             raise ToolError(f"not found: there is no sink {echo(sink_name)}")
         self._server.context.clock.tick()
-        return {"deleted": sink_name}
+        return f"Deleted log sink {sink_name}"
 
     # For authors of tasks.
 
@@ -329,7 +342,7 @@ class Logging:
             )
             data = old + text.encode()
             if self._storage.room() >= len(data):
-                self._storage.put_object(bucket, name, data, "application/json")
+                self._storage.put_object(bucket, name, data)
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return a condition on the entries that log buckets hold and still keep."""
@@ -364,7 +377,9 @@ class Logging:
         """Return the full name of the destination of a sink."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:
-            return f"{_STORAGE}/{self._storage.storage_get_bucket_info(place)['name']}"
+            if place not in self._storage.buckets():
+                raise ToolError(f"not found: there is no bucket {echo(place)}")
+            return f"{_STORAGE}/{place}"
         if service == "logging.googleapis.com":
             bucket = self._log_bucket(place)
             return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
@@ -431,21 +446,34 @@ def _show(row: Row) -> Row:
     }  # fmt: skip
 
 
-def _show_bucket(row: Row) -> Row:
-    resource = {
-        "name": f"projects/{PROJECT}/locations/{row['location']}/buckets/{row['name']}", "retentionDays": row["retention_days"],
-        "lifecycleState": "ACTIVE", "locked": row["name"] == "_Required",
-    }  # fmt: skip
-    return resource | (
-        {"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {}
-    )
+def _show_lines(row: Row, most: int | None) -> str:
+    """Return an entry as text: a line about it, and its message, cut at `most` characters."""
+    payload = row["payload"]
+    message = payload.get("textPayload")
+    if message is None:
+        message = json.dumps(payload["jsonPayload"], ensure_ascii=False)
+    if most is not None and len(message) > most:
+        message = f"{message[:most]}..."
+    lines = [f"  {line}" for line in message.split("\n")]
+    heading = f"[{row['timestamp']}] {row['severity']} - {_short(row['log'])}:"
+    return "\n".join([heading, *lines])
 
 
-def _show_sink(row: Row) -> Row:
-    resource = {
-        "name": row["name"], "destination": row["destination"], "filter": row["filter"],
-        "writerIdentity": f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com",
-    }  # fmt: skip
-    return resource | (
-        {"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {}
-    )
+def _short(log: str) -> str:
+    """Return the name of a log as it is written in a call."""
+    return unquote(log.removeprefix(f"projects/{PROJECT}/logs/"))
+
+
+def _show_bucket(row: Row) -> str:
+    fields = [
+        ("Location", row["location"]),
+        ("Retention (days)", str(row["retention_days"])),
+        ("State", "ACTIVE"),
+        ("Locked", str(row["name"] == "_Required")),
+    ]
+    return details(row["name"], *((f"  {label}", value) for label, value in fields))
+
+
+def _show_sink(row: Row) -> str:
+    fields = [("Destination", row["destination"]), ("Filter", row["filter"]), ("Disabled", "False")]
+    return details(row["name"], *((f"  {label}", value) for label, value in fields))

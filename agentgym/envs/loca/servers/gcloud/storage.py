@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from datetime import datetime, timedelta
 
 from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.files.media_types import media_type
-from agentgym.envs.loca.servers.gcloud.checksums import crc32c
 from agentgym.envs.loca.servers.gcloud.cloud import (
     REGIONS,
     check_name,
     check_one_of,
     check_range,
+    details,
+    listing,
     page_token,
     read_token,
 )
@@ -24,14 +23,14 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 STORAGE_SCHEMA = """
-CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT, updated TEXT, versioning BOOL,
-    lifecycle JSON, metageneration INTEGER DEFAULT 1);
+CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT, versioning BOOL, lifecycle JSON);
 CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(name), name TEXT, generation INTEGER, created TEXT,
-    updated TEXT, deleted TEXT, content_type TEXT, storage_class TEXT, size INTEGER, md5 TEXT, crc32c TEXT, data BLOB,
-    UNIQUE (bucket, name, generation));
+    deleted TEXT, storage_class TEXT, size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name, generation));
 CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
+PAGE = 20
+"""Objects of a listing by default, as the published server shows them."""
 MAX_BYTES = 256 * 2**20
 """The bytes that all objects together may have, noncurrent ones included."""
 
@@ -52,7 +51,7 @@ LOCATIONS = (
 )
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 """Methods that a URL can be signed for."""
-_PLAIN = "id, bucket, name, generation, created, updated, deleted, content_type, storage_class, size, md5, crc32c"
+_PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
 """All columns of an object but its bytes, which are large."""
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
@@ -69,17 +68,13 @@ class Storage:
         self._server = server
 
     @tool
-    def storage_list_buckets(self) -> Row:
+    def storage_list_buckets(self) -> str:
         """List all buckets of the project."""
-        return {
-            "kind": "storage#buckets",
-            "items": [
-                _show_bucket(row) for row in self._server.store.find("buckets", order="name")
-            ],
-        }
+        buckets = self._server.store.find("buckets", order="name")
+        return listing("Buckets", [f"{row['name']}: {row['location']}" for row in buckets])
 
     @tool
-    def storage_create_bucket(self, bucket_name: str, location: str = "US") -> Row:
+    def storage_create_bucket(self, bucket_name: str, location: str = "US") -> str:
         """Create a bucket.
 
         Args:
@@ -88,7 +83,7 @@ class Storage:
         """
         self._check_bucket(bucket_name, location)
         self.add_bucket(bucket_name, location, created=self._server.context.clock.tick())
-        return _show_bucket(self._bucket(bucket_name))
+        return f"Created bucket {bucket_name} in {self._bucket(bucket_name)['location']}"
 
     @tool
     def storage_list_objects(
@@ -96,35 +91,49 @@ class Storage:
         bucket_name: str,
         prefix: str = "",
         versions: bool = False,
-        max_results: int = 1000,
+        max_results: int = PAGE,
         page_token: str = "",
-    ) -> Row:
-        """List the objects of a bucket.
+    ) -> str:
+        """List the objects of a bucket in the order of their names.
 
         Args:
             bucket_name: The bucket.
-            prefix: What the names of the objects begin with.
-            versions: Whether to list noncurrent versions too.
+            prefix: Prefix of the names.
+            versions: Include noncurrent versions, with generations.
             max_results: Objects a page, at most 1000.
-            page_token: nextPageToken of the page before.
+            page_token: The token of the next page, from the page before.
         """
         check_range("max_results", max_results, 1, 1000)
         after = read_token(page_token) if page_token else ("", 0)
         self._bucket(bucket_name)
-        where = "bucket = ? AND substr(name, 1, length(?)) = ? AND (name, generation) > (?, ?)"
+        where = "bucket = ? AND substr(name, 1, length(?)) = ?"
         where += "" if versions else " AND deleted IS NULL"
-        sql = f"SELECT {_PLAIN} FROM objects WHERE {where} ORDER BY name, generation LIMIT ?"
-        rows = self._server.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
-        page: Row = {"kind": "storage#objects", "items": [_show(row) for row in rows[:max_results]]}
-        return page | _next(rows, max_results)
+        key = (bucket_name, prefix, prefix)
+        count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
+        sql = (
+            f"SELECT {_PLAIN} FROM objects WHERE {where} AND (name, generation) > (?, ?) "
+            "ORDER BY name, generation LIMIT ?"
+        )
+        rows = self._server.store.rows(sql, *key, *after, max_results + 1)
+        lines = [f"- {_show(row, versions)}" for row in rows[:max_results]]
+        if len(rows) > max_results:
+            lines.append(f"... (page_token: {_token(rows[max_results - 1])})")
+        return "\n".join([f"Objects in bucket {bucket_name} ({count}):", *lines])
 
     @tool
     def storage_upload_file(
         self, bucket_name: str, source_file_path: str, destination_blob_name: str
-    ) -> Row:
-        """Upload a file of the workspace as an object; an object of that name is replaced."""
+    ) -> str:
+        """Upload a file of the workspace as an object; an object of that name is replaced.
+
+        Args:
+            bucket_name: The bucket.
+            source_file_path: The file.
+            destination_blob_name: The name of the object.
+        """
         data = self._server.context.files.read(source_file_path)
-        return _show(self._write_object(bucket_name, destination_blob_name, data))
+        self._write_object(bucket_name, destination_blob_name, data)
+        return f"Uploaded {source_file_path} to {bucket_name}/{destination_blob_name}"
 
     @tool
     def storage_download_file(
@@ -133,23 +142,23 @@ class Storage:
         source_blob_name: str,
         destination_file_path: str,
         generation: int | None = None,
-    ) -> Row:
+    ) -> str:
         """Download an object to a file of the workspace, which is replaced if there is one.
 
         Args:
             bucket_name: The bucket.
             source_blob_name: The object.
-            destination_file_path: Where to write it.
+            destination_file_path: The file to write.
             generation: The version of the object; the live one by default.
         """
         row = self._object(bucket_name, source_blob_name, generation)
         path = self._server.context.files.write(destination_file_path, self._object_data(row))
-        return _show(row) | {"path": path}
+        return f"Downloaded {bucket_name}/{source_blob_name} to {path}"
 
     @tool
     def storage_delete_object(
         self, bucket_name: str, blob_name: str, generation: int | None = None
-    ) -> Row:
+    ) -> str:
         """Delete an object. In a bucket with versioning it stays as a noncurrent version, unless its generation is given.
 
         Args:
@@ -161,28 +170,38 @@ class Storage:
         is_kept = self._delete_object(
             row, self._server.context.clock.tick(), for_good=generation is not None
         )
-        return {
-            "deleted": blob_name,
-            "bucket": bucket_name,
-            "generation": str(row["generation"]),
-            "keptAsNoncurrent": is_kept,
-        }
+        kept = f"; its generation {row['generation']} is noncurrent" if is_kept else ""
+        return f"Deleted {blob_name} from bucket {bucket_name}{kept}"
 
     @tool
-    def storage_get_bucket_info(self, bucket_name: str) -> Row:
-        """Get location, storage class, versioning and lifecycle rules of a bucket."""
-        return _show_bucket(self._bucket(bucket_name))
+    def storage_get_bucket_info(self, bucket_name: str) -> str:
+        """Get location, storage class, versioning and lifecycle rules of a bucket.
+
+        Args:
+            bucket_name: The bucket.
+        """
+        row = self._bucket(bucket_name)
+        text = details(
+            f"Bucket {bucket_name}",
+            ("Location", row["location"]),
+            ("Storage Class", CLASSES[0]),
+            ("Created", row["created"]),
+            ("Versioning", "Enabled" if row["versioning"] else "Disabled"),
+            ("Labels", ""),
+            ("Lifecycle Rules", str(len(row["lifecycle"]))),
+        )
+        return "\n".join([text, *(f"- {_rule(rule)}" for rule in row["lifecycle"])])
 
     @tool
     def storage_generate_signed_url(
         self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
-    ) -> Row:
-        """Make a URL by which anyone may use an object for a time.
+    ) -> str:
+        """Generate a URL that lets anyone use an object for a limited time.
 
         Args:
             bucket_name: The bucket.
             blob_name: The object; for PUT and POST it need not be there.
-            expiration_minutes: How long it holds: at most seven days.
+            expiration_minutes: Minutes until it expires, up to 10080.
             method: GET, HEAD, PUT, POST or DELETE.
         """
         check_range("expiration_minutes", expiration_minutes, 1, 7 * 24 * 60)
@@ -198,57 +217,76 @@ class Storage:
         url = sign_url(
             self._server.session["signing_key"], verb, bucket_name, blob_name, now, seconds
         )
-        return {"url": url, "method": verb, "expiration": iso(now + timedelta(seconds=seconds))}
+        return f"URL to {verb} {bucket_name}/{blob_name} for {expiration_minutes} minutes:\n{url}"
 
     @tool
     def storage_copy_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
-    ) -> Row:
-        """Copy an object; one at the destination is replaced."""
+    ) -> str:
+        """Copy an object; one at the destination is replaced.
+
+        Args:
+            source_bucket: The bucket of the object.
+            source_blob: The object.
+            dest_bucket: The bucket of the copy.
+            dest_blob: The name of the copy.
+        """
         row = self._object(source_bucket, source_blob)
-        return _show(
-            self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"])
-        )
+        self._write_object(dest_bucket, dest_blob, self._object_data(row))
+        return f"Copied {source_bucket}/{source_blob} to {dest_bucket}/{dest_blob}"
 
     @tool
     def storage_move_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
-    ) -> Row:
-        """Move an object to another bucket or name; one at the destination is replaced."""
+    ) -> str:
+        """Move an object to another bucket or name; one at the destination is replaced.
+
+        Args:
+            source_bucket: The bucket of the object.
+            source_blob: The object.
+            dest_bucket: The bucket to move it to.
+            dest_blob: Its new name.
+        """
         row = self._object(source_bucket, source_blob)
         if (source_bucket, source_blob) == (dest_bucket, dest_blob):
             raise ToolError("invalid argument: source and destination are the same object")
         with self._server.store.change():
-            target = self._write_object(
-                dest_bucket, dest_blob, self._object_data(row), row["content_type"]
-            )
+            self._write_object(dest_bucket, dest_blob, self._object_data(row))
             self._delete_object(row, self._server.context.clock.now())
-        return _show(target)
+        return f"Moved {source_bucket}/{source_blob} to {dest_bucket}/{dest_blob}"
 
     @tool
-    def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> Row:
-        """Have a bucket keep replaced and deleted objects as noncurrent versions, or stop that; those it has stay."""
-        return self._set_bucket(bucket_name, versioning=enabled)
+    def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> str:
+        """Keep replaced and deleted objects of a bucket as noncurrent versions, or stop doing so; existing versions stay.
+
+        Args:
+            bucket_name: The bucket.
+            enabled: False to stop it.
+        """
+        self._set_bucket(bucket_name, versioning=enabled)
+        return f"Versioning {'enabled' if enabled else 'disabled'} for bucket {bucket_name}"
 
     @tool
-    def storage_get_bucket_size(self, bucket_name: str) -> Row:
-        """Count the objects of a bucket and their bytes, noncurrent versions apart."""
+    def storage_get_bucket_size(self, bucket_name: str) -> str:
+        """Count the objects of a bucket and their bytes, noncurrent versions apart.
+
+        Args:
+            bucket_name: The bucket.
+        """
         self._bucket(bucket_name)
-        sql = "SELECT storage_class, deleted IS NULL, count(*), sum(size) FROM objects WHERE bucket = ? GROUP BY 1, 2 ORDER BY 1, 2"
-        groups = [tuple(row.values()) for row in self._server.store.rows(sql, bucket_name)]
-        size: Row = {"bucket": bucket_name}
-        for live, count, total in (
-            (1, "objectCount", "sizeBytes"),
-            (0, "noncurrentObjectCount", "noncurrentSizeBytes"),
-        ):
-            size[count] = sum(group[2] for group in groups if group[1] == live)
-            size[total] = sum(group[3] for group in groups if group[1] == live)
-        kinds = sorted({group[0] for group in groups})
-        return size | {
-            "sizeBytesByStorageClass": {
-                kind: sum(g[3] for g in groups if g[0] == kind) for kind in kinds
-            }
-        }
+        sql = "SELECT count(*) AS objects, coalesce(sum(size), 0) AS bytes FROM objects WHERE bucket = ? AND deleted IS {} NULL"
+        [live] = self._server.store.rows(sql.format(""), bucket_name)
+        [old] = self._server.store.rows(sql.format("NOT"), bucket_name)
+        text = details(
+            f"Size of bucket {bucket_name}",
+            ("Objects", str(live["objects"])),
+            ("Bytes", str(live["bytes"])),
+            ("MB", f"{live['bytes'] / 2**20:.2f}"),
+            ("GB", f"{live['bytes'] / 2**30:.2f}"),
+        )
+        if not old["objects"]:
+            return text
+        return f"{text}\nNoncurrent: {old['objects']} objects, {old['bytes']} bytes"
 
     @tool
     def storage_set_bucket_lifecycle(
@@ -257,22 +295,22 @@ class Storage:
         age_days: int = 30,
         action: str = "Delete",
         storage_class: str = "NEARLINE",
-    ) -> Row:
+    ) -> str:
         """Set the lifecycle rule of a bucket, in place of the one it has.
 
         Args:
             bucket_name: The bucket.
-            age_days: Days since an object was created after which the action is taken.
+            age_days: Age of an object, in days, at which the action is taken.
             action: Delete or SetStorageClass.
-            storage_class: The class that SetStorageClass gives: NEARLINE, COLDLINE or ARCHIVE; objects only ever get colder.
+            storage_class: New class for SetStorageClass: NEARLINE, COLDLINE or ARCHIVE; objects only get colder.
         """
         check_range("age_days", age_days, 0, 36_500)
         does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}
         if does["type"] == "SetStorageClass":
             does["storageClass"] = check_one_of("storage_class", storage_class, CLASSES[1:])
-        return self._set_bucket(
-            bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}]
-        )
+        rule = {"action": does, "condition": {"age": age_days}}
+        self._set_bucket(bucket_name, lifecycle=[rule])
+        return f"Lifecycle rule set for bucket {bucket_name}: {_rule(rule)}"
 
     # For authors of tasks.
 
@@ -293,7 +331,6 @@ class Storage:
             name=name,
             location=place,
             created=when,
-            updated=when,
             versioning=versioning,
             lifecycle=[],
         )
@@ -307,7 +344,6 @@ class Storage:
         bucket: str,
         name: str,
         data: bytes | str,
-        content_type: str | None = None,
         created: datetime | None = None,
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
@@ -316,7 +352,6 @@ class Storage:
             self._bucket(bucket),
             _check_object_name(name),
             content,
-            content_type,
             created or self._server.context.clock.now(),
         )
 
@@ -394,17 +429,11 @@ class Storage:
         for row in self._server.store.rows(sql, *old, iso(now - timedelta(days=1))):
             self._delete_object(row, now)
 
-    def _set_bucket(self, name: str, **changes: object) -> Row:
-        bucket = self._bucket(name)
-        when = iso(self._server.context.clock.tick())
-        self._server.store.update(
-            "buckets",
-            bucket["id"],
-            **changes,
-            updated=when,
-            metageneration=bucket["metageneration"] + 1,
-        )
-        return _show_bucket(self._bucket(name))
+    def _set_bucket(self, name: str, **changes: object) -> None:
+        """Change the settings of a bucket, and apply its rules as they are then."""
+        self._server.store.update("buckets", self._bucket(name)["id"], **changes)
+        self._server.context.clock.tick()
+        self._bucket(name)
 
     def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
         self._bucket(bucket)
@@ -427,9 +456,7 @@ class Storage:
     def _object_data(self, row: Row) -> bytes:
         return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
-    def _write_object(
-        self, bucket: str, name: str, data: bytes, content_type: str | None = None
-    ) -> Row:
+    def _write_object(self, bucket: str, name: str, data: bytes) -> None:
         """Write an object as something that happens now."""
         into = self._bucket(bucket)
         _check_object_name(name)
@@ -437,13 +464,10 @@ class Storage:
             raise ToolError(
                 f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together"
             )
-        row = self._put_object(into, name, data, content_type, self._server.context.clock.tick())
+        self._put_object(into, name, data, self._server.context.clock.tick())
         self._bucket(bucket)
-        return row
 
-    def _put_object(
-        self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime
-    ) -> Row:
+    def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:
         at, key = iso(when), (bucket["name"], name)
         last = (
             self._server.store.value(
@@ -453,9 +477,7 @@ class Storage:
         )
         record = {
             "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
-            "created": at, "updated": at, "deleted": None, "content_type": content_type or media_type(name),
-            "storage_class": CLASSES[0], "size": len(data), "md5": _base64(hashlib.md5(data).digest()),
-            "crc32c": _base64(crc32c(data).to_bytes(4, "big")),
+            "created": at, "deleted": None, "storage_class": CLASSES[0], "size": len(data), "md5": hashlib.md5(data).hexdigest(),
         }  # fmt: skip
         with self._server.store.change():
             live = self._server.store.row(
@@ -465,7 +487,6 @@ class Storage:
             if live is not None:
                 self._delete_object(live, when)
             self._server.store.insert("objects", **record, data=data)
-        return record
 
     def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
@@ -484,10 +505,8 @@ def _parts(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _next(rows: list[Row], size: int) -> Row:
-    if len(rows) <= size:
-        return {}
-    return {"nextPageToken": page_token(rows[size - 1]["name"], rows[size - 1]["generation"])}
+def _token(row: Row) -> str:
+    return page_token(row["name"], row["generation"])
 
 
 def _check_object_name(name: str) -> str:
@@ -498,30 +517,18 @@ def _check_object_name(name: str) -> str:
     return name
 
 
-def _show_bucket(row: Row) -> Row:
-    resource = {
-        "kind": "storage#bucket", "id": row["name"], "name": row["name"], "location": row["location"],
-        "locationType": _location_type(row["location"]), "storageClass": CLASSES[0],
-        "timeCreated": row["created"], "updated": row["updated"], "metageneration": str(row["metageneration"]),
-        "versioning": {"enabled": row["versioning"]},
-    }  # fmt: skip
-    return resource | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
+def _rule(rule: Row) -> str:
+    """Return a lifecycle rule in words, such as `Delete after 30 days`."""
+    kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
+    return f"{kind} after {rule['condition']['age']} days"
 
 
-def _location_type(location: str) -> str:
-    if location in LOCATIONS[:3]:
-        return "multi-region"
-    return "region" if location.lower() in REGIONS else "dual-region"
-
-
-def _show(row: Row) -> Row:
-    resource = {
-        "kind": "storage#object", "name": row["name"], "bucket": row["bucket"], "generation": str(row["generation"]),
-        "size": str(row["size"]), "contentType": row["content_type"], "storageClass": row["storage_class"],
-        "timeCreated": row["created"], "updated": row["updated"], "md5Hash": row["md5"], "crc32c": row["crc32c"],
-    }  # fmt: skip
-    return resource | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
-
-
-def _base64(digest: bytes) -> str:
-    return base64.b64encode(digest).decode()
+def _show(row: Row, with_generation: bool) -> str:
+    """Return the line of an object: its name and size, and what is unusual about it."""
+    notes = [
+        *([] if row["storage_class"] == CLASSES[0] else [row["storage_class"]]),
+        *([f"generation {row['generation']}"] if with_generation else []),
+        *([f"noncurrent since {row['deleted']}"] if row["deleted"] else []),
+    ]
+    note = f" ({', '.join(notes)})" if notes else ""
+    return f"{row['name']}: {row['size']} bytes{note}"

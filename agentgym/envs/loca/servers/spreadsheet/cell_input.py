@@ -1,7 +1,7 @@
 """Cells of a spreadsheet: parsed from what is typed in, and displayed.
 
-A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s":
-text as typed}` with `"k": "date"` where the number counts days.
+A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": value, "s":
+text as typed}` with `"k": "date"` where the value counts days.
 """
 
 from __future__ import annotations
@@ -47,15 +47,17 @@ def parse(value: Any) -> Any:
         return {"f": value}
     text = value.strip()
     if text.upper() in ("TRUE", "FALSE"):
-        return text.upper() == "TRUE"
+        return {"v": text.upper() == "TRUE", "s": value}
     if _NUMBER.fullmatch(text):
         number = float(text)
-        return value if math.isinf(number) else validate(number)
+        return value if math.isinf(number) else {"v": validate(number), "s": value}
     return _parse_dressed(text) or _parse_date(text) or value or None
 
 
 def from_python(value: Any) -> Any:
-    """Return the cell that a Python value makes: texts stay texts, dates and times become such."""
+    """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
+    times count as such in formulas.
+    """
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
@@ -69,12 +71,10 @@ def from_python(value: Any) -> Any:
             "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
             "s": value.isoformat(),
         }
-    return validate(value)
-
-
-def display(cell: Any) -> str:
-    """Return a cell without a formula as it is shown."""
-    return str(cell["s"]) if isinstance(cell, dict) else text_of(cell)
+    if isinstance(value, str):
+        return value
+    exact = validate(value)
+    return {"v": exact, "s": text_of(exact)}
 
 
 def raw(cell: Any) -> Any:

@@ -1,13 +1,13 @@
 """The values of cells, as formulas work on them.
 
 A value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a `SerialDate`
-(a date as a number of
-days) or a `Grid`.
+(a date as a number of days), a `Grid` or, within a formula, a `Lambda`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,19 +41,89 @@ CYCLE = NO_REFERENCE
 """The value of a formula that depends on itself, as in Google Sheets."""
 
 
+class FormulaError(Exception):
+    """Raised to end the computation of a function with an error as its value."""
+
+    def __init__(self, error: CellError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @dataclass(slots=True)
 class Grid:
-    """The values of a range; `cells` holds the filled ones by row and column from 0."""
+    """Values in rows and columns; `cells` holds the filled ones by row and column from 0.
+
+    Attributes:
+        height: Rows.
+        width: Columns.
+        cells: The values.
+        origin: Row and column, from 1, of the first cell of a range; None for computed values.
+        columns: Positions in columns and rows that were searched, see `positions`.
+    """
 
     height: int
     width: int
     cells: dict[tuple[int, int], Any] = field(default_factory=dict)
+    origin: tuple[int, int] | None = None
+    columns: dict[tuple[bool, int], dict[Any, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
+        """Return the grid of rows of values; at least one cell, that is empty."""
+        cells = {
+            (r, c): value
+            for r, row in enumerate(rows)
+            for c, value in enumerate(row)
+            if value is not None
+        }
+        return cls(max(1, len(rows)), max(1, *map(len, rows)) if rows else 1, cells)
+
+    def rows(self) -> list[list[Any]]:
+        """Return all values, empty ones as None."""
+        return [self.line(down=False, at=k) for k in range(self.height)]
 
     def line(self, *, down: bool, at: int = 0) -> list[Any]:
         """Return a column (`down`) or a row."""
         if down:
             return [self.cells.get((k, at)) for k in range(self.height)]
         return [self.cells.get((at, k)) for k in range(self.width)]
+
+    def positions(self, *, down: bool, at: int = 0) -> dict[Any, int]:
+        """Return the first position of each value of a column (`down`) or a row, as `match_key`
+        writes it; made once, since the same range is often searched for one value after the other.
+        """
+        if (down, at) not in self.columns:
+            line = enumerate(self.line(down=down, at=at))
+            found: dict[Any, int] = {}
+            for k, value in line:
+                if value is not None:
+                    found.setdefault(match_key(value), k)
+            self.columns[down, at] = found
+        return self.columns[down, at]
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """A function that a formula defines.
+
+    Attributes:
+        names: Its parameters.
+        body: Its tree.
+        scope: The values of other names where it was defined.
+    """
+
+    names: tuple[str, ...]
+    body: Any
+    scope: Any
+
+
+def match_key(value: Any) -> Any:
+    """Return the key under which equal values are found: capitals do not count, a truth value is
+    no number.
+    """
+    if isinstance(value, str):
+        return value.lower()
+    return (value,) if isinstance(value, bool) else float(value)
 
 
 def serial(moment: datetime) -> float:

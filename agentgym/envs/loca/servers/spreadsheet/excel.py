@@ -32,7 +32,14 @@ class Excel(Server):
 
     @tool
     def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
-        """Check a formula and write it to a cell. It is not computed: no value is stored with it."""
+        """Check a formula and write it to a cell. It is not computed: no value is stored with it.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            cell: The cell, such as B2.
+            formula: The formula, beginning with =.
+        """
         parts.check_formula(formula)
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             sheets.put(sheet, *spot(cell), formula)
@@ -42,7 +49,14 @@ class Excel(Server):
     def validate_formula_syntax(
         self, filepath: str, sheet_name: str, cell: str, formula: str
     ) -> str:
-        """Check a formula without writing it, and compare it with what the cell holds."""
+        """Check a formula without writing it, and compare it with what the cell holds.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            cell: The cell, such as B2.
+            formula: The formula, beginning with =.
+        """
         content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
         if not isinstance(content, str) or not content.startswith("="):
@@ -119,7 +133,8 @@ class Excel(Server):
             return "No data found in specified range"
         area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
         cells = [parts.describe_cell(sheet, *place) for place in spots(area)]
-        return {"range": str(area), "sheet_name": sheet_name, "cells": cells}
+        ends = f"{parts.spot_name(area.top, area.left)}:{parts.spot_name(bottom, right)}"
+        return {"range": ends, "sheet_name": sheet_name, "cells": cells}
 
     @tool
     def write_data_to_excel(
@@ -147,7 +162,11 @@ class Excel(Server):
 
     @tool
     def create_workbook(self, filepath: str) -> str:
-        """Make a workbook with one empty sheet, Sheet1; a file at the path is replaced."""
+        """Make a workbook with one empty sheet, Sheet1; a file at the path is replaced.
+
+        Args:
+            filepath: Path of the workbook.
+        """
         sheets.check_path(filepath)
         book = library().Workbook()
         book.active.title = "Sheet1"
@@ -156,7 +175,12 @@ class Excel(Server):
 
     @tool
     def create_worksheet(self, filepath: str, sheet_name: str) -> str:
-        """Add an empty sheet to a workbook."""
+        """Add an empty sheet to a workbook.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
         with self._books.edit(filepath) as book:
             sheets.check_title(book, sheet_name)
             book.create_sheet(sheet_name)
@@ -253,7 +277,15 @@ class Excel(Server):
         table_name: str | None = None,
         table_style: str = "TableStyleMedium9",
     ) -> str:
-        """Make a range, with titles in its first row, a native table."""
+        """Make a range, with titles in its first row, a native table.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: The range, such as A1:D50.
+            table_name: Name of the table; one is made up by default.
+            table_style: Style of Excel.
+        """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             title = table_name or f"Table_{self.context.new_id('table', 8)}"
             parts.table(sheet, area_of(*data_range.split(":", 1)), title, table_style)
@@ -261,7 +293,13 @@ class Excel(Server):
 
     @tool
     def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
-        """Copy a sheet within its workbook: values, styles and merged cells."""
+        """Copy a sheet within its workbook: values, styles and merged cells.
+
+        Args:
+            filepath: Path of the workbook.
+            source_sheet: Title of the sheet to copy.
+            target_sheet: Title of the copy.
+        """
         with self._books.edit_sheet(filepath, source_sheet) as sheet:
             sheets.check_title(sheet.parent, target_sheet)
             sheet.parent.copy_worksheet(sheet).title = target_sheet
@@ -269,7 +307,12 @@ class Excel(Server):
 
     @tool
     def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
-        """Remove a sheet; the last one stays."""
+        """Remove a sheet; the last one stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             if len(sheet.parent.sheetnames) == 1:
                 raise ToolError("conflict: the only sheet of a workbook cannot be deleted")
@@ -278,7 +321,13 @@ class Excel(Server):
 
     @tool
     def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
-        """Give a sheet another title; formulas that name it follow."""
+        """Give a sheet another title; formulas that name it follow.
+
+        Args:
+            filepath: Path of the workbook.
+            old_name: Title of the sheet.
+            new_name: Its new title.
+        """
         with self._books.edit_sheet(filepath, old_name) as sheet:
             if new_name.lower() != old_name.lower():
                 sheets.check_title(sheet.parent, new_name)
@@ -293,8 +342,13 @@ class Excel(Server):
         return f"Sheet renamed from '{old_name}' to '{new_name}'"
 
     @tool
-    def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> Any:
-        """Sheets, size and time of a workbook; with `include_ranges` the range that each sheet fills."""
+    def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> str:
+        """Sheets, size and time of a workbook.
+
+        Args:
+            filepath: Path of the workbook.
+            include_ranges: Give the range that each sheet fills.
+        """
         book, file = self._books.open(filepath), self.context.files.file(filepath)
         facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
@@ -302,11 +356,18 @@ class Excel(Server):
             facts["used_ranges"] = {
                 each.title: str(sheets.data_area(each)) for each in book.worksheets
             }
-        return facts
+        return str(facts)
 
     @tool
     def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Merge the cells of a range; the value of the first one stays."""
+        """Merge the cells of a range; the value of the first one stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+        """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             sheets.merge(sheet, area)
@@ -314,7 +375,14 @@ class Excel(Server):
 
     @tool
     def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Take a merged range apart."""
+        """Take a merged range apart.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+        """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             if str(area) not in map(str, sheet.merged_cells.ranges):
@@ -323,9 +391,15 @@ class Excel(Server):
         return f"Range '{area}' unmerged successfully"
 
     @tool
-    def get_merged_cells(self, filepath: str, sheet_name: str) -> list[str]:
-        """Merged ranges of a sheet."""
-        return sorted(map(str, self._books.read_sheet(filepath, sheet_name).merged_cells.ranges))
+    def get_merged_cells(self, filepath: str, sheet_name: str) -> str:
+        """Merged ranges of a sheet.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
+        ranges = self._books.read_sheet(filepath, sheet_name).merged_cells.ranges
+        return str(sorted(map(str, ranges)))
 
     @tool
     def copy_range(
@@ -337,7 +411,16 @@ class Excel(Server):
         target_start: str,
         target_sheet: str | None = None,
     ) -> str:
-        """Copy the cells of a range, with their styles, to another place, whose upper left corner is `target_start`."""
+        """Copy the cells of a range, with their styles, to another place.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            source_start: First cell to copy.
+            source_end: Last cell to copy.
+            target_start: Upper left cell of the copy.
+            target_sheet: Title of the sheet of the copy; the same one by default.
+        """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
             sheets.copy_cells(sheet, area_of(source_start, source_end), target, *spot(target_start))
@@ -374,7 +457,14 @@ class Excel(Server):
     def validate_excel_range(
         self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None
     ) -> str:
-        """Check that a range lies within what a sheet fills."""
+        """Check that a range lies within what a sheet fills.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the first one by default.
+        """
         area, filled = (
             area_of(start_cell, end_cell),
             sheets.data_area(self._books.read_sheet(filepath, sheet_name)),
@@ -387,7 +477,12 @@ class Excel(Server):
 
     @tool
     def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
-        """The rules of a sheet for what may be entered, with the ranges that they are for."""
+        """The rules of a sheet for what may be entered, with the ranges that they are for.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
         sheet = self._books.read_sheet(filepath, sheet_name)
         rules = sheet.data_validations.dataValidation
         if not rules:
@@ -399,26 +494,54 @@ class Excel(Server):
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
-        """Insert empty rows before a row."""
+        """Insert empty rows.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_row: Number of the row before which they are inserted.
+            count: How many.
+        """
         return self._resize(filepath, sheet_name, "row", start_row, count)
 
     @tool
     def insert_columns(self, filepath: str, sheet_name: str, start_col: int, count: int = 1) -> str:
-        """Insert empty columns before a column, which is given by its number."""
+        """Insert empty columns.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_col: Number of the column before which they are inserted.
+            count: How many.
+        """
         return self._resize(filepath, sheet_name, "column", start_col, count)
 
     @tool
     def delete_sheet_rows(
         self, filepath: str, sheet_name: str, start_row: int, count: int = 1
     ) -> str:
-        """Delete rows from a row on."""
+        """Delete rows.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_row: Number of the first row.
+            count: How many.
+        """
         return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
 
     @tool
     def delete_sheet_columns(
         self, filepath: str, sheet_name: str, start_col: int, count: int = 1
     ) -> str:
-        """Delete columns from a column on, which is given by its number."""
+        """Delete columns.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_col: Number of the first column.
+            count: How many.
+        """
         return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
 
     def _resize(

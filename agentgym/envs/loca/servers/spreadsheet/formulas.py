@@ -1,42 +1,17 @@
-"""Formulas of spreadsheets: parsed once, computed with a bound on the work, never run as code.
+"""Formulas of spreadsheets: their syntax, and the references in them.
 
-The language is that of cells: numbers, texts, truth values, errors, references, operators and the
-functions of the module `functions`; any other function is `#NAME?`, as in a spreadsheet. There are
-no array formulas.
-
-It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
-work of one reading is bounded in steps, so that no formula of a policy can stop an episode; TODAY
-and NOW tell the clock of the episode; and a result is the same on every machine and with every
-version of a library, as rewards need it.
+The language is that of cells: numbers, texts, truth values, errors, references, arrays in braces,
+operators and calls of functions.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.servers.spreadsheet.cell_values import (
-    CYCLE,
-    DIVISION,
-    MAX_TEXT,
-    NAME,
-    NO_REFERENCE,
-    NUMBER,
-    SYNTAX,
-    VALUE,
-    CellError,
-    Grid,
-    SerialDate,
-    number,
-    ordering,
-    scalar,
-    text_of,
-)
+from agentgym.envs.loca.servers.spreadsheet.cell_values import SYNTAX, CellError
 from agentgym.envs.loca.servers.spreadsheet.cells import (
     Area,
     column_name,
@@ -45,17 +20,12 @@ from agentgym.envs.loca.servers.spreadsheet.cells import (
     quote_title,
     split_sheet,
 )
-from agentgym.envs.loca.servers.spreadsheet.functions import call
 
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: what it is, then its parts."""
 
 MAX_DEPTH = 40
 """Levels of a formula, whose parsing and computing recurse: brackets, arguments, right sides."""
-MAX_STEPS = 500_000
-"""Cells that are looked at for one reading of a sheet, less than a second; formulas beyond are
-`#ERROR!`.
-"""
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -64,7 +34,7 @@ _REFERENCE = (
 )
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)|(?P<text>"(?:[^"]|"")*")|(?P<reference>{_REFERENCE})|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"""
-    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%])"""
+    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])"""
 )
 _BINARY = {
     "=": 1,
@@ -81,9 +51,6 @@ _BINARY = {
     "^": 6,
 }
 """The precedence of each operator; one of a higher number binds closer, and a sign closest."""
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
 
 
 class _Syntax(Exception):
@@ -160,220 +127,68 @@ class _Parser:
             return ("fault", CellError(text))
         if kind == "reference":
             title, rest = split_sheet(text)
-            return ("reference", title, parse_area(rest))
+            return ("reference", title and title.lower(), parse_area(rest))
         if kind == "name":
             return self._named(text.upper())
         if (kind, text) == ("sign", "("):
             node = self._binary(0)
             if self._take(")"):
                 return node
+        if (kind, text) == ("sign", "{"):
+            return self._array()
         raise _Syntax
+
+    def _array(self) -> Node:
+        """Parse an array after its opening brace: commas go to the right, semicolons down."""
+        widths, items = [0], []
+        while True:
+            items.append(self._binary(0))
+            widths[-1] += 1
+            if self._take("}"):
+                return ("array", tuple(widths), items)
+            if self._take(";"):
+                widths.append(0)
+            elif not self._take(","):
+                raise _Syntax
 
     def _named(self, name: str) -> Node:
         if not self._take("("):
-            return ("value", name == "TRUE") if name in ("TRUE", "FALSE") else ("fault", NAME)
+            return ("value", name == "TRUE") if name in ("TRUE", "FALSE") else ("name", name)
+        node: Node = ("call", name, self._arguments())
+        if name == "LAMBDA" and self._take("("):
+            node = ("apply", node, self._arguments())
+        return node
+
+    def _arguments(self) -> list[Node]:
         arguments: list[Node] = []
         while not self._take(")"):
             if arguments and not (self._take(",") or self._take(";")):
                 raise _Syntax
             empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
             arguments.append(("value", None) if empty else self._binary(0))
-        return ("call", name, arguments)
+        return arguments
 
 
-def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Return the areas that a tree refers to, from left to right.
+def parts_of(node: Node) -> Iterator[Node]:
+    """Return a tree and all its parts, from left to right.
 
     It does not recurse: `1+1+…` is a tree as deep as it is long.
     """
     waiting = [node]
     while waiting:
         node = waiting.pop()
-        if node[0] == "reference":
-            yield node[1], node[2]
-        parts = node[2] if node[0] == "call" else node[2:]
-        waiting += [part for part in reversed(parts) if isinstance(part, tuple)]
+        yield node
+        if node[0] in ("call", "array"):
+            waiting += reversed(node[2])
+        elif node[0] == "apply":
+            waiting += [*reversed(node[2]), node[1]]
+        elif node[0] in ("unary", "binary"):
+            waiting += reversed(node[2:])
 
 
-class Evaluator:
-    """The values of cells with formulas, each computed once.
-
-    Args:
-        load: Gives the cells of the sheet with a title, by row and column, or None where there is
-            no such sheet.
-        now: The time of TODAY and NOW.
-    """
-
-    def __init__(
-        self, load: Callable[[str], Mapping[int, Mapping[int, Any]] | None], now: datetime
-    ) -> None:
-        self._load = functools.cache(load)
-        self._now = now
-        self._known: dict[tuple[str, int, int], Any] = {}
-        self._grids: dict[tuple[str, Area], Grid] = {}
-        self._steps = 0
-
-    def value(self, sheet: str, row: int, column: int) -> Any:
-        """Return the value of a cell."""
-        start = (sheet, row, column)
-        waiting = [start]
-        open_cells: set[tuple[str, int, int]] = set()
-        while waiting:
-            spot = waiting[-1]
-            formula = self._formula(spot)
-            if spot in self._known or formula is None:
-                waiting.pop()
-                continue
-            missing = [] if spot in open_cells else list(self._missing(spot[0], parse(formula)))
-            open_cells.add(spot)
-            if missing:
-                cycle = [need for need in missing if need in open_cells]
-                self._known.update(dict.fromkeys(cycle, CYCLE))
-                waiting += [need for need in missing if need not in open_cells]
-                continue
-            self._known[spot] = self._cell_result(spot[0], parse(formula))
-            waiting.pop()
-        return self._read(start)
-
-    def _formula(self, spot: tuple[str, int, int]) -> str | None:
-        cell = (self._load(spot[0]) or {}).get(spot[1], {}).get(spot[2])
-        return cell["f"] if isinstance(cell, dict) and "f" in cell else None
-
-    def _missing(self, sheet: str, node: Node) -> Iterator[tuple[str, int, int]]:
-        """Return the cells with formulas that a tree needs and whose values are not known yet."""
-        for title, area in references(node):
-            if (title or sheet, area) in self._grids:
-                continue
-            lines = self._load(title or sheet) or {}
-            for row, column, cell in self._cells(lines, area):
-                spot = (title or sheet, row, column)
-                if isinstance(cell, dict) and "f" in cell and spot not in self._known:
-                    yield spot
-
-    def _cells(
-        self, lines: Mapping[int, Mapping[int, Any]], area: Area
-    ) -> Iterator[tuple[int, int, Any]]:
-        """Return the filled cells of an area, by row and column."""
-        near = area.bottom is not None and area.bottom - area.top < len(lines)
-        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
-        self._steps += len(rows)
-        for row in rows:
-            if self._steps > MAX_STEPS:
-                return
-            if (
-                row not in lines
-                or row < area.top
-                or (area.bottom is not None and row > area.bottom)
-            ):
-                continue
-            columns = sorted(
-                column
-                for column in lines[row]
-                if column >= area.left and (area.right is None or column <= area.right)
-            )
-            self._steps += len(columns)
-            for column in columns:
-                yield row, column, lines[row][column]
-
-    def _read(self, spot: tuple[str, int, int]) -> Any:
-        if spot in self._known:
-            return self._known[spot]
-        cell = (self._load(spot[0]) or {}).get(spot[1], {}).get(spot[2])
-        if isinstance(cell, dict):
-            return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
-        return cell
-
-    def _cell_result(self, sheet: str, node: Node) -> Any:
-        result = scalar(self._compute(sheet, node))
-        return 0.0 if result is None else result
-
-    def _compute(self, sheet: str, node: Node) -> Any:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            return SYNTAX
-        kind = node[0]
-        if kind in ("value", "fault"):
-            return node[1]
-        if kind == "reference":
-            return self._area(node[1] or sheet, node[2])
-        if kind == "call":
-            return call(
-                node[1],
-                [functools.partial(self._compute, sheet, part) for part in node[2]],
-                self._now,
-            )
-        return self._operations(sheet, node)
-
-    def _operations(self, sheet: str, node: Node) -> Any:
-        """Compute the operators of a tree along its left side, which is as long as the formula, from
-        the inside out.
-        """
-        operations = []
-        while node[0] in ("binary", "unary"):
-            operations.append((node[1], node[3:]))
-            node = node[2]
-        self._steps += len(operations) - 1
-        value = self._compute(sheet, node)
-        for sign, others in reversed(operations):
-            operands = [
-                scalar(operand)
-                for operand in (value, *(self._compute(sheet, part) for part in others))
-            ]
-            faults = [operand for operand in operands if isinstance(operand, CellError)]
-            value = faults[0] if faults else _operate(sign, *operands)
-        return value
-
-    def _area(self, sheet: str, area: Area) -> Grid | CellError:
-        if (sheet, area) in self._grids:
-            self._steps += len(self._grids[sheet, area].cells) // 4
-            return self._grids[sheet, area]
-        lines = self._load(sheet)
-        if lines is None:
-            return NO_REFERENCE
-        bottom = max(lines, default=area.top) if area.bottom is None else area.bottom
-        widest = max((max(cells) for cells in lines.values() if cells), default=area.left)
-        right = widest if area.right is None else area.right
-        grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1))
-        for row, column, _ in self._cells(lines, area):
-            grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column))
-        self._grids[sheet, area] = grid
-        return grid
-
-
-def _operate(sign: str, *operands: Any) -> Any:
-    if sign == "&":
-        joined = "".join(map(text_of, operands))
-        return joined if len(joined) <= MAX_TEXT else VALUE
-    if sign in _COMPARE:
-        left, right = operands
-        return _COMPARE[sign](ordering(left, right), ordering(right, left))
-    numbers = [number(operand) for operand in operands]
-    faults = [value for value in numbers if isinstance(value, CellError)]
-    if faults:
-        return faults[0]
-    result = _arithmetic(sign, *numbers)
-    dates = [isinstance(operand, SerialDate) for operand in operands]
-    is_date = (
-        sign in "+-"
-        and (dates == [True, False] or (dates == [False, True] and sign == "+"))
-        and isinstance(result, float)
-    )
-    return SerialDate(result) if is_date else result
-
-
-def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
-    if right is None:
-        return {"%": left / 100, "-": -left, "+": left}[sign]
-    if sign == "/":
-        return left / right if right else DIVISION
-    if sign == "^":
-        try:
-            power = left**right
-        except (OverflowError, ZeroDivisionError):
-            return NUMBER
-        return NUMBER if isinstance(power, complex) else power
-    result = {"+": left + right, "-": left - right, "*": left * right}[sign]
-    return result if math.isfinite(result) else NUMBER
+def references(node: Node) -> Iterator[tuple[str | None, Area]]:
+    """Return the areas that a tree refers to, from left to right."""
+    return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
 
 
 def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:

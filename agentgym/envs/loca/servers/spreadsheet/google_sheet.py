@@ -4,8 +4,12 @@ read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
@@ -14,14 +18,34 @@ from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
 from agentgym.envs.loca.servers.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
+    Cell,
     Spreadsheets,
     properties_of,
 )
 from agentgym.envs.loca.servers.store import Row
-from agentgym.tools import ToolError, echo, tool
+from agentgym.tools import ToolError, tool
 
-ROLES = ("reader", "commenter", "writer")
-"""Roles that can be granted, as in the published server."""
+Id = Annotated[str, Field(description="Id of the spreadsheet.")]
+Title = Annotated[str, Field(description="Title of the sheet.")]
+
+
+class Query(TypedDict):
+    """A range to be read."""
+
+    spreadsheet_id: Id
+    sheet: Title
+    range: NotRequired[
+        Annotated[str, Field(description="Cells in A1 notation; the whole sheet by default.")]
+    ]
+
+
+class Recipient(TypedDict):
+    """A person and what he or she may do."""
+
+    email_address: Annotated[str, Field(description="Address of the person.")]
+    role: Annotated[
+        Literal["reader", "commenter", "writer"], Field(description="What the person may do.")
+    ]
 
 
 class GoogleSheet(Server):
@@ -82,10 +106,7 @@ class GoogleSheet(Server):
             if sheet is not None
             else self._books.sheets(spreadsheet)[0]
         )
-        values = self._books.values(
-            sheet_row, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True
-        )
-        return [[value if value != "" else None for value in row] for row in values]
+        return self._books.exact_values(sheet_row)
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
         """Return the role of each address that a spreadsheet is shared with."""
@@ -104,39 +125,39 @@ class GoogleSheet(Server):
         range: str | None = None,
         include_grid_data: bool = False,
     ) -> Any:
-        """Values of a sheet as it shows them. Rows and cells that are empty at the end are left out.
+        """Values of a sheet, formulas computed. Rows and cells that are empty at the end are left out.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
-            include_grid_data: Give of each cell what was entered and what it comes to besides.
+            include_grid_data: Give of each cell what was entered, its value and how it is shown.
         """
         row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
             return self._grid_data(row, range)
         value_range = {
             "range": self._books.range_name(row, range),
-            "values": self._books.values(row, range, cell_input.display),
+            "values": self._books.values(row, range),
         }
         return {"spreadsheetId": spreadsheet_id, "valueRanges": [value_range]}
 
     @tool
     def get_sheet_formulas(self, spreadsheet_id: str, sheet: str, range: str | None = None) -> Any:
-        """What was entered into the cells of a sheet: formulas as such, other values bare.
+        """What was entered into the cells of a sheet, formulas as they are written.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation; the whole sheet by default.
         """
-        return self._books.values(self._books.sheet(spreadsheet_id, sheet), range, None)
+        return self._books.entries(self._books.sheet(spreadsheet_id, sheet), range)
 
     @tool
     def update_cells(
         self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]
     ) -> Any:
-        """Enter values into a range, row by row, as if typed: numbers, dates and formulas in texts become such.
+        """Enter values into a range, row by row, as if typed: formulas, numbers and dates in texts count as such.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
@@ -145,7 +166,13 @@ class GoogleSheet(Server):
             data: Rows of values; null leaves a cell as it is, an empty text empties it.
         """
         with self.store.change():
-            return self._books.enter(self._books.sheet(spreadsheet_id, sheet), range, data)
+            updated = self._books.enter(self._books.sheet(spreadsheet_id, sheet), range, data)
+        return {
+            "spreadsheetId": spreadsheet_id,
+            "updatedCells": updated,
+            "updatedRows": len(data),
+            "updatedColumns": max(map(len, data), default=0),
+        }
 
     @tool
     def batch_update_cells(
@@ -160,15 +187,13 @@ class GoogleSheet(Server):
         """
         with self.store.change():
             row = self._books.sheet(spreadsheet_id, sheet)
-            responses = [self._books.enter(row, area, data) for area, data in ranges.items()]
-        total = {
-            f"totalUpdated{what}": sum(each[f"updated{what}"] for each in responses)
-            for what in ("Rows", "Columns", "Cells")
-        }
+            responses = [
+                {"range": area, "updatedCells": self._books.enter(row, area, data)}
+                for area, data in ranges.items()
+            ]
         return {
             "spreadsheetId": spreadsheet_id,
-            **total,
-            "totalUpdatedSheets": int(bool(responses)),
+            "totalUpdatedCells": sum(each["updatedCells"] for each in responses),
             "responses": responses,
         }
 
@@ -182,9 +207,11 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             count: How many.
-            start_row: Index of the first new row, from 0; at the top by default.
+            start_row: Index of the first new row, from 0; below the last row by default.
         """
-        return self._books.insert(spreadsheet_id, sheet, "row", count, start_row or 0)
+        self._books.insert(spreadsheet_id, sheet, "row", count, start_row)
+        inserted = {"dimension": "ROWS", "insertedRows": count}
+        return {"spreadsheetId": spreadsheet_id, "replies": [{"insertDimension": inserted}]}
 
     @tool
     def add_columns(
@@ -196,13 +223,19 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             count: How many.
-            start_column: Index of the first new column, from 0; at the left by default.
+            start_column: Index of the first new column, from 0; right of the last one by default.
         """
-        return self._books.insert(spreadsheet_id, sheet, "column", count, start_column or 0)
+        self._books.insert(spreadsheet_id, sheet, "column", count, start_column)
+        inserted = {"dimension": "COLUMNS", "insertedColumns": count}
+        return {"spreadsheetId": spreadsheet_id, "replies": [{"insertDimension": inserted}]}
 
     @tool
     def list_sheets(self, spreadsheet_id: str) -> list[str]:
-        """Titles of the sheets of a spreadsheet."""
+        """Titles of the sheets of a spreadsheet.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+        """
         return [row["title"] for row in self._books.sheets(spreadsheet_id)]
 
     @tool
@@ -225,10 +258,7 @@ class GoogleSheet(Server):
             )
             self._books.put(target, self._books.lines(source))
             self._books.touch(dst_spreadsheet)
-        return {
-            "copy": properties_of(target),
-            "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]},
-        }
+        return {"sheetId": target["number"], "title": dst_sheet}
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
@@ -252,27 +282,24 @@ class GoogleSheet(Server):
                 ),
             )
             self._books.touch(spreadsheet)
-        return {"spreadsheetId": spreadsheet, "replies": [{}]}
+        renamed = {"properties": {"title": new_name}}
+        return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
 
     @tool
-    def get_multiple_sheet_data(self, queries: list[dict[str, str]]) -> list[dict[str, Any]]:
+    def get_multiple_sheet_data(self, queries: list[Query]) -> list[dict[str, Any]]:
         """Values of several ranges, each with its query; a query that fails has an `error` in place of `data`.
 
         Args:
-            queries: Each with `spreadsheet_id`, `sheet` and, if not the whole sheet is wanted, `range`.
+            queries: The ranges.
         """
         results: list[dict[str, Any]] = []
         for query in queries:
+            asked: dict[str, Any] = {"range": None, **query}
             try:
-                row = self._books.sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
-                results.append(
-                    {
-                        **query,
-                        "data": self._books.values(row, query.get("range"), cell_input.display),
-                    }
-                )
+                row = self._books.sheet(query["spreadsheet_id"], query["sheet"])
+                results.append({**asked, "data": self._books.values(row, asked["range"])})
             except ToolError as error:
-                results.append({**query, "error": str(error)})
+                results.append({**asked, "error": str(error)})
         return results
 
     @tool
@@ -291,36 +318,36 @@ class GoogleSheet(Server):
             )
         results = []
         for spreadsheet in spreadsheet_ids:
+            entry: dict[str, Any] = {"spreadsheet_id": spreadsheet, "title": None, "sheets": []}
             try:
-                sheets = [
-                    self._summary(sheet, rows_to_fetch) for sheet in self._books.sheets(spreadsheet)
-                ]
-                title = self.store.get("spreadsheets", spreadsheet)["title"]
-                results.append(
-                    {"spreadsheet_id": spreadsheet, "title": title, "sheets": sheets, "error": None}
-                )
+                sheets = self._books.sheets(spreadsheet)
+                entry["title"] = self.store.get("spreadsheets", spreadsheet)["title"]
+                entry["sheets"] = [self._summary(sheet, rows_to_fetch) for sheet in sheets]
+                results.append({**entry, "error": None})
             except ToolError as error:
-                results.append(
-                    {
-                        "spreadsheet_id": spreadsheet,
-                        "title": None,
-                        "sheets": [],
-                        "error": str(error),
-                    }
-                )
+                results.append({**entry, "error": str(error)})
         return results
 
     @tool
     def create_spreadsheet(self, title: str) -> Any:
-        """Make a spreadsheet with one empty sheet, Sheet1."""
+        """Make a spreadsheet with one empty sheet, Sheet1.
+
+        Args:
+            title: Title of the spreadsheet.
+        """
         with self.store.change():
             spreadsheet = self._books.add(title)
             self._books.add_sheet(spreadsheet, "Sheet1", *GRID)
-        return {"spreadsheetId": spreadsheet, "title": title, "sheets": ["Sheet1"]}
+        return {"spreadsheetId": spreadsheet, "title": title, "folder": "root"}
 
     @tool
     def create_sheet(self, spreadsheet_id: str, title: str) -> Any:
-        """Add an empty sheet to a spreadsheet."""
+        """Add an empty sheet to a spreadsheet.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            title: Title of the new sheet.
+        """
         with self.store.change():
             self._books.sheets(spreadsheet_id)
             row = self._books.add_sheet(spreadsheet_id, title, *GRID)
@@ -334,27 +361,27 @@ class GoogleSheet(Server):
 
     @tool
     def list_spreadsheets(self) -> list[dict[str, str]]:
-        """Ids and titles of the spreadsheets, last changed first."""
-        return self.store.rows(
-            "SELECT id, title FROM spreadsheets ORDER BY modified DESC, rowid DESC"
-        )
+        """Ids and titles of the spreadsheets, first made first."""
+        return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
 
     @tool
     def share_spreadsheet(
-        self, spreadsheet_id: str, recipients: list[dict[str, str]], send_notification: bool = True
+        self, spreadsheet_id: str, recipients: list[Recipient], send_notification: bool = True
     ) -> Any:
         """Share a spreadsheet with others, or change what they may do.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
-            recipients: Each with `email_address` and `role`: reader, commenter or writer.
-            send_notification: Whether they are told.
+            recipients: The people.
+            send_notification: Tell them by mail.
         """
         with self.store.change():
             self._books.sheets(spreadsheet_id)
             outcomes = [
-                self._share(spreadsheet_id, recipient, notified=send_notification)
-                for recipient in recipients
+                self._share(
+                    spreadsheet_id, each["email_address"], each["role"], notified=send_notification
+                )
+                for each in recipients
             ]
         return {
             "successes": [each for each in outcomes if "error" not in each],
@@ -364,28 +391,20 @@ class GoogleSheet(Server):
     # Shared by the tools.
 
     def _grid_data(self, sheet: Row, text: str | None) -> Any:
-        area = self._books.area(sheet, text)
-        parts = [
-            self._books.values(sheet, text, show)
-            for show in (None, cell_input.raw, cell_input.display)
-        ]
-        lines = (zip(*line, strict=True) for line in zip(*parts, strict=True))
+        book = self.store.get("spreadsheets", sheet["spreadsheet"])
         rows = [
-            {"values": [_cell_data(*cell) if cell[0] != "" else {} for cell in line]}
-            for line in lines
+            {"values": [_cell_data(cell) if cell else {} for cell in row]}
+            for row in self._books.cells(sheet, text)
         ]
-        data = {"startRow": area.top - 1, "startColumn": area.left - 1, "rowData": rows}
-        title = self.store.get("spreadsheets", sheet["spreadsheet"])["title"]
-        sheets = [{"properties": properties_of(sheet), "data": [data]}]
         return {
-            "spreadsheetId": sheet["spreadsheet"],
-            "properties": {"title": title},
-            "sheets": sheets,
+            "spreadsheetId": book["id"],
+            "properties": {"title": book["title"], **_SETTINGS},
+            "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
         }
 
     def _summary(self, sheet: Row, rows: int) -> dict[str, Any]:
         last = min(rows, sheet["row_count"])
-        first, *others = self._books.values(sheet, f"1:{last}", cell_input.display) or [[]]
+        first, *others = self._books.values(sheet, f"1:{last}") or [[]]
         return {
             "title": sheet["title"],
             "sheet_id": sheet["number"],
@@ -395,23 +414,13 @@ class GoogleSheet(Server):
         }
 
     def _share(
-        self, spreadsheet: str, recipient: Mapping[str, str], *, notified: bool
+        self, spreadsheet: str, address: str, role: str, *, notified: bool
     ) -> dict[str, Any]:
-        address, role = recipient.get("email_address", ""), recipient.get("role", "writer")
-        if (
-            address.count("@") != 1
-            or address.strip() != address
-            or address[0] == "@"
-            or address[-1] == "@"
-            or len(address) > 254
-        ):
+        if not _ADDRESS.fullmatch(address) or len(address) > 254:
             return {
                 "email_address": address,
                 "error": "invalid argument: email_address must be an address like name@example.com",
             }
-        if role not in ROLES:
-            error = f"invalid argument: role must be one of {', '.join(ROLES)}, got {echo(role)}"
-            return {"email_address": address, "error": error}
         permissions = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
         permission_id = (
             permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
@@ -424,17 +433,17 @@ class GoogleSheet(Server):
         return {"email_address": address, "role": role, "permissionId": permission_id}
 
 
-def _cell_data(content: Any, value: Any, formatted: str) -> dict[str, Any]:
-    entry = (
-        {"formulaValue": content}
-        if isinstance(content, str) and content.startswith("=")
-        else {_kind(content): content}
-    )
-    return {
-        "userEnteredValue": entry,
-        "effectiveValue": {_kind(value): value},
-        "formattedValue": formatted,
-    }
+_SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
+"""Settings of every spreadsheet: how dates are read, when formulas are computed, whose day it is."""
+_ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
+
+
+def _cell_data(cell: Cell) -> dict[str, Any]:
+    shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
+    if cell.entered is None:  # an array of a formula has expanded into it
+        return shown
+    kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
+    return {"userEnteredValue": {kind: cell.entered}, **shown}
 
 
 def _kind(value: Any) -> str:

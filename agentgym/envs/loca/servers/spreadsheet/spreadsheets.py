@@ -7,15 +7,19 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import cell_input
-from agentgym.envs.loca.servers.spreadsheet.cell_values import text_of
+from agentgym.envs.loca.servers.spreadsheet.cell_values import SerialDate, text_of
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
-from agentgym.envs.loca.servers.spreadsheet.formulas import Evaluator, rewrite, shift, with_sheet
-from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.spreadsheet.evaluation import Evaluator, Results, SheetCells
+from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
+from agentgym.envs.loca.servers.spreadsheet.unsupported import check_supported
+from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000
@@ -28,6 +32,8 @@ MAX_SHEETS = 200
 """Sheets of one spreadsheet, as in the real service."""
 GRID = (1000, 26)
 """Rows and columns of a new sheet, as in the real service."""
+
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
 
 SCHEMA = """
 CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
@@ -46,6 +52,68 @@ CREATE TABLE permissions (
 """
 
 
+class Cell(NamedTuple):
+    """A filled cell.
+
+    Attributes:
+        content: The cell as it is kept; None where the array of a formula has expanded into it.
+        result: The result of its formula, or of the one that has expanded into it.
+    """
+
+    content: Any
+    result: Any
+
+    @property
+    def is_formula(self) -> bool:
+        """Return whether a formula was entered."""
+        return isinstance(self.content, dict) and "f" in self.content
+
+    @property
+    def entered(self) -> Any:
+        """Return the formula or bare value that was entered, None where nothing was."""
+        return self.content["f"] if self.is_formula else cell_input.raw(self.content)
+
+    @property
+    def typed(self) -> Any:
+        """Return what was typed, an empty text where nothing was."""
+        if isinstance(self.content, dict):
+            return self.content["f" if "f" in self.content else "s"]
+        return "" if self.content is None else self.content
+
+    @property
+    def value(self) -> Any:
+        """Return the bare value; a date is the number of its day."""
+        if self.content is None or self.is_formula:
+            return cell_input.validate(self.result)
+        return cell_input.raw(self.content)
+
+    @property
+    def shown(self) -> Any:
+        """Return the value as the account gives it: typed texts as they are, dates as texts."""
+        if self.content is None or self.is_formula:
+            return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
+        return self.content["s"] if isinstance(self.content, dict) else self.content
+
+    @property
+    def text(self) -> str:
+        """Return the value as a text."""
+        return text_of(self.shown)
+
+    @property
+    def exact(self) -> Any:
+        """Return the value with numbers in texts as numbers, and dates as they were typed."""
+        if isinstance(self.content, dict) and "f" not in self.content:
+            return self.content["s" if self.content.get("k") else "v"]
+        return self.shown
+
+
+def _without_end(items: list[Any]) -> list[Any]:
+    """Return cells, or rows of such, without the empty ones at the end."""
+    while items and items[-1] in ("", []):
+        items.pop()
+    return items
+
+
 class Spreadsheets:
     """The spreadsheets of an account. A row is kept as the JSON of its filled cells by column.
 
@@ -55,13 +123,17 @@ class Spreadsheets:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._computed: tuple[Store | None, int, dict[str, Results]] = (None, 0, {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_computed": (None, 0, {})}
 
     def add(self, title: str) -> str:
         """Make a spreadsheet without sheets; return its id."""
         if not title.strip() or len(title) > 255:
             raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
         context = self._server.context
-        new_id, now = context.new_id("spreadsheet", 44), iso(context.clock.tick())
+        new_id, now = str(UUID(context.new_id("spreadsheet", 32))), iso(context.clock.tick())
         self._server.store.insert("spreadsheets", id=new_id, title=title, created=now, modified=now)
         return new_id
 
@@ -147,7 +219,7 @@ class Spreadsheets:
         records = []
         for row, cells in lines.items():
             if cells:
-                text = json.dumps(dict(sorted(cells.items())), ensure_ascii=False)
+                text = _to_json(dict(sorted(cells.items())))
                 records.append({"sheet": sheet["id"], "row": row, "cells": text})
         store.insert_all("lines", records)
 
@@ -176,58 +248,98 @@ class Spreadsheets:
         """Return a reference as the service writes it, with the title of the sheet."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
-    def _evaluator(self, spreadsheet: str) -> Evaluator:
-        def load(title: str) -> dict[int, dict[int, Any]] | None:
-            sheet = self._sheet_or_none(spreadsheet, title)
-            return None if sheet is None else self.lines(sheet)
-
-        return Evaluator(load, self._server.context.clock.now())
-
-    def values(
-        self, sheet: Row, text: str | None, show: Any, *, whole: bool = False
-    ) -> list[list[Any]]:
+    def _cells(self, sheet: Row, area: Area) -> list[list[Cell | None]]:
         """Return the rows of an area without empty ones at the end, each up to its last filled
         cell.
+        """
+        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
+        filled: dict[int, dict[int, Cell]] = {}
+        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
+            for column, cell in cells.items():
+                if area.left <= column <= (area.right or 0):
+                    filled.setdefault(row, {})[column] = Cell(
+                        cell, results.get((row, column)) if results else None
+                    )
+        for (row, column), value in results.items():
+            if (
+                area.top <= row <= (area.bottom or 0)
+                and area.left <= column <= (area.right or 0)
+                and column not in filled.get(row, {})
+                and value is not None
+            ):
+                filled.setdefault(row, {})[column] = Cell(None, value)
+        columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
+        return [
+            [filled[row].get(column) for column in columns[row]] if row in filled else []
+            for row in range(area.top, max(filled, default=area.top - 1) + 1)
+        ]
 
-        Args:
-            sheet: The sheet.
-            text: The reference of the area; all of the sheet without one.
-            show: Makes the value of a cell; None gives what was entered.
-            whole: Give the area however large it is.
+    def cells(self, sheet: Row, text: str | None) -> list[list[Cell | None]]:
+        """Return the rows of the area that a reference names, all of the sheet without one; empty
+        ones at the end are left out, and each ends with its last filled cell.
 
         Raises:
             ToolError: The area has too many cells, or is not one of the sheet.
         """
-        area = self.area(sheet, text)
-        lines: dict[int, dict[int, Any]] = {}
-        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            within = {k: cell for k, cell in cells.items() if area.left <= k <= (area.right or 0)}
-            if within:
-                lines[row] = within
-        widths = {row: max(cells) - area.left + 1 for row, cells in lines.items()}
-        if not whole and sum(widths.values()) > MAX_READ:
+        rows = self._cells(sheet, self.area(sheet, text))
+        count = sum(map(len, rows))
+        if count > MAX_READ:
             raise ToolError(
-                f"limit exceeded: {sum(widths.values())} cells, a call gives at most {MAX_READ}; "
-                "name a smaller range"
+                f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller "
+                "range"
             )
-        evaluator = self._evaluator(sheet["spreadsheet"])
+        return rows
 
-        def value_of(row: int, column: int) -> Any:
-            cell = lines[row].get(column, "")
-            if isinstance(cell, dict) and "f" in cell:
-                value = evaluator.value(sheet["title"], row, column) if show else cell["f"]
-                return text_of(value) if show is cell_input.display else cell_input.validate(value)
-            return (
-                (show or cell_input.raw)(cell)
-                if isinstance(cell, dict) or show is cell_input.display
-                else cell
-            )
+    def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
+        """Return the values of an area: what was typed, numbers and truth values as such, and the
+        results of formulas; see `cells`.
+        """
+        return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
 
-        rows = range(area.top, max(lines, default=area.top - 1) + 1)
-        return [[value_of(row, area.left + k) for k in range(widths.get(row, 0))] for row in rows]
+    def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
+        """Return what was entered into an area; see `cells`."""
+        rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        return _without_end([_without_end(row) for row in rows])
 
-    def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> Row:
-        """Enter values into an area, of which one cell stands for all to its right and below.
+    def exact_values(self, sheet: Row) -> list[list[Any]]:
+        """Return the values of a sheet, however large it is: numbers in texts as numbers, dates as
+        they were typed, None for an empty cell.
+        """
+        rows = self._cells(sheet, self.area(sheet, None))
+        return [[cell.exact if cell else None for cell in row] for row in rows]
+
+    def _results(self, spreadsheet: str) -> Results:
+        """Return the results of all formulas of a spreadsheet, by the title of the sheet in small
+        letters; computed once after each change of the account.
+        """
+        store = self._server.store
+        if self._computed[:2] != (store, store.changes):
+            self._computed = (store, store.changes, {})
+        results = self._computed[2]
+        if spreadsheet not in results:
+            results[spreadsheet] = self._compute(spreadsheet)
+        return results[spreadsheet]
+
+    def _compute(self, spreadsheet: str) -> Results:
+        store = self._server.store
+        sheets = {row["title"].lower(): row for row in self.sheets(spreadsheet)}
+        sql = "SELECT 1 FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ') LIMIT 1"
+        with_formulas = [key for key, row in sheets.items() if store.value(sql, row["id"])]
+        if not with_formulas:
+            return {}
+
+        def load(title: str) -> SheetCells | None:
+            row = sheets.get(title)
+            if row is None:
+                return None
+            return SheetCells(self.lines(row), row["row_count"], row["column_count"])
+
+        changed = store.get("spreadsheets", spreadsheet)["modified"]
+        return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
+
+    def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
+        """Enter values into an area, of which one cell stands for all to its right and below;
+        return how many.
 
         Raises:
             ToolError: They do not fit into it, or one does not fit into a cell.
@@ -251,25 +363,21 @@ class Spreadsheets:
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
                 cell = cell_input.parse(value)
+                if isinstance(cell, dict) and "f" in cell:
+                    check_supported(cell["f"])
                 if cell is not None:
                     cells[column] = cell
                 elif value is not None:
                     cells.pop(column, None)
         self.put(sheet, lines)
         self.touch(sheet["spreadsheet"])
-        updated = Area(
-            area.top, area.left, area.top + max(height, 1) - 1, area.left + max(width, 1) - 1
-        )
-        return {
-            "spreadsheetId": sheet["spreadsheet"],
-            "updatedRange": f"{quote_title(sheet['title'])}!{updated}",
-            "updatedRows": height,
-            "updatedColumns": width,
-            "updatedCells": sum(value is not None for values in data for value in values),
-        }
+        return sum(value is not None for values in data for value in values)
 
-    def insert(self, spreadsheet: str, title: str, axis: str, count: int, start: int) -> Row:
-        """Insert empty rows or columns behind the first `start`; all references follow.
+    def insert(
+        self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
+    ) -> None:
+        """Insert empty rows or columns behind the first `start`, at the end by default; all
+        references follow.
 
         Raises:
             ToolError: The sheet is not there, or it would become too large.
@@ -278,6 +386,7 @@ class Spreadsheets:
             sheet = self.sheet(spreadsheet, title)
             rows, columns = sheet["row_count"], sheet["column_count"]
             size, other = (rows, columns) if axis == "row" else (columns, rows)
+            start = size if start is None else start
             if count < 1 or not 0 <= start <= size:
                 raise ToolError(
                     f"invalid argument: count must be at least 1, start 0 to {size}; got "
@@ -302,7 +411,6 @@ class Spreadsheets:
 
             self.rewrite_references(spreadsheet, follow)
             self.touch(spreadsheet)
-        return {"spreadsheetId": spreadsheet, "replies": [{}]}
 
     def rewrite_references(self, spreadsheet: str, change: Any) -> None:
         """Change all references of formulas.
@@ -332,6 +440,7 @@ def properties_of(sheet: Row) -> dict[str, Any]:
         "title": sheet["title"],
         "index": number,
         "sheetType": "GRID",
+        "spreadsheetId": sheet["spreadsheet"],
         "gridProperties": grid,
     }
 

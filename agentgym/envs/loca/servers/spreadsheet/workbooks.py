@@ -4,6 +4,7 @@ what they claim to hold.
 
 from __future__ import annotations
 
+import functools
 import io
 import zipfile
 import zlib
@@ -164,6 +165,7 @@ class _Archive(zipfile.ZipFile):
         self.writestr(arcname, Path(filename).read_bytes())
 
 
+@functools.lru_cache(maxsize=4)  # what is written is opened again by the next call
 def check_workbook(data: bytes) -> None:
     """Look through a workbook without opening it as one: sizes as declared and as unpacked, number
     and places of its cells.

@@ -12,6 +12,14 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
+from agentgym.envs.loca.servers.warehouse.script_parser import (
+    Body,
+    Sql,
+    parse_script,
+    statements_of,
+)
+from agentgym.envs.loca.servers.warehouse.script_scope import TEMPORARY, Binding, Scope
+from agentgym.envs.loca.servers.warehouse.scripts import Script, check_lasting
 from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
@@ -27,6 +35,7 @@ class GoogleSQL(Warehouse):
         engine: The tables.
         now: The present.
         project: The project that names may begin with.
+        scope: The names of the script that the statements are in.
     """
 
     dialect: ClassVar[str] = "bigquery"
@@ -34,13 +43,53 @@ class GoogleSQL(Warehouse):
     rewrites = REWRITES
     cascades: ClassVar[bool] = False
 
-    def __init__(self, engine: Engine, now: datetime, project: str) -> None:
+    def __init__(
+        self, engine: Engine, now: datetime, project: str, scope: Scope | None = None
+    ) -> None:
         super().__init__(engine, now)
         self.project = project
+        self.scope = Scope() if scope is None else scope
+        self._binding: Binding | None = None
+
+    def parse_script(self, sql: str) -> Body:
+        """Return the statements of a script; see `script_parser.parse_script`."""
+        return parse_script(sql)
+
+    def run_script(self, body: Body, limit: int) -> ConversionResult:
+        """Carry out the statements of a script; the result is that of the last one.
+
+        Raises:
+            ToolError: One is refused; those before it have been carried out.
+        """
+        if len(body) == 1 and isinstance(body[0], Sql):
+            tree = self.parse(body[0].text)
+            check_lasting(tree)
+            return self.run(tree, writes=True, limit=limit)
+
+        def in_scope(scope: Scope) -> GoogleSQL:
+            return GoogleSQL(self.engine, self.now, self.project, scope)
+
+        return Script(in_scope, limit).run(body)
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
         return run(self, tree, writes, limit)
+
+    def check_script(self, body: Body) -> str:
+        """Return the kind of what a script does, without running it; of a query alone, names and
+        types are checked, too.
+
+        Raises:
+            ToolError: A statement of SQL in it cannot be parsed, or the query cannot run.
+        """
+        trees = [self.parse(each.text) for each in statements_of(body)]
+        if len(body) != 1 or len(trees) != 1:
+            return "SCRIPT"
+        kind = self.kind(trees[0])
+        if self.reads(trees[0]):
+            sql, needed, _ = self.translate(trees[0])
+            self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
+        return kind
 
     def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
@@ -48,6 +97,8 @@ class GoogleSQL(Warehouse):
             raise ToolError(
                 f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
             )
+        if not table.db and (TEMPORARY, table.name) in self.engine.tables:
+            return TEMPORARY, table.name
         if not table.db:
             raise ToolError(
                 f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
@@ -207,6 +258,7 @@ class GoogleSQL(Warehouse):
         listed = [
             (self.project, name, schema.created, schema.notes or "US")
             for name, schema in sorted(self.engine.schemas.items())
+            if name != TEMPORARY
         ]
         return ("catalog_name", "schema_name", "creation_time", "location"), listed
 
@@ -216,6 +268,19 @@ class GoogleSQL(Warehouse):
         ]
         return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 
+    def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
+        """See the class above."""
+        if not self.scope.is_empty:
+            self._binding = Binding(self.scope, tree, self._visible_tables(tree))
+        sql, needed, seed = super().translate(tree)
+        return sql, needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
+
+    def _visible_tables(self, tree: exp.Expression) -> list[Table]:
+        """Return the tables whose columns a statement can name."""
+        within = tree.expression if isinstance(tree, exp.Insert) else tree
+        names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
+        return [self.engine.tables[name] for name in names if name in self.engine.tables]
+
     def transpile(self, tree: exp.Expression) -> None:
         """See the class above."""
         if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
@@ -223,3 +288,5 @@ class GoogleSQL(Warehouse):
                 f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"
             )
         super().transpile(tree)
+        if self._binding is not None:
+            self._binding.fill(tree)

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,6 +24,9 @@ from agentgym.tools import HostLimitError, ToolError
 
 SECONDS = 10.0
 """Time of the processor that a request may take; those of tasks take milliseconds."""
+
+SCRIPT_SECONDS = 30.0
+"""Time of the processor that all requests of a script may take together."""
 
 WALL_SECONDS = 120.0
 """Time on the clock after which a host counts as stuck: many times as long, since others may use
@@ -115,15 +119,37 @@ def _host_of(process: int) -> _Host:
     return _Host()
 
 
+@dataclass(slots=True)
+class Allowance:
+    """Time of the processor for several requests together.
+
+    Attributes:
+        left: The seconds that are left; None if each request has its own.
+    """
+
+    left: float | None = None
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Context whose requests have the time of one script."""
+        self.left = SCRIPT_SECONDS
+        try:
+            yield
+        finally:
+            self.left = None
+
+
 class Database:
     """A DuckDB of one dialect. After a `HostLimitError` it has ended.
 
     Args:
         macros: The functions of its schema `lib`.
+        allowance: The time that its requests share.
     """
 
-    def __init__(self, macros: Sequence[str]) -> None:
+    def __init__(self, macros: Sequence[str], allowance: Allowance) -> None:
         check_installed()
+        self._allowance = allowance
         self._owner = os.getpid()
         self._host = _host_of(self._owner)
         self._connection, pid = self._host.start()
@@ -134,7 +160,7 @@ class Database:
             *(f"CREATE MACRO lib.{macro}" for macro in macros),
             "SET lock_configuration = true",
         ]
-        self._ask((SECONDS, _CONFIG, statements))
+        self._ask(SECONDS, _CONFIG, statements)
 
     @property
     def usable(self) -> bool:
@@ -150,23 +176,29 @@ class Database:
             ToolError: DuckDB refuses it.
             HostLimitError: It takes too much time or memory.
         """
-        return self._ask((SECONDS, method, arguments))
+        left = self._allowance.left
+        # A timer of 0 seconds would never run out.
+        return self._ask(
+            SECONDS if left is None else max(0.01, min(SECONDS, left)), method, arguments
+        )
 
     def close(self) -> None:
         """End the process."""
         self._end()
 
-    def _ask(self, message: Any) -> Any:
+    def _ask(self, seconds: float, *message: Any) -> Any:
         try:
-            self._connection.send(message)
+            self._connection.send((seconds, *message))
             if not self._connection.poll(WALL_SECONDS):
                 raise EOFError
-            kind, value = self._connection.recv()
+            kind, value, used = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
         except BaseException:  # an interrupt in between: what comes next would answer this
             self._end()
             raise
+        if self._allowance.left is not None:
+            self._allowance.left -= used
         if kind == "memory":
             self._end()  # parts of it may have given out
             raise HostLimitError(
@@ -181,9 +213,10 @@ class Database:
         """Return the error of a process that has ended, or has to be."""
         status = self._end()
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
-            return HostLimitError(
-                f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less"
-            )
+            what = f"the statement ran for more than {SECONDS:g} seconds"
+            if self._allowance.left is not None and self._allowance.left < SECONDS:
+                what = f"the script ran for more than {SCRIPT_SECONDS:g} seconds"
+            return HostLimitError(f"limit exceeded: {what}; ask for less")
         return HostLimitError(
             f"limit exceeded: the statement needs more than {MEMORY} of memory or too much time; "
             "ask for less"

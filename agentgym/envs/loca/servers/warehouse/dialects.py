@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -27,11 +28,17 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
 def duck(text: str, *parts: Any) -> Node:
     """SQL of DuckDB with parts of a tree in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
-    tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
+    tree = _template(text.format(*names)).copy()
     for column in list(tree.find_all(exp.Column)):
         if column.name in names and not column.table:
             column.replace(parts[names.index(column.name)].copy())
     return tree
+
+
+@functools.lru_cache(maxsize=512)
+def _template(sql: str) -> Node:
+    """Return the tree of an expression of a rewrite, parsed once; it must not be changed."""
+    return exp.Paren(this=sqlglot.parse_one(sql, read="duckdb"))
 
 
 def default_name(column: Column) -> str | None:

@@ -3,7 +3,7 @@
 This file is run by its path and imports nothing of the package. The first process imports DuckDB
 once, and forks one for each engine, which speaks with that engine over a socket: it gets the name
 of a method of `_Session` with its arguments, and answers `ok` with the result or the kind and the
-text of an error. A statement that takes more time of the processor than it may is ended by the
+text of an error, and the time that it took. A statement that takes more time of the processor than it may is ended by the
 kernel, and its process with it.
 """
 
@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -204,16 +204,6 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, (str, bytes)) else 1
 
 
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Context whose process is ended by the kernel if it takes more time of the processor."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
 def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
     import duckdb  # noqa: PLC0415 - as above
 
@@ -237,15 +227,17 @@ def serve_engine(connection: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seconds, *opening = connection.recv()
     session = _Session(*opening)
-    connection.send(("ok", None))
+    connection.send(("ok", None, 0.0))
     while True:
         seconds, method, arguments = connection.recv()
-        with _limited(seconds):
-            reply = _answer(session, method, arguments)
+        # The kernel ends the process if the answer takes more time of the processor.
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        reply = _answer(session, method, arguments)
+        left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
         try:
-            connection.send(reply)
+            connection.send((*reply, seconds - left))
         except MemoryError:
-            connection.send(("memory", ""))
+            connection.send(("memory", "", seconds - left))
 
 
 def serve_host(control: socket.socket) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.loca.servers.libraries import install_hint
-from agentgym.envs.loca.servers.warehouse.database import Database
+from agentgym.envs.loca.servers.warehouse.database import Allowance, Database
 from agentgym.envs.loca.servers.warehouse.macros import MACROS
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
@@ -48,6 +48,13 @@ _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 """Statements in the SQL of DuckDB, with their values."""
 
 
+class _Image(NamedTuple):
+    """The catalogue at a moment; it is never changed."""
+
+    schemas: dict[str, Schema]
+    tables: dict[TableName, Table]
+
+
 @dataclass
 class _Journal:
     """What was done in DuckDB since all tables were last saved: its state can be made again.
@@ -72,6 +79,7 @@ class Engine:
         dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
 
     Attributes:
+        allowance: Time that the requests of a script share.
         schemas: The schemas by name.
         tables: The tables by name. Only `load`, `write` and `set_schema` change it.
     """
@@ -88,6 +96,8 @@ class Engine:
         self._library: dict[TableName, _Statements] = {}  # tables outside of the catalogue
         self._journal: _Journal | None = None
         self._version = 0
+        self._committed: _Image | None = None  # before the transaction that is under way
+        self.allowance = Allowance()
 
     def load(
         self,
@@ -305,6 +315,33 @@ class Engine:
             )
         return tuple(columns)
 
+    def begin(self) -> None:
+        """Begin a transaction, unless one is under way."""
+        if self._committed is None:
+            self._save_all()
+            self._committed = _Image(dict(self.schemas), dict(self.tables))
+
+    def commit(self) -> None:
+        """End a transaction, if one is under way; what it did stays."""
+        self._committed = None
+
+    def rollback(self) -> None:
+        """End a transaction, if one is under way, and undo it."""
+        if self._committed is not None:
+            self.schemas, self.tables = self._committed
+            self._committed, self._journal, self._dirty, self._loaded = None, None, {}, {}
+            self._version += 1
+            if self._live is not None:
+                self._live.close()  # the next request makes another one
+
+    def committed_table(self, name: TableName) -> Table | None:
+        """Return a table with its rows as others see it, without what a transaction has done so
+        far; None if there is none.
+        """
+        if self._committed is not None:
+            return self._committed.tables.get(name)
+        return self.table(name) if name in self.tables else None
+
     def close(self) -> None:
         """End DuckDB; the tables stay."""
         self._save_all()
@@ -317,11 +354,11 @@ class Engine:
         """Return a function that returns the engine to what it is now."""
         names = ("schemas", "tables", "_dirty", "_loaded")
         before = {name: getattr(self, name).copy() for name in names}
-        journal, version = self._journal, self._version
+        journal, version, committed = self._journal, self._version, self._committed
         steps = 0 if journal is None else len(journal.steps)
 
         def restore() -> None:
-            vars(self).update(before, _journal=journal)
+            vars(self).update(before, _journal=journal, _committed=committed)
             if journal is not None:
                 del journal.steps[steps:]
             if self._version != version and self._live is not None:
@@ -331,18 +368,31 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
-        state = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
+        images = [_Image(self.schemas, self.tables)] + (
+            [self._committed] if self._committed else []
+        )
+        listed = [[list(image.schemas.items()), sorted(image.tables.items())] for image in images]
+        state = [self.dialect, listed]
         return {"image": json.dumps(state, default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.dialect, schemas, tables = json.loads(state["image"])
-        self.schemas = {name: Schema(*values) for name, values in schemas}
-        self.tables = {tuple(name): table_of(values) for name, values in tables}
+        self.dialect, listed = json.loads(state["image"])
+        [present, *committed] = [
+            _Image(
+                {name: Schema(*values) for name, values in schemas},
+                {tuple(name): table_of(values) for name, values in tables},
+            )
+            for schemas, tables in listed
+        ]
+        self.schemas, self.tables = present
         self.__post_init__()
+        self._committed = committed[0] if committed else None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         self._save_all()
-        return Engine(self.dialect, dict(self.schemas), dict(self.tables))
+        copied = Engine(self.dialect, dict(self.schemas), dict(self.tables))
+        copied._committed = self._committed
+        return copied
 
     def _save_all(self) -> None:
         """Take the rows of all tables that were changed out of DuckDB."""
@@ -382,7 +432,7 @@ class Engine:
 
     def _open(self) -> Database:
         if self._live is None or not self._live.usable:
-            self._live = Database(MACROS[self.dialect])
+            self._live = Database(MACROS[self.dialect], self.allowance)
             self._restore()
         return self._live
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,16 +14,17 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, fit
+from agentgym.envs.loca.servers.warehouse.values import fit
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
+    from agentgym.envs.loca.servers.warehouse.stages import Stages
 
 MAX_NAME_CHARS = 1_000
 """Characters of a table's name with its database and schema, each of at most 255."""
-MAX_ROWS = 1000
-"""Records of one result, as the tool says."""
+MAX_ROWS = 10_000
+"""Records of one result; its size is limited, too."""
 _ALL = 10_000_000
 """A limit beyond the records of any table, to read all of it."""
 
@@ -32,7 +37,13 @@ class Snowflake(Server):
     """
 
     name: ClassVar[str] = "snowflake"
-    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
+    schema: ClassVar[str] = """
+        CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);
+        CREATE TABLE stages (id INTEGER PRIMARY KEY, name TEXT UNIQUE, created TEXT);
+        CREATE TABLE stage_files (
+            id INTEGER PRIMARY KEY, stage TEXT, path TEXT, data BLOB, size INTEGER, md5 TEXT, modified TEXT, UNIQUE (stage, path)
+        );
+    """
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
 
     def __init__(self, context: OfficeContext | None = None) -> None:
@@ -40,26 +51,28 @@ class Snowflake(Server):
         self.engine = Engine("snowflake")
 
     @tool
-    def list_databases(self) -> list[str]:
+    def list_databases(self) -> str:
         """List the databases."""
-        return sorted(name for name in self.engine.schemas if "." not in name)
+        names = sorted(name for name in self.engine.schemas if "." not in name)
+        return _block([{"DATABASE_NAME": name} for name in names])
 
     @tool
-    def list_schemas(self, database: str) -> list[str]:
+    def list_schemas(self, database: str) -> str:
         """List the schemas of a database.
 
         Args:
             database: The database, such as `SALES`.
         """
         named = self._known(database, "database")
-        return [
-            name.split(".", 1)[1]
+        schemas = [
+            {"SCHEMA_NAME": name.split(".", 1)[1]}
             for name in sorted(self.engine.schemas)
             if name.startswith(f"{named}.")
         ]
+        return _block(schemas, database=database)
 
     @tool
-    def list_tables(self, database: str, schema: str) -> list[dict[str, Any]]:
+    def list_tables(self, database: str, schema: str) -> str:
         """List the tables of a schema.
 
         Args:
@@ -69,59 +82,77 @@ class Snowflake(Server):
         within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
         names = sorted(name for name in self.engine.tables if name[0] == within)
         catalog, _, place = within.partition(".")
-        return [
+        tables = [
             {
                 "TABLE_CATALOG": catalog,
                 "TABLE_SCHEMA": place,
                 "TABLE_NAME": name[1],
-                "COMMENT": self.engine.tables[name].comment,
+                "COMMENT": self.engine.tables[name].comment or None,
             }
             for name in names
         ]
+        return _block(tables, database=database, schema=schema)
 
     @tool
-    def describe_table(self, table_name: str) -> list[dict[str, Any]]:
-        """Describe the columns of a table: name, type, default, whether it may be null, comment.
+    def describe_table(self, table_name: str) -> str:
+        """Describe the columns of a table in alphabetical order: name, default, whether it may be null, type, comment.
 
         Args:
             table_name: The table, as `database.schema.table`.
         """
-        return [
+        (within, name) = self._table(table_name)
+        columns = [
             {
                 "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
-                "DATA_TYPE": snowflake_type(column.type), "PRIMARY_KEY": "Y" if column.key else "N", "COMMENT": column.comment,
+                "DATA_TYPE": snowflake_type(column.type), "COMMENT": column.comment or None,
             }
-            for column in self.engine.tables[self._table(table_name)].columns
+            for column in sorted(self.engine.tables[within, name].columns, key=lambda each: each.name)
         ]  # fmt: skip
+        database, _, schema = within.partition(".")
+        return _block(columns, database=database, schema=schema, table=name)
 
     @tool
-    def read_query(self, query: str) -> dict[str, Any]:
-        """Run a query: SELECT, SHOW or DESCRIBE. At most 1000 rows are shown; `total_rows` tells how many there are.
-
-        Args:
-            query: One statement in Snowflake's SQL.
-        """
-        warehouse = self._warehouse()
-        return self._response(warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS))
-
-    @tool
-    def write_query(self, query: str) -> dict[str, Any]:
-        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE.
+    def read_query(self, query: str) -> str:
+        """Run a query: SELECT, SHOW, DESCRIBE or LIST.
 
         Args:
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
-        if warehouse.reads(tree):
+        read = self._stages(warehouse).reader(tree)
+        rows = read() if read else warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
+        if rows is None:
+            raise ToolError(
+                "invalid argument: this statement gives no rows; run it with write_query"
+            )
+        records, note = fit(rows)
+        return _block(records, **({"note": note.strip()} if note else {}))
+
+    @tool
+    def write_query(self, query: str) -> str:
+        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
+
+        Args:
+            query: One statement in Snowflake's SQL.
+        """
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        stages = self._stages(warehouse)
+        if warehouse.reads(tree) or stages.reader(tree):
             raise ToolError(
                 "invalid argument: this statement changes nothing; run it with read_query"
             )
-        return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
+        write = stages.writer(tree)
+        outcome = write() if write else warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        count = sum(outcome.counts.values())
+        parts = [f"{number} {action}" for action, number in outcome.counts.items()]
+        effect = ", ".join(parts) or outcome.message.rstrip(".") or outcome.kind.replace("_", " ")
+        return f"Query succeeded: {count} rows affected ({effect}). data_id: {_data_id(query)}"
 
     @tool
-    def create_table(self, query: str) -> dict[str, Any]:
-        """Make a table.
+    def create_table(self, query: str) -> str:
+        """Create a table.
 
         Args:
             query: A CREATE TABLE statement in Snowflake's SQL.
@@ -132,14 +163,18 @@ class Snowflake(Server):
             raise ToolError(
                 f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}"
             )
-        return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
+        outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        effect = (
+            outcome.message or f"Table {outcome.target and outcome.target[1]} successfully created."
+        )
+        return f"{effect} data_id: {_data_id(query)}"
 
     @tool
     def append_insight(self, insight: str) -> str:
         """Add an insight about the data to the memo.
 
         Args:
-            insight: What was found.
+            insight: The insight.
         """
         if not insight.strip():
             raise ToolError("invalid argument: the insight is empty")
@@ -217,6 +252,11 @@ class Snowflake(Server):
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
+    def _stages(self, warehouse: SnowSQL) -> Stages:
+        from agentgym.envs.loca.servers.warehouse.stages import Stages  # noqa: PLC0415 - as above
+
+        return Stages(self, warehouse)
+
     def _known(self, name: str, kind: str) -> str:
         """Return a database or schema, in capitals where there is none of just that name."""
         for each in (name, name.upper()):
@@ -232,17 +272,31 @@ class Snowflake(Server):
             return f"{parts[0]}.{parts[1]}", parts[2]
         return self._warehouse().find_by_name(name)
 
-    def _response(self, outcome: ConversionResult) -> dict[str, Any]:
-        if outcome.rows is not None:
-            rows, note = fit(outcome.rows)
-            return {"data": rows, "total_rows": outcome.rows.total} | note
-        if outcome.counts:
-            return {
-                "data": [
-                    {f"number of rows {action}": count for action, count in outcome.counts.items()}
-                ]
-            }
-        status = outcome.message or "Statement executed successfully."
-        if outcome.kind.startswith("CREATE_") and outcome.target and not outcome.message:
-            status = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
-        return {"data": [{"status": status}]}
+
+def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
+    """Return records as text: lines about them, and then a block for each, a line for each field."""
+    rows = [
+        "\n".join(["- ", *(f"  {name}: {_shown(value)}" for name, value in record.items())])
+        for record in records
+    ]
+    about = [f"{name}: {text}" for name, text in lines.items()]
+    body = "\n".join([*about, "data:" if rows else "data: []", *rows])
+    return f"type: data\ndata_id: {_data_id(body)}\n{body}"
+
+
+def _data_id(text: str) -> str:
+    """Return an identifier of an answer, which depends on it alone."""
+    return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a field shows it: a text as it is, unless it would be read as something
+    else.
+    """
+    if isinstance(value, str) and not _MISLEADING.search(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+_MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")
+"""Texts that break the lines of a block, or that look like a value that is missing."""

@@ -49,8 +49,28 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """See the class above."""
+        """See the class above.
+
+        Raises:
+            ToolError: It cannot be parsed, or is a block of Snowflake Scripting.
+        """
+        if re.fullmatch(r"\s*START\s+TRANSACTION\s*;?\s*", sql, re.IGNORECASE):
+            sql = "BEGIN"
+        if _SCRIPTING.match(sql):
+            raise ToolError(
+                "invalid argument: Snowflake Scripting is not supported; send each statement in a "
+                "call of its own, between BEGIN and COMMIT if they belong together"
+            )
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
+
+    def check(self, tree: exp.Expression) -> None:
+        """See the class above."""
+        if any(table.name.startswith("@") for table in tree.find_all(exp.Table)):
+            raise ToolError(
+                "invalid argument: files of a stage cannot be queried; load them with COPY INTO a "
+                "table"
+            )
+        super().check(tree)
 
     def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
@@ -105,12 +125,15 @@ class SnowSQL(Warehouse):
         return ConversionResult("USE", message="Statement executed successfully.")
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """See the class above."""
-        return (
-            self.use(tree)
-            if writes and isinstance(tree, exp.Use)
-            else run(self, tree, writes, limit)
-        )
+        """See the class above; a statement that defines something commits a transaction."""
+        if writes and isinstance(tree, exp.Use):
+            return self.use(tree)
+        if writes and type(tree) in _TRANSACTIONS:
+            _TRANSACTIONS[type(tree)](self.engine)
+            return ConversionResult(tree.key.upper(), message="Statement executed successfully.")
+        if writes and isinstance(tree, _COMMITTING):
+            self.engine.commit()
+        return run(self, tree, writes, limit)
 
     def find_by_name(self, name: str) -> TableName:
         """Return the table that a text names.
@@ -118,15 +141,24 @@ class SnowSQL(Warehouse):
         Raises:
             ToolError: There is none, or the text is no name.
         """
+        return self.find_table(self.parse_name(name, "table"))
+
+    def parse_name(self, name: str, kind: str) -> exp.Table:
+        """Return the name that a text is.
+
+        Raises:
+            ToolError: It is none.
+        """
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(
-                f"invalid argument: {echo(name)} is no name of a table; write database.schema.table"
+                f"invalid argument: {echo(name)} is no name of a {kind}; write "
+                f"database.schema.{kind}"
             )
-        return self.find_table(normalize_identifiers(parsed, dialect="snowflake"))
+        return normalize_identifiers(parsed, dialect="snowflake")
 
     def default_column_name(self, item: exp.Expression, number: int) -> str:
         """See the class above."""
@@ -362,3 +394,16 @@ def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
     return Rows(
         list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records)
     )
+
+
+_TRANSACTIONS: dict[type, Callable[[Engine], None]] = {
+    exp.Transaction: Engine.begin,
+    exp.Commit: Engine.commit,
+    exp.Rollback: Engine.rollback,
+}
+_COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
+_SCRIPTING = re.compile(
+    r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
+    re.IGNORECASE,
+)
+"""The beginning of a block of Snowflake Scripting."""

@@ -41,7 +41,9 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
                 f"{warehouse.kind(tree)}"
             )
         if type(tree) not in _ACTIONS:
-            raise ToolError(f"invalid argument: {warehouse.kind(tree)} is not supported")
+            kind = warehouse.kind(tree)
+            instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
+            raise ToolError(f"invalid argument: {kind} is not supported; {instead}")
         return _ACTIONS[type(tree)](warehouse, tree)
     except RecursionError:
         raise ToolError("invalid argument: the statement is nested too deeply") from None
@@ -109,6 +111,19 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
 
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 """The name of the count of each action, in the order in which the warehouses give them."""
+
+_SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP and COMMENT are"
+_INSTEAD = {
+    "CALL": "send the statements of the procedure",
+    "EXPLAIN": "run the query itself",
+    "EXPORT": "use bigquery_export_table",
+    "GRANT": "there is one user, who may do everything",
+    "LOADDATA": "use bigquery_load_csv_data",
+    "REVOKE": "there is one user, who may do everything",
+    "SET": "write the value itself",
+    "UNDROP": "what was dropped is gone",
+}
+"""Ways to do without a statement, by its first word."""
 
 _ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {
     exp.Insert: _change_rows,

@@ -7,6 +7,7 @@ that the dialect has, so nothing of the engine itself can be reached.
 
 from __future__ import annotations
 
+import functools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -36,6 +37,21 @@ _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
 """Statements that give records."""
+
+
+_CACHED_CHARACTERS = 10_000
+"""Length up to which statements are kept with their trees, so that these stay small together."""
+
+
+def _parsed(sql: str, dialect: str) -> list[Any]:
+    """Return the trees of statements, which must not be changed."""
+    parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else sqlglot.parse
+    return parse(sql, dialect)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse_cached(sql: str, dialect: str) -> list[Any]:
+    return sqlglot.parse(sql, dialect)
 
 
 class Warehouse(ABC):
@@ -142,7 +158,7 @@ class Warehouse(ABC):
         """
         text = sql.strip().rstrip(";")
         try:
-            parsed: list[Any] = sqlglot.parse(check_length(sql), read=self.dialect)
+            parsed: list[Any] = _parsed(check_length(sql), self.dialect)
         except sqlglot.errors.SqlglotError as error:
             other = self.parse_command(text)
             if other is not None:
@@ -163,7 +179,7 @@ class Warehouse(ABC):
             raise ToolError(
                 "invalid argument: syntax error: the statement cannot be parsed"
             ) from None
-        trees = [tree for tree in parsed if tree is not None]
+        trees = [tree.copy() for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(
                 f"invalid argument: one statement a call, got {len(trees)}; make a call for each"

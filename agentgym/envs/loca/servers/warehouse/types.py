@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from agentgym.arguments import check_choice
-from agentgym.envs.loca.servers.warehouse.tables import Column
 
 _BIGQUERY = {
     "BIGINT": "INT64", "INTEGER": "INT64", "HUGEINT": "INT64", "SMALLINT": "INT64", "TINYINT": "INT64", "UBIGINT": "INT64",
@@ -56,15 +54,6 @@ def from_bigquery(name: str) -> str:
         return f"{from_bigquery(name[6:-1])}[]"
     check_choice("type", name.upper(), list(_FROM_BIGQUERY))
     return _FROM_BIGQUERY[name.upper()]
-
-
-def bigquery_field(column: Column) -> dict[str, Any]:
-    """Return a column as the field of a schema."""
-    name = bigquery_type(column.type)
-    repeated = name.startswith("ARRAY<")
-    mode = "REPEATED" if repeated else "NULLABLE" if column.nullable else "REQUIRED"
-    field = {"name": column.name, "type": name[6:-1] if repeated else name, "mode": mode}
-    return field | ({"description": column.comment} if column.comment else {})
 
 
 def _fields(text: str) -> list[tuple[str, str]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext, slug_of, words, words_in
-from agentgym.envs.loca.servers.woocommerce.shapes import TermData, validate
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCategory,
+)
+from agentgym.envs.loca.servers.woocommerce.shapes import (
+    TermData,
+    validate,
+)
 from agentgym.tools import ToolError, echo, tool
 
 TERMS = {"categories": "category", "tags": "tag"}
@@ -15,6 +19,13 @@ TERMS = {"categories": "category", "tags": "tag"}
 _COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
   WHERE l.term_id = {0}.id AND p.status = 'publish')"""
 """SQL: number of published products of a category or tag."""
+
+
+_SHOWN = {
+    "categories": ("id", "name", "slug", "parent", "description", "display"),
+    "tags": ("id", "name", "slug"),
+}
+"""Fields that each category or tag is shown with."""
 
 
 class Categories:
@@ -91,39 +102,53 @@ class Categories:
         parent: int | None = None,
         hideEmpty: bool = False,
     ) -> list[Row]:
-        """List categories of products by name.
+        """List product categories.
 
-        With `parent` only those right below a category (0: at the top), with `hideEmpty` only those that have products.
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in the name.
+            parent: Only those right below this category; 0 for the top.
+            hideEmpty: Leave out those without products.
         """
         where = {
             words_in("name"): words(search),
             "parent = ?": parent,
             f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None,
         }
-        ids = self._shop.select_ids("categories", where, "name, id", page, perPage)
+        ids = self._shop.select_ids("categories", where, "id", page, perPage)
         return self._show("categories", ids)
 
     @tool
-    def woo_products_categories_create(self, categoryData: dict[str, Any]) -> Row:
-        """Create a category of products: `name`, and `slug`, `parent`, `description`, `display`, `menu_order` if wanted."""
-        return self._create(validate(TermData, categoryData, "categoryData"))
+    def woo_products_categories_create(self, categoryData: NewCategory) -> Row:
+        """Create a product category.
+
+        Args:
+            categoryData: The category.
+        """
+        return self._create(validate(TermData, categoryData, "categoryData", ["name"]))
 
     @tool
     def woo_products_tags_list(
         self, perPage: int = 10, page: int = 1, search: str | None = None, hideEmpty: bool = False
     ) -> list[Row]:
-        """List tags of products by name."""
+        """List product tags.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in the name.
+            hideEmpty: Leave out those without products.
+        """
         where = {
             words_in("name"): words(search),
             f"{_COUNT.format('tags')} >= ?": 1 if hideEmpty else None,
         }
-        return self._show("tags", self._shop.select_ids("tags", where, "name, id", page, perPage))
+        return self._show("tags", self._shop.select_ids("tags", where, "id", page, perPage))
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _create(self, data: Row) -> Row:
-        if "name" not in data:
-            raise ToolError("invalid argument: a category needs a name")
         store, name, parent = self._shop.store, data["name"], data.get("parent", 0)
         if parent:
             store.get("categories", parent, "category")
@@ -132,10 +157,19 @@ class Categories:
             raise ToolError(f"conflict: there is a category {echo(name)} with this parent already")
         slug = slug_of(data.get("slug") or name, self._shop.column_values("categories", "slug"))
         defaults = {"description": "", "display": "default", "menu_order": 0}
+        if "menuOrder" in data:
+            data["menu_order"] = data.pop("menuOrder")
         fields = {**defaults, **data, "parent": parent, "slug": slug}
         return self._show("categories", [store.insert("categories", **fields)])[0]
 
     def _show(self, table: str, ids: list[int]) -> list[Row]:
         sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
         counts = {row["id"]: row["n"] for row in self._shop.store.rows(sql)}
-        return [{**row, "count": counts[row["id"]]} for row in self._shop.rows_by_id(table, ids)]
+        return [
+            {
+                **{name: row[name] for name in _SHOWN[table]},
+                **{name: row[name] for name in ("menu_order", "image") if row.get(name)},
+                "count": counts[row["id"]],
+            }
+            for row in self._shop.rows_by_id(table, ids)
+        ]

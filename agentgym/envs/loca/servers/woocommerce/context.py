@@ -12,28 +12,8 @@ from agentgym.envs.loca.servers.server import Server, page_of
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
 
-SITE = "https://woocommerce.local"
-"""Address of the shop. The top-level domain `local` belongs to nobody (RFC 6762, section 3)."""
-
 MAX_BATCH = 100
 """Most items of a batch, as in the REST API of WooCommerce."""
-
-ADDRESS = dict.fromkeys(
-    (
-        "first_name",
-        "last_name",
-        "company",
-        "address_1",
-        "address_2",
-        "city",
-        "state",
-        "postcode",
-        "country",
-        "phone",
-    ),
-    "",
-)
-"""A blank address, in the order of the REST API; a billing address has an `email` besides."""
 
 _SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
 MAX_WORDS = 50
@@ -96,17 +76,10 @@ class ShopContext:
         """Return the difference between site time and GMT."""
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
-    def show_dates(self, row: Row, *names: str) -> Row:
-        """Return dates of a record in site time and in GMT, under the names of the API."""
+    def site_time(self, gmt: str | None) -> str | None:
+        """Convert a date of a record to site time, in which all answers are."""
         offset = self.offset()
-        dates = {}
-        for name in names:
-            gmt = row[name]
-            dates[name] = gmt
-            if offset and gmt:
-                dates[name] = (datetime.fromisoformat(gmt) + offset).isoformat()
-            dates[f"{name}_gmt"] = gmt
-        return dates
+        return (datetime.fromisoformat(gmt) + offset).isoformat() if offset and gmt else gmt
 
     def parse_date(self, text: str | None, name: str) -> str | None:
         """Convert a caller's date to GMT; one without a time zone is in site time.
@@ -208,7 +181,7 @@ class ShopContext:
         record = show(id)
         if force:
             self.store.delete(table, id=id)
-        elif record["status"] == "trash":
+        elif self.store.get(table, id)["status"] == "trash":
             raise ToolError(
                 f"conflict: {kind} {id} is in the trash already; force deletes it for good"
             )
@@ -232,12 +205,11 @@ class ShopContext:
             )
 
     def run_batch(
-        self, kind: str, create: BatchJob, update: BatchJob, delete: BatchJob
+        self, create: BatchJob, update: BatchJob, delete: BatchJob
     ) -> dict[str, list[Row]]:
         """Carry out the items of a batch one by one; one that fails changes nothing.
 
         Args:
-            kind: Name of such a record in the codes of errors.
             create: Records to create, and the tool that creates one.
             update: Records with an `id`, and the tool that updates one.
             delete: Ids to delete for good, and the tool that deletes one.
@@ -258,23 +230,15 @@ class ShopContext:
         results = {}
         for verb, (items, call) in jobs.items():
             if items is not None:
-                results[verb] = [self._attempt(kind, item, call) for item in items]
+                results[verb] = [self._attempt(item, call) for item in items]
         return results
 
-    def _attempt(self, kind: str, item: Any, call: Callable[[Any], Row]) -> Row:
+    def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
         try:
             with self.store.change():
                 return call(item)
         except ToolError as error:
-            codes = {
-                "not found": (f"woocommerce_rest_{kind}_invalid_id", 404),
-                "conflict": (f"woocommerce_rest_{kind}_exists", 400),
-            }
-            prefix = str(error).partition(":")[0]
-            code, status = codes.get(prefix, ("rest_invalid_param", 400))
-            key = item.get("id", 0) if isinstance(item, dict) else item
-            problem = {"code": code, "message": str(error), "data": {"status": status}}
-            return {"id": key, "error": problem}
+            return {"error": str(error)}
 
 
 def _id_of(data: Row) -> int:
@@ -295,6 +259,16 @@ def stamp(moment: datetime) -> str:
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
         )
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def given_fields(record: Row) -> Row:
+    """Return the fields of an address or a line that are not blank."""
+    return {name: value for name, value in record.items() if value not in ("", None)}
+
+
+def show_meta(fields: Sequence[Row]) -> list[Row]:
+    """Return custom fields as the server shows them, without their ids."""
+    return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
 def slug_of(name: str, taken: set[str]) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext, words, words_in
 from agentgym.envs.loca.servers.woocommerce.money import cents, discounts
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCoupon,
+)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CouponData,
     merge_meta,
@@ -48,6 +51,25 @@ _COUPON: Row = {
     "meta_data": [],
 }
 """A new coupon."""
+
+_ALWAYS = (
+    "id",
+    "code",
+    "amount",
+    "discount_type",
+    "date_created",
+    "date_modified",
+    "usage_count",
+    "individual_use",
+    "product_ids",
+    "excluded_product_ids",
+    "usage_limit",
+    "usage_limit_per_user",
+    "limit_usage_to_x_items",
+    "free_shipping",
+    "exclude_sale_items",
+)
+"""Fields that each coupon of the published server has."""
 
 
 class Coupons:
@@ -121,7 +143,14 @@ class Coupons:
     def woo_coupons_list(
         self, perPage: int = 10, page: int = 1, search: str | None = None, code: str | None = None
     ) -> list[Row]:
-        """List coupons, latest first; each word of `search` is in the code or the description."""
+        """List coupons, latest first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in code or description.
+            code: Code.
+        """
         where = {
             "status <> ?": "trash",
             words_in("code", "description"): words(search),
@@ -132,13 +161,22 @@ class Coupons:
 
     @tool
     def woo_coupons_get(self, couponId: int) -> Row:
-        """Get a coupon."""
+        """Get a coupon.
+
+        Args:
+            couponId: Coupon.
+        """
         return self._show(self._shop.store.get("coupons", couponId))
 
     @tool
-    def woo_coupons_create(self, couponData: dict[str, Any]) -> Row:
-        """Create a coupon: `code`, `amount`, `discount_type` (percent, fixed_cart, fixed_product), and limits if wanted."""
-        data = validate(CouponData, couponData, "couponData")
+    def woo_coupons_create(self, couponData: NewCoupon) -> Row:
+        """Create a coupon; other fields of the REST API (description, product_categories …) are accepted too.
+
+        Args:
+            couponData: The coupon.
+        """
+        needed = ("code", "amount", "discount_type")
+        data = validate(CouponData, couponData, "couponData", needed)
         with self._shop.store.change():
             new_id = self._insert({**data, "date_created": self._shop.tick()})
             self._shop.fire("coupon.created", new_id)
@@ -146,7 +184,12 @@ class Coupons:
 
     @tool
     def woo_coupons_update(self, couponId: int, couponData: dict[str, Any]) -> Row:
-        """Change fields of a coupon; orders keep the discounts that they have."""
+        """Change fields of a coupon; orders keep the discounts they have.
+
+        Args:
+            couponId: Coupon.
+            couponData: Fields to change, as in creating.
+        """
         data = validate(CouponData, couponData, "couponData")
         with self._shop.store.change():
             row = self._shop.store.get("coupons", couponId)
@@ -156,7 +199,12 @@ class Coupons:
 
     @tool
     def woo_coupons_delete(self, couponId: int, force: bool = True) -> Row:
-        """Delete a coupon: for good, or into the trash without `force`."""
+        """Delete a coupon.
+
+        Args:
+            couponId: Coupon.
+            force: Delete for good; otherwise it goes to the trash.
+        """
         with self._shop.store.change():
             return self._shop.delete_or_trash(
                 "coupons", "coupon", couponId, force, self.woo_coupons_get
@@ -198,14 +246,20 @@ class Coupons:
         return {**new, "details": details, "date_modified": now, "meta_data": meta}
 
     def _show(self, row: Row) -> Row:
-        names = ("id", "code", "amount", "status", "discount_type", "description")
-        return {
-            **{name: row[name] for name in names},
-            **self._shop.show_dates(row, "date_created", "date_modified", "date_expires"),
-            "usage_count": row["usage_count"] + self._orders_using(row["code"]),
-            **row["details"],
-            "meta_data": row["meta_data"],
+        """Return a coupon as the server shows it: with the fields that all have, and those whose
+        value is not that of a new coupon.
+        """
+        fields = {**row, **row["details"]}
+        defaults = {**_COUPON, **_COUPON["details"]}
+        shown = {
+            name: value
+            for name, value in fields.items()
+            if name in _ALWAYS or (name != "details" and value != defaults[name])
         }
+        for name in ("date_created", "date_modified", "date_expires"):
+            if name in shown:
+                shown[name] = self._shop.site_time(shown[name])
+        return {**shown, "usage_count": row["usage_count"] + self._orders_using(row["code"])}
 
     def _published(self, code: str) -> Row | None:
         sql = "SELECT * FROM coupons WHERE code = ? AND status = 'publish'"

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ADDRESS, ShopContext, words, words_in
+from agentgym.envs.loca.servers.woocommerce.context import (
+    ShopContext,
+    given_fields,
+    show_meta,
+    words,
+    words_in,
+)
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    NewCustomer,
+)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CustomerData,
     merge_meta,
@@ -31,10 +40,6 @@ _CUSTOMER: Row = {
 
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
 """SQL by the name of an order, where that is not `id`."""
-
-PAYING_CUSTOMERS = """SELECT DISTINCT customer_id FROM orders
-  WHERE status IN ('completed', 'processing') AND customer_id IS NOT NULL"""
-"""SQL: the customers with an order that is paid."""
 
 
 class Customers:
@@ -86,10 +91,20 @@ class Customers:
         search: str | None = None,
         email: str | None = None,
         role: Literal["all", "customer", "administrator", "shop_manager"] = "customer",
-        orderby: Literal["id", "include", "name", "registered_date"] = "name",
-        order: Literal["asc", "desc"] = "asc",
+        orderby: Literal["id", "include", "name", "registered_date"] = "id",
+        order: Literal["asc", "desc"] = "desc",
     ) -> list[Row]:
-        """List customers, at most 100 a page. Each word of `search` is in a name, the user name or the email address."""
+        """List customers, highest id first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in names, user name or email address.
+            email: Email address.
+            role: Role.
+            orderby: Sort key.
+            order: Direction.
+        """
         where = {
             words_in(*_NAMES): words(search),
             "email = ?": email,
@@ -100,13 +115,21 @@ class Customers:
 
     @tool
     def woo_customers_get(self, customerId: int) -> Row:
-        """Get a customer."""
+        """Get a customer.
+
+        Args:
+            customerId: Customer.
+        """
         self._shop.store.get("customers", customerId)
         return self._show_all([customerId])[0]
 
     @tool
-    def woo_customers_create(self, customerData: dict[str, Any]) -> Row:
-        """Create a customer: `email`, and names, `username`, `billing`, `shipping`, `meta_data` if wanted."""
+    def woo_customers_create(self, customerData: NewCustomer) -> Row:
+        """Create a customer.
+
+        Args:
+            customerData: The customer, with an email.
+        """
         data = validate(CustomerData, customerData, "customerData")
         with self._shop.store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
@@ -115,7 +138,12 @@ class Customers:
 
     @tool
     def woo_customers_update(self, customerId: int, customerData: dict[str, Any]) -> Row:
-        """Change fields of a customer; the user name stays."""
+        """Change fields of a customer; the user name stays.
+
+        Args:
+            customerId: Customer.
+            customerData: Fields to change, as in creating.
+        """
         data, store = validate(CustomerData, customerData, "customerData"), self._shop.store
         with store.change():
             row = store.get("customers", customerId)
@@ -165,26 +193,30 @@ class Customers:
         return [row["id"] for row in rows]
 
     def _show_all(self, ids: list[int]) -> list[Row]:
-        """Return customers as the API shows them."""
-        sql = f"""SELECT id FROM customers
-            WHERE id IN (SELECT value FROM json_each(?)) AND id IN ({PAYING_CUSTOMERS})"""
-        paying = {row["id"] for row in self._shop.store.rows(sql, ids)}
+        """Return customers as the server shows them; a user name only where it is not the first
+        part of the email address, as the shop makes it.
+        """
         return [
             {
                 "id": row["id"],
-                **self._shop.show_dates(row, "date_created", "date_modified"),
                 "email": row["email"],
                 "first_name": row["first_name"],
                 "last_name": row["last_name"],
                 "role": row["role"],
-                "username": row["username"],
-                "billing": {**ADDRESS, "email": "", **row["details"]["billing"]},
-                "shipping": {**ADDRESS, **row["details"]["shipping"]},
-                "is_paying_customer": row["id"] in paying,
-                "meta_data": row["meta_data"],
+                **_chosen_username(row),
+                "billing": given_fields(row["details"]["billing"]),
+                "shipping": given_fields(row["details"]["shipping"]),
+                "meta_data": show_meta(row["meta_data"]),
+                "date_created": self._shop.site_time(row["date_created"]),
+                "date_modified": self._shop.site_time(row["date_modified"]),
             }
             for row in self._shop.rows_by_id("customers", ids)
         ]
+
+
+def _chosen_username(row: Row) -> Row:
+    made = row["email"].partition("@")[0].lower()
+    return {} if row["username"] == made else {"username": row["username"]}
 
 
 def _merge(row: Row, data: Row, now: str) -> Row:

@@ -40,7 +40,13 @@ class OrderNotes:
 
     @tool
     def woo_orders_notes_create(self, orderId: int, note: str, customerNote: bool = False) -> Row:
-        """Add a note to an order, which with `customerNote` the customer sees too."""
+        """Add a note to an order.
+
+        Args:
+            orderId: Order.
+            note: Text.
+            customerNote: The customer sees it too.
+        """
         if not note.strip():
             raise ToolError("invalid argument: note must not be empty")
         store = self._shop.store
@@ -48,5 +54,5 @@ class OrderNotes:
             store.get("orders", orderId)
             new_id = self.add(orderId, note, customer_note=customerNote, author="admin")
         row = store.get("notes", new_id)
-        fields = {name: row[name] for name in ("id", "author", "note", "customer_note")}
-        return {**fields, **self._shop.show_dates(row, "date_created")}
+        fields = {name: row[name] for name in ("id", "order_id", "note", "customer_note")}
+        return {**fields, "date_created": self._shop.site_time(row["date_created"])}

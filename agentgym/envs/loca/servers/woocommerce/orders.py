@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import WithJsonSchema
 
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext
@@ -11,6 +13,10 @@ from agentgym.envs.loca.servers.woocommerce.lines import OrderLines
 from agentgym.envs.loca.servers.woocommerce.money import money, totals
 from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
 from agentgym.envs.loca.servers.woocommerce.order_view import show_orders
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    ChangedRecord,
+    NewOrder,
+)
 from agentgym.envs.loca.servers.woocommerce.refunds import Refunds
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     MAX_AMOUNT,
@@ -22,6 +28,9 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
 )
 from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, echo, tool
+
+ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
+"""Status of orders to list; `any` and `trash` are accepted too."""
 
 _BOOKING = ("processing", "completed", "on-hold")
 """An order that comes to one of these statuses takes its products from the stock, once."""
@@ -134,7 +143,7 @@ class Orders:
         self,
         perPage: int = 10,
         page: int = 1,
-        status: list[str] | None = None,
+        status: list[ListedStatus] | None = None,
         customer: int | None = None,
         product: int | None = None,
         dateAfter: str | None = None,
@@ -142,10 +151,18 @@ class Orders:
         orderby: Literal["date", "id", "include", "title", "slug"] = "date",
         order: Literal["asc", "desc"] = "desc",
     ) -> list[Row]:
-        """List orders, at most 100 a page; those in the trash only if `status` names it.
+        """List orders, newest first; those in the trash only if status names it.
 
-        `dateAfter` and `dateBefore` are about the date of creation, exclusive, in site time unless they name a time zone; a date
-        without time is its midnight.
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Statuses.
+            customer: Only of this customer; 0 for guests.
+            product: Only with this product.
+            dateAfter: Created after, in site time unless it names a zone.
+            dateBefore: Created before, likewise.
+            orderby: Sort key.
+            order: Direction.
         """
         statuses = [name for name in dict.fromkeys(status or ()) if name != "any"]
         unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
@@ -163,18 +180,28 @@ class Orders:
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
         column = "date_created" if orderby == "date" else "id"
-        by = f"{column} {order}, id {order}"  # the id makes the order total
+        # Orders of one date keep the order of their ids, as in the published server.
+        by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
     @tool
     def woo_orders_get(self, orderId: int) -> Row:
-        """Get an order."""
+        """Get an order.
+
+        Args:
+            orderId: Order.
+        """
         self._shop.store.get("orders", orderId)
         return show_orders(self._shop, [orderId])[0]
 
     @tool
-    def woo_orders_create(self, orderData: dict[str, Any]) -> Row:
-        """Create an order. Prices are those of the products unless a line gives its `total`; `set_paid` makes it processing."""
+    def woo_orders_create(self, orderData: NewOrder) -> Row:
+        """Create an order; other fields of the REST API (status, customer_id, coupon_lines …) are accepted too.
+        Prices are those of the products unless a line gives its total.
+
+        Args:
+            orderData: The order.
+        """
         data = validate(OrderData, orderData, "orderData")
         with self._shop.store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
@@ -185,7 +212,12 @@ class Orders:
 
     @tool
     def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
-        """Change an order. A line with an `id` is changed (a quantity of 0 removes it), one without is added; totals follow."""
+        """Change an order; totals follow.
+
+        Args:
+            orderId: Order.
+            orderData: Fields to change, as in creating; a line with an id is changed (quantity 0 removes it), one without is added.
+        """
         data, store = validate(OrderData, orderData, "orderData"), self._shop.store
         with store.change():
             old = store.get("orders", orderId)
@@ -208,7 +240,12 @@ class Orders:
 
     @tool
     def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
-        """Delete an order: for good with `force`, otherwise it goes to the trash. The stock stays as it is."""
+        """Delete an order; the stock stays as it is.
+
+        Args:
+            orderId: Order.
+            force: Delete for good; otherwise it goes to the trash.
+        """
         with self._shop.store.change():
             return self._shop.delete_or_trash(
                 "orders", "order", orderId, force, self.woo_orders_get
@@ -218,12 +255,17 @@ class Orders:
     def woo_orders_batch_update(
         self,
         create: list[dict[str, Any]] | None = None,
-        update: list[dict[str, Any]] | None = None,
+        update: list[ChangedRecord] | None = None,
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
-        """Create, update (each with its `id`) and delete (for good) up to 100 orders; an item that fails shows its error."""
+        """Create, update and delete up to 100 orders; an item that fails gives its error.
+
+        Args:
+            create: Records to create.
+            update: Records to change, each with its id.
+            delete: Ids to delete for good.
+        """
         return self._shop.run_batch(
-            "shop_order",
             create=(create, self.woo_orders_create),
             update=(update, self.woo_orders_update),
             delete=(delete, self.woo_orders_delete),

@@ -14,7 +14,15 @@ from agentgym.envs.loca.servers.woocommerce.context import (
     words,
     words_in,
 )
-from agentgym.envs.loca.servers.woocommerce.product_view import show_products
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    ChangedRecord,
+    NewProduct,
+)
+from agentgym.envs.loca.servers.woocommerce.product_view import (
+    PRODUCT,
+    PRODUCT_DETAILS,
+    show_products,
+)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     ProductData,
     merge_meta,
@@ -25,56 +33,7 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
 from agentgym.envs.loca.servers.woocommerce.stock import stock_status
 from agentgym.tools import ToolError, echo, tool
 
-_DETAILS: Row = {
-    "catalog_visibility": "visible",
-    "description": "",
-    "short_description": "",
-    "date_on_sale_from": None,
-    "date_on_sale_to": None,
-    "virtual": False,
-    "downloadable": False,
-    "tax_status": "taxable",
-    "tax_class": "",
-    "sold_individually": False,
-    "weight": "",
-    "dimensions": {"length": "", "width": "", "height": ""},
-    "reviews_allowed": True,
-    "purchase_note": "",
-    "images": [],
-    "attributes": [],
-    "default_attributes": [],
-    "menu_order": 0,
-}
-"""Fields in the column `details`, as they are in a new product."""
-
-_NEW: Row = {
-    "parent_id": None,
-    "name": "",
-    "slug": "",
-    "type": "simple",
-    "status": "publish",
-    "sku": "",
-    "regular_price": "",
-    "sale_price": "",
-    "price": "",
-    "on_sale": False,
-    "featured": False,
-    "manage_stock": False,
-    "stock_quantity": None,
-    "stock_status": "instock",
-    "backorders": "no",
-    "low_stock_amount": None,
-    "total_sales": 0,
-    "average_rating": "0.00",
-    "rating_count": 0,
-    "date_created": "",
-    "date_modified": "",
-    "details": _DETAILS,
-    "meta_data": [],
-}
-"""A new product."""
-
-_COLUMNS = _NEW.keys() & ProductData.__annotations__.keys() - {"meta_data"}
+_COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 """Columns that a caller may set."""
 
 _AUTHOR_FIELDS = ("date_created", "total_sales", "parent_id")
@@ -180,10 +139,23 @@ class Products:
         orderby: ProductOrder = "date",
         order: Literal["asc", "desc"] = "desc",
     ) -> list[Row]:
-        """List products, at most 100 a page.
+        """List products, newest first.
 
-        `category` and `tag` are ids separated by commas (products of the categories below count), `sku` is SKUs separated by
-        commas. Each word of `search` is in the name, the SKU or a description.
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words, each in name, SKU or a description.
+            status: Status.
+            category: Category ids, separated by commas; those below count too.
+            tag: Tag ids, separated by commas.
+            sku: SKUs, separated by commas.
+            featured: Featured or not.
+            onSale: On sale or not.
+            minPrice: Lowest price.
+            maxPrice: Highest price.
+            stockStatus: Stock status.
+            orderby: Sort key.
+            order: Direction.
         """
         where = {
             "type <> ?": "variation",
@@ -199,19 +171,28 @@ class Products:
             "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
-        by = f"{_ORDERS[orderby]} {order}, id {order}"  # the id makes the order total
+        # Products of one date keep the order of their ids, as in the published server.
+        by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
         ids = self._shop.select_ids("products", where, by, page, perPage)
         return show_products(self._shop, ids)
 
     @tool
     def woo_products_get(self, productId: int) -> Row:
-        """Get a product."""
+        """Get a product.
+
+        Args:
+            productId: Product.
+        """
         self._shop.store.get("products", productId)
         return show_products(self._shop, [productId])[0]
 
     @tool
-    def woo_products_create(self, productData: dict[str, Any]) -> Row:
-        """Create a product. `stock_quantity` counts only with `manage_stock`; `categories` and `tags` are like [{"id": 3}]."""
+    def woo_products_create(self, productData: NewProduct) -> Row:
+        """Create a product; other fields of the REST API (tags, weight, meta_data …) are accepted too.
+
+        Args:
+            productData: The product.
+        """
         data = validate(ProductData, productData, "productData")
         with self._shop.store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
@@ -220,7 +201,12 @@ class Products:
 
     @tool
     def woo_products_update(self, productId: int, productData: dict[str, Any]) -> Row:
-        """Change fields of a product. `categories` and `tags` replace those it has; a null value removes an item of `meta_data`."""
+        """Change fields of a product.
+
+        Args:
+            productId: Product.
+            productData: Fields to change, as in creating; lists replace the old ones, a null value removes an item of meta_data.
+        """
         data = validate(ProductData, productData, "productData")
         store = self._shop.store
         with store.change():
@@ -246,25 +232,35 @@ class Products:
 
     @tool
     def woo_products_delete(self, productId: int, force: bool = False) -> Row:
-        """Delete a product: for good with `force`, otherwise it goes to the trash, where no list shows it."""
+        """Delete a product.
+
+        Args:
+            productId: Product.
+            force: Delete for good; otherwise it goes to the trash, where no list shows it.
+        """
         with self._shop.store.change():
             product = self._shop.delete_or_trash(
                 "products", "product", productId, force, self.woo_products_get
             )
             if force:
-                self._sync_parent(product["parent_id"])
+                self._sync_parent(product.get("parent_id"))
         return product
 
     @tool
     def woo_products_batch_update(
         self,
         create: list[dict[str, Any]] | None = None,
-        update: list[dict[str, Any]] | None = None,
+        update: list[ChangedRecord] | None = None,
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
-        """Create, update (each with its `id`) and delete (for good) up to 100 products; an item that fails shows its error."""
+        """Create, update and delete up to 100 products; an item that fails gives its error.
+
+        Args:
+            create: Records to create.
+            update: Records to change, each with its id.
+            delete: Ids to delete for good.
+        """
         return self._shop.run_batch(
-            "product",
             create=(create, self.woo_products_create),
             update=(update, self.woo_products_update),
             delete=(delete, self.woo_products_delete),
@@ -274,7 +270,13 @@ class Products:
     def woo_products_variations_list(
         self, productId: int, perPage: int = 10, page: int = 1
     ) -> list[Row]:
-        """List the variations of a variable product."""
+        """List the variations of a variable product.
+
+        Args:
+            productId: Product.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         self._shop.store.get("products", productId)
         where = {"parent_id = ?": productId}
         return show_products(
@@ -307,7 +309,7 @@ class Products:
                     "itself"
                 )
             new = {
-                **_NEW,
+                **PRODUCT,
                 "id": key,
                 **{field: data[field] for field in _AUTHOR_FIELDS if field in data},
             }
@@ -323,7 +325,10 @@ class Products:
     def _merge(self, row: Row, data: Row, now: str) -> Row:
         """Return a product after a change; price, sale and stock status follow from the rest."""
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
-        details = {**row["details"], **{name: data[name] for name in _DETAILS.keys() & data.keys()}}
+        details = {
+            **row["details"],
+            **{name: data[name] for name in PRODUCT_DETAILS.keys() & data.keys()},
+        }
         for name in ("date_on_sale_from", "date_on_sale_to"):
             if name in data:
                 details[name] = self._shop.parse_date(data[name], name)

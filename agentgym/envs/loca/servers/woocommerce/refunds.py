@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext
 from agentgym.envs.loca.servers.woocommerce.money import cents, money
 from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
-from agentgym.envs.loca.servers.woocommerce.shapes import RefundLine, parse_amount, validate
+from agentgym.envs.loca.servers.woocommerce.parameters import (
+    RefundedLine,
+)
+from agentgym.envs.loca.servers.woocommerce.shapes import (
+    RefundLine,
+    parse_amount,
+    validate,
+)
 from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, tool
 
@@ -57,13 +62,16 @@ class Refunds:
         amount: str | None = None,
         reason: str = "",
         refundPayment: bool = False,
-        lineItems: list[dict[str, Any]] | None = None,
+        lineItems: list[RefundedLine] | None = None,
     ) -> Row:
-        """Refund an order, all in all at most its total. Items that `lineItems` names go back to the stock.
+        """Refund an order, in all at most its total; refunded whole, it gets the status refunded.
 
-        An item of `lineItems` is {"id": of the line, "quantity": 1, "refund_total": "9.99", "refund_tax": [{"id": of the rate,
-        "refund_total": "1.00"}]}. Without `amount` it is the sum of these. `refundPayment` pays back through the payment method,
-        if that can; otherwise the money is to be paid back by hand. An order that is refunded whole gets the status refunded.
+        Args:
+            orderId: Order.
+            amount: Amount; the sum of the lines by default.
+            reason: Reason.
+            refundPayment: Pay back through the payment method, if it can; otherwise by hand.
+            lineItems: Lines refunded, whose quantities go back to the stock.
         """
         store = self._shop.store
         with store.change():
@@ -166,11 +174,11 @@ class Refunds:
             )
         return {
             "id": row["id"],
-            **self._shop.show_dates(row, "date_created"),
+            "order_id": row["order_id"],
+            "date_created": self._shop.site_time(row["date_created"]),
             "amount": money(row["amount"]),
             "reason": row["reason"],
-            "refunded_by": 1,  # the administrator, who calls the tools
-            "refunded_payment": row["refunded_payment"],
+            "api_refund": row["refunded_payment"],
             "line_items": lines,
         }
 

@@ -6,46 +6,26 @@ time, less the refunds of such orders. An order that was refunded whole is no sa
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from datetime import date, datetime, time, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext
-from agentgym.envs.loca.servers.woocommerce.customers import PAYING_CUSTOMERS
 from agentgym.envs.loca.servers.woocommerce.money import money
-from agentgym.envs.loca.servers.woocommerce.shapes import STATUSES
+from agentgym.envs.loca.servers.woocommerce.product_view import show_products
 from agentgym.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
 _SOLD = "status IN ('completed', 'processing', 'on-hold')"
 """SQL: the order counts as a sale."""
 
-_SUMS = ("orders", "total", "tax", "shipping", "discount", "items", "refunds", "customers")
-"""Figures of a day, in the order of the API."""
-
-_MONEY = ("sales", "tax", "shipping", "discount", "refunds")
-"""Figures that are amounts of money."""
-
-_SOURCES = {
-    """count(*) AS orders, sum(total) AS total, sum(total_tax) AS tax,
-    sum(shipping_total) AS shipping, sum(discount_total) AS discount""": f"orders WHERE {_SOLD}",
-    "sum(n) AS items": f"""orders JOIN
-    (SELECT order_id, sum(quantity) AS n FROM items WHERE type = 'line_item' GROUP BY 1)
-    ON order_id = id WHERE {_SOLD}""",
-    "sum(n) AS refunds": f"""orders JOIN
-    (SELECT order_id, sum(amount) AS n FROM refunds GROUP BY 1) ON order_id = id WHERE {_SOLD}""",
-    "count(*) AS customers": "customers WHERE role = 'customer'",
-}
-"""SQL: sums by day, and the records that they are of."""
-
-_STOCKED = "(type <> 'variable' AND status NOT IN ('trash', 'draft'))"
-"""SQL: the product has a stock of its own; that of a variable product is with its variations."""
+_STOCKED = "(manage_stock AND status <> 'trash')"
+"""SQL: the stock of the product is counted."""
 
 _DAY = timedelta(days=1)
-_MONTHLY_AFTER = 93 * _DAY  # a quarter is the longest time that is shown by day
-_LONGEST = 3660 * _DAY  # ten years; each day costs a row
+_FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from the limits of `date`
 
 
 class Reports:
@@ -61,35 +41,24 @@ class Reports:
     @tool
     def woo_reports_sales(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
-    ) -> list[Row]:
-        """Sales of a period, in all and by day (by month in a year): the last 7 days, this month, the last month, this year.
+    ) -> Row:
+        """Sum up the sales, of all time without period and dates.
 
-        Without `period` it is from the day `dateMin` to the day `dateMax`, both of them included; today by default.
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
         """
-        first, last = self._range(period, dateMin, dateMax)
-        monthly = period == "year" or (period is None and last - first > _MONTHLY_AFTER)
-        groups = self._figures(first, last, monthly)
-        totals, sums = {}, Counter[str]()
-        for key, group in groups.items():
-            group["sales"] = group.pop("total") - group["refunds"]
-            sums.update(group)
-            totals[key] = {name: money(n) if name in _MONEY else n for name, n in group.items()}
-        return [
-            {
-                "total_sales": money(sums["sales"]),
-                "net_sales": money(sums["sales"] - sums["tax"] - sums["shipping"]),
-                "average_sales": money(sums["sales"] // len(groups)),
-                "total_orders": sums["orders"],
-                "total_items": sums["items"],
-                "total_tax": money(sums["tax"]),
-                "total_shipping": money(sums["shipping"]),
-                "total_refunds": money(sums["refunds"]),
-                "total_discount": money(sums["discount"]),
-                "totals_grouped_by": "month" if monthly else "day",
-                "total_customers": sums["customers"],
-                "totals": totals,
-            }
-        ]
+        where, values = self._created(period, dateMin, dateMax)
+        sql = f"""SELECT count(*) AS orders, coalesce(sum(total), 0) - coalesce(sum(
+                (SELECT sum(amount) FROM refunds WHERE order_id = orders.id)), 0) AS total
+            FROM orders WHERE {_SOLD} AND {where}"""
+        [sums] = self._shop.store.rows(sql, *values)
+        return {
+            "total_sales": money(sums["total"]),
+            "total_orders": sums["orders"],
+            "average_order_value": money(sums["total"] // max(1, sums["orders"])),
+        }
 
     @tool
     def woo_reports_top_sellers(
@@ -100,48 +69,64 @@ class Reports:
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """The products sold most often in a period (as for `woo_reports_sales`), most first."""
-        sql = f"""SELECT i.product_id, sum(i.quantity) AS quantity
-            FROM items AS i JOIN orders AS o ON o.id = i.order_id
-            WHERE i.type = 'line_item' AND o.{_SOLD} AND o.date_created >= ? AND o.date_created < ?
-            AND i.product_id IS NOT NULL
-            GROUP BY i.product_id ORDER BY quantity DESC, i.product_id"""
-        bounds = self._bounds(*self._range(period, dateMin, dateMax))
-        rows = page_of(self._shop.store.rows(sql, *bounds), page, perPage)
-        products = self._shop.rows_by_id("products", [row["product_id"] for row in rows])
-        names = {product["id"]: product["name"] for product in products}
-        return [{"name": names[row["product_id"]], **row} for row in rows]
+        """List the products sold most, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
+        sales = self._sales(*self._created(period, dateMin, dateMax))
+        products = {row["id"]: row for row in self._shop.rows_by_id("products", sales)}
+        best = sorted(products, key=lambda key: (-sales[key]["items_sold"], key))
+        return [
+            {
+                "product_id": key,
+                "name": products[key]["name"],
+                "quantity": sales[key]["items_sold"],
+            }
+            for key in page_of(best, page, perPage)
+        ]
 
     @tool
     def woo_reports_customers(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
-    ) -> list[Row]:
-        """How many customers have paid for an order and how many have not; with dates, of those who registered then."""
+    ) -> Row:
+        """Count customers and their orders, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+        """
         where, values = self._created(period, dateMin, dateMax)
-        paying = f"id IN ({PAYING_CUSTOMERS})"
-        sql = f"SELECT count(*) FROM customers WHERE role = 'customer' AND {where} AND "
-        groups = (
-            ("paying", "Paying customer", paying),
-            ("non_paying", "Non-paying customer", f"NOT {paying}"),
-        )
-        return [
-            {"slug": slug, "name": name, "total": self._shop.store.value(sql + condition, *values)}
-            for slug, name, condition in groups
-        ]
+        count, store = "SELECT count(*) FROM {} AND " + where, self._shop.store
+        customers = store.value(count.format("customers WHERE role = 'customer'"), *values)
+        orders = store.value(count.format("orders WHERE status <> 'trash'"), *values)
+        return {
+            "total_customers": customers,
+            "total_orders": orders,
+            "average_orders_per_customer": round(orders / max(1, customers), 2),
+        }
 
     @tool
     def woo_reports_orders(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
-    ) -> list[Row]:
-        """How many orders have each status; with dates, of those that were created then."""
+    ) -> Row:
+        """Count orders by status, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+        """
         where, values = self._created(period, dateMin, dateMax)
-        sql = f"SELECT status, count(*) AS total FROM orders WHERE {where} GROUP BY status"
-        totals = {row["status"]: row["total"] for row in self._shop.store.rows(sql, *values)}
-        report = []
-        for slug in STATUSES:
-            name = slug.replace("-", " ").capitalize()
-            report.append({"slug": slug, "name": name, "total": totals.get(slug, 0)})
-        return report
+        sql = f"""SELECT status, count(*) AS total FROM orders
+            WHERE status <> 'trash' AND {where} GROUP BY status ORDER BY status"""
+        counts = {row["status"]: row["total"] for row in self._shop.store.rows(sql, *values)}
+        return {"total_orders": sum(counts.values()), "by_status": counts}
 
     @tool
     def woo_reports_products(
@@ -152,76 +137,66 @@ class Reports:
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """What each product sold, most items first; with dates, in orders of that time. Revenue is after discounts, without tax."""
-        where, values = self._created(period, dateMin, dateMax)
-        sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
-                count(DISTINCT i.order_id) AS orders
-            FROM items AS i
-            JOIN (SELECT id FROM orders WHERE {_SOLD} AND {where}) AS o ON o.id = i.order_id
-            WHERE i.type = 'line_item' AND i.product_id IS NOT NULL
-            GROUP BY i.product_id ORDER BY items DESC, i.product_id"""
-        rows = page_of(self._shop.store.rows(sql, *values), page, perPage)
-        sales = {row["product_id"]: row for row in rows}
-        return [
-            {
-                "product_id": row["id"],
-                "name": row["name"],
-                "sku": row["sku"],
-                "items_sold": sales[row["id"]]["items"],
-                "net_revenue": money(sales[row["id"]]["total"]),
-                "orders_count": sales[row["id"]]["orders"],
-            }
-            for row in self._shop.rows_by_id("products", sales)
-        ]
+        """List products with their sales, of all time without period and dates.
+
+        Args:
+            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            dateMin: First day, such as 2025-01-15.
+            dateMax: Last day, included.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
+        where = {"type <> ?": "variation", "status <> ?": "trash"}
+        order = "date_created DESC, id"
+        ids = self._shop.select_ids("products", where, order, page, perPage)
+        sales = self._sales(*self._created(period, dateMin, dateMax))
+        return [product | sales[product["id"]] for product in show_products(self._shop, ids)]
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """The stock of all products and variations, by id."""
-        return self._stock({}, page, perPage)
+        """List products whose stock is managed.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
+        ids = self._shop.select_ids("products", {f"{_STOCKED} = ?": 1}, "id", page, perPage)
+        return show_products(self._shop, ids)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """Products and variations that are in stock, but not above their (or the shop's) low stock amount, least first."""
-        low = """manage_stock AND stock_quantity > 0
+        """List products in stock at or below their (or the shop's) low stock amount, least first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
+        low = f"""{_STOCKED} AND stock_quantity > 0
             AND stock_quantity <= coalesce(low_stock_amount, ?)"""
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
-        return self._stock({low: threshold}, page, perPage, "stock_quantity, id")
+        order = "stock_quantity, id"
+        ids = self._shop.select_ids("products", {low: threshold}, order, page, perPage)
+        return show_products(self._shop, ids)
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _figures(self, first: date, last: date, monthly: bool) -> dict[str, Row]:
-        """Return the figures of each day or month, those without orders too."""
-        groups: dict[str, Row] = {}
-        for k in range((last - first).days + 1):
-            day = (first + k * _DAY).isoformat()
-            groups.setdefault(day[:7] if monthly else day, dict.fromkeys(_SUMS, 0))
-        shift = f"{self._shop.offset().total_seconds():+} seconds"
-        values = ("%Y-%m" if monthly else "%Y-%m-%d", shift, *self._bounds(first, last))
-        for figures, source in _SOURCES.items():
-            sql = f"""SELECT strftime(?, date_created, ?) AS day, {figures} FROM {source}
-                AND date_created >= ? AND date_created < ? GROUP BY day"""
-            for row in self._shop.store.rows(sql, *values):
-                groups[row.pop("day")] |= row
-        return groups
-
-    def _stock(self, where: dict[str, Any], page: int, size: int, order: str = "id") -> list[Row]:
-        names = (
-            "id",
-            "parent_id",
-            "name",
-            "sku",
-            "stock_status",
-            "stock_quantity",
-            "manage_stock",
-            "low_stock_amount",
+    def _sales(self, where: str, values: tuple[str, ...]) -> defaultdict[int, Row]:
+        """Return the sales of each product that was sold, and zeros for any other."""
+        sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
+              count(DISTINCT i.order_id) AS orders
+            FROM items AS i JOIN (SELECT * FROM orders WHERE {_SOLD} AND {where}) AS o
+            ON o.id = i.order_id WHERE i.type = 'line_item' AND i.product_id IS NOT NULL
+            GROUP BY i.product_id"""
+        sales: defaultdict[int, Row] = defaultdict(
+            lambda: {"items_sold": 0, "net_revenue": money(0), "orders_count": 0}
         )
-        rows = self._shop.select_page(
-            "products", {f"{_STOCKED} = ?": 1, **where}, order, page, size
-        )
-        return [
-            {**{name: row[name] for name in names}, "parent_id": row["parent_id"] or 0}
-            for row in rows
-        ]
+        for row in self._shop.store.rows(sql, *values):
+            sales[row["product_id"]] = {
+                "items_sold": row["items"],
+                "net_revenue": money(row["total"]),
+                "orders_count": row["orders"],
+            }
+        return sales
 
     def _range(
         self, period: Period | None, first: str | None, last: str | None
@@ -237,21 +212,10 @@ class Reports:
             return end.replace(day=1), end
         if period == "year":
             return today.replace(month=1, day=1), today
-        day_min, day_max = _day(first, "dateMin"), _day(last, "dateMax")
-        start = day_min or min(today, day_max or today)
-        end = day_max or max(today, day_min or today)
-        if not start <= end <= start + _LONGEST:
-            raise ToolError(
-                "invalid argument: dateMax must not be before dateMin, nor more than ten years "
-                "after it"
-            )
+        start, end = _day(first, "dateMin") or _FIRST_DAY, _day(last, "dateMax") or _LAST_DAY
+        if start > end:
+            raise ToolError("invalid argument: dateMax must not be before dateMin")
         return start, end
-
-    def _bounds(self, first: date, last: date) -> tuple[str, str]:
-        """Return when the first day begins and the last one ends, in GMT as in the records."""
-        start, end = datetime.combine(first, time()), datetime.combine(last + _DAY, time())
-        offset = self._shop.offset()
-        return (start - offset).isoformat(), (end - offset).isoformat()
 
     def _created(
         self, period: Period | None, first: str | None, last: str | None
@@ -259,9 +223,11 @@ class Reports:
         """Return an SQL condition with its values: created in the days of a report, if given."""
         if not (period or first or last):
             return "1", ()
-        return "date_created >= ? AND date_created < ?", self._bounds(
-            *self._range(period, first, last)
-        )
+        start, end = self._range(period, first, last)
+        # Records have GMT; the days are those of the site.
+        midnights = datetime.combine(start, time()), datetime.combine(end + _DAY, time())
+        bounds = [(midnight - self._shop.offset()).isoformat() for midnight in midnights]
+        return "date_created >= ? AND date_created < ?", tuple(bounds)
 
 
 def _day(text: str | None, name: str) -> date | None:
@@ -276,7 +242,7 @@ def _day(text: str | None, name: str) -> date | None:
         day = date.fromisoformat(text.strip()[:10])
     except ValueError:
         day = date.min
-    if not 1900 <= day.year <= 9000:
+    if not _FIRST_DAY <= day <= _LAST_DAY:
         raise ToolError(
             f"invalid argument: {name} must be a day such as 2025-01-15, got {echo(text)}"
         )

@@ -62,7 +62,17 @@ class Reviews:
         page: int = 1,
         status: Literal["all", "hold", "approved", "spam", "trash"] = "approved",
     ) -> list[Row]:
-        """List reviews of products, latest first."""
+        """List product reviews, latest first.
+
+        Args:
+            productId: Only of this product.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Status.
+        """
         where = {"product_id = ?": productId, "status = ?": None if status == "all" else status}
         rows = self._shop.select_page("reviews", where, "date_created DESC, id DESC", page, perPage)
-        return [{**row, **self._shop.show_dates(row, "date_created")} for row in rows]
+        for row in rows:
+            row["date_created"] = self._shop.site_time(row["date_created"])
+            del row["verified"]
+        return rows

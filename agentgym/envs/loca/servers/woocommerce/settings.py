@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import SITE, ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext
 from agentgym.envs.loca.servers.woocommerce.presets import GROUPS
 from agentgym.tools import ToolError, echo, tool
 
@@ -34,8 +34,8 @@ _TOOLS = {
 }
 """Name and description of each tool of the system."""
 
-_CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CNY": "¥"}
-"""Symbols of the common currencies; another one is shown by its code."""
+_VERSION = "9.5.1"
+"""The release of WooCommerce of January 2025, whose REST API is the model."""
 
 ToolId = Literal[
     "clear_transients",
@@ -90,41 +90,29 @@ class Settings:
 
     @tool
     def woo_system_status(self) -> Row:
-        """The state of the shop: its time zone, its main settings, and how many records of each kind there are."""
-        store = self._shop.store
-        tables = ("products", "orders", "customers", "coupons", "reviews", "webhooks")
-        currency = self._shop.setting("woocommerce_currency")
-        sizes = {name: store.value(f"SELECT count(*) FROM {name}") for name in tables}
-        sql = "SELECT type, count(*) AS count FROM products GROUP BY type ORDER BY type"
+        """Show the version of the shop and how many records it has."""
+        tables = ("products", "orders", "customers", "coupons")
         return {
-            "environment": {
-                "home_url": SITE,
-                "site_url": SITE,
-                "store_id": "loca",
-                "default_timezone": f"UTC{float(self._shop.setting('gmt_offset')):+g}",
-                "date": self._shop.show_dates({"now": self._shop.now()}, "now"),
+            "environment": {"version": _VERSION, "database": "SQLite"},
+            "database": {
+                name: self._shop.store.value(f"SELECT count(*) FROM {name}") for name in tables
             },
-            "database": {"database_tables": sizes},
-            "settings": {
-                "api_enabled": True,
-                "currency": currency,
-                "currency_symbol": _CURRENCIES.get(currency, currency),
-                "number_of_decimals": int(self._shop.setting("woocommerce_price_num_decimals")),
-                "taxes_enabled": self._shop.setting("woocommerce_calc_taxes") == "yes",
-            },
-            "post_type_counts": store.rows(sql),
         }
 
     @tool
     def woo_system_tools_list(self) -> list[Row]:
-        """List what `woo_system_tools_run` can do."""
+        """List what woo_system_tools_run can do."""
         return [
             {"id": key, "name": name, "description": text} for key, (name, text) in _TOOLS.items()
         ]
 
     @tool
     def woo_system_tools_run(self, toolId: ToolId) -> Row:
-        """Run a tool of the system. This shop caches nothing and counts anew each time, so most have nothing to do."""
+        """Run a system tool.
+
+        Args:
+            toolId: Tool.
+        """
         store, message = self._shop.store, "Nothing was there to do."
         if toolId == "recount_terms":
             counts = [
@@ -134,14 +122,7 @@ class Settings:
         elif toolId == "clear_orphaned_variations":
             deleted = store.delete("products", type="variation", parent_id=None)
             message = f"{deleted} orphaned variations deleted."
-        name, text = _TOOLS[toolId]
-        return {
-            "id": toolId,
-            "name": name,
-            "description": text,
-            "success": True,
-            "message": message,
-        }
+        return {"success": True, "message": message}
 
     @tool
     def woo_settings_list(self) -> list[Row]:
@@ -153,23 +134,26 @@ class Settings:
 
     @tool
     def woo_settings_get(self, groupId: GroupId) -> list[Row]:
-        """The settings of a group with their values."""
-        settings = []
-        for row in self._shop.store.find("settings", order="rowid", group_id=groupId):
-            setting = {**row, "default": row["default_value"]}
-            if not setting["options"]:
-                del setting["options"]
-            settings.append(setting)
-        return settings
+        """Get the settings of a group.
+
+        Args:
+            groupId: Group.
+        """
+        rows = self._shop.store.find("settings", order="rowid", group_id=groupId)
+        return [{name: row[name] for name in ("id", "label", "value")} for row in rows]
 
     @tool
     def woo_payment_gateways_list(self) -> list[Row]:
-        """List the ways to pay."""
+        """List payment gateways."""
         return [_show_gateway(row) for row in self._shop.store.find("gateways", order="menu_order")]
 
     @tool
     def woo_payment_gateways_get(self, gatewayId: str) -> Row:
-        """Get a way to pay."""
+        """Get a payment gateway.
+
+        Args:
+            gatewayId: Payment gateway.
+        """
         return _show_gateway(self._shop.store.get("gateways", gatewayId, "payment gateway"))
 
     @tool
@@ -181,7 +165,15 @@ class Settings:
         description: str | None = None,
         settings: dict[str, Any] | None = None,
     ) -> Row:
-        """Change a way to pay; `settings` has title, description and instructions."""
+        """Change a payment gateway.
+
+        Args:
+            gatewayId: Payment gateway.
+            enabled: Offer it.
+            title: Title.
+            description: Description.
+            settings: title, description, instructions.
+        """
         row = self._shop.store.get("gateways", gatewayId, "payment gateway")
         changes = dict(settings or {})
         if title is not None:
@@ -201,22 +193,16 @@ class Settings:
 
 
 def _show_gateway(row: Row) -> Row:
-    names = ("id", "title", "description", "enabled", "method_title")
+    settings = {"instructions": row["settings"]["instructions"]}
     return {
-        **{name: row[name] for name in names},
-        "order": row["menu_order"],
-        "method_supports": row["supports"],
-        "settings": show_settings(row["settings"]),
+        **{name: row[name] for name in ("id", "title", "description", "enabled")},
+        "settings": show_settings(settings, {"instructions": ""}),
     }
 
 
-def show_settings(settings: Row) -> Row:
-    """Return settings of a gateway or a way of shipping as the API shows them."""
-    fields = {}
-    for name, value in settings.items():
-        label = name.replace("_", " ").capitalize()
-        fields[name] = {"id": name, "label": label, "type": "text", "value": value}
-    return fields
+def show_settings(settings: Row, defaults: Row) -> Row:
+    """Return the settings of a gateway or a shipping method that are not the default ones."""
+    return {name: {"value": value} for name, value in settings.items() if value != defaults[name]}
 
 
 def merge_settings(settings: Row, changes: Row) -> Row:

@@ -9,9 +9,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    with_config,
+)
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.store import Row
@@ -49,11 +57,13 @@ def _amount(value: object) -> str:
 
 
 Amount = Annotated[str, BeforeValidator(_amount)]
+Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
 Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
-ProductStatus = Literal["draft", "pending", "private", "publish"]
+ProductStatus = Literal["publish", "draft", "private", "pending"]
+ProductType = Literal["simple", "grouped", "external", "variable"]
 OrderStatus = Literal[
     "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
 ]
@@ -63,14 +73,14 @@ class Meta(TypedDict, total=False):
     """A custom field."""
 
     id: Id
-    key: str
-    value: Any
+    key: Annotated[str, Field(description="Name")]
+    value: Annotated[Any, Field(description="Value"), WithJsonSchema({"type": "string"})]
 
 
 class Term(TypedDict):
     """A category or tag of a product."""
 
-    id: Id
+    id: Annotated[Id, Field(description="Id")]
 
 
 class Dimensions(TypedDict, total=False):
@@ -85,9 +95,9 @@ class Image(TypedDict, total=False):
     """A picture of a product."""
 
     id: Id
-    src: str
+    src: Annotated[str, Field(description="Address of the picture")]
     name: str
-    alt: str
+    alt: Annotated[str, Field(description="Text in its place")]
 
 
 class Attribute(TypedDict, total=False):
@@ -106,25 +116,32 @@ class Attribute(TypedDict, total=False):
 class ProductData(TypedDict, total=False):
     """A product."""
 
-    name: str
+    name: Annotated[str, Field(description="Name")]
     slug: str
-    type: Literal["simple", "grouped", "external", "variable", "variation"]
-    status: ProductStatus
-    featured: bool
-    catalog_visibility: Literal["visible", "catalog", "search", "hidden"]
-    description: str
-    short_description: str
-    sku: Annotated[str, Field(max_length=100)]
-    regular_price: Amount
-    sale_price: Amount
+    type: Annotated[
+        ProductType | Literal["variation"],
+        Field(description="Kind of product"),
+        WithJsonSchema({"type": "string", "enum": list(get_args(ProductType))}),
+    ]  # a variation may be sent back as it was read, and not be made
+    status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
+    featured: Annotated[bool, Field(description="Show among the featured products")]
+    catalog_visibility: Annotated[
+        Literal["visible", "catalog", "search", "hidden"],
+        Field(description="Where customers find it"),
+    ]
+    description: Annotated[str, Field(description="Long description, HTML allowed")]
+    short_description: Annotated[str, Field(description="Short description")]
+    sku: Annotated[str, Field(max_length=100, description="Stock keeping unit, unique")]
+    regular_price: Annotated[Amount, Field(description="Price such as 12.50")]
+    sale_price: Annotated[Amount, Field(description="Reduced price")]
     date_on_sale_from: str | None
     date_on_sale_to: str | None
     virtual: bool
     downloadable: bool
     tax_status: Literal["taxable", "shipping", "none"]
     tax_class: str
-    manage_stock: bool
-    stock_quantity: Stock | None
+    manage_stock: Annotated[bool, Field(description="Keep count of the stock")]
+    stock_quantity: Annotated[Stock | None, Field(description="Pieces in stock, with manage_stock")]
     stock_status: Literal["instock", "outofstock", "onbackorder"]
     backorders: Literal["no", "notify", "yes"]
     low_stock_amount: Stock | None
@@ -133,9 +150,9 @@ class ProductData(TypedDict, total=False):
     dimensions: Dimensions
     reviews_allowed: bool
     purchase_note: str
-    categories: list[Term]
+    categories: Annotated[list[Term], Field(description="Categories by id")]
     tags: list[Term]
-    images: list[Image]
+    images: Annotated[list[Image], Field(description="Pictures")]
     attributes: list[Attribute]
     default_attributes: list[Attribute]
     menu_order: Stock
@@ -146,12 +163,17 @@ class ProductData(TypedDict, total=False):
 class TermData(TypedDict, total=False):
     """A category or tag."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    slug: str
-    parent: Id
-    description: str
-    display: Literal["default", "products", "subcategories", "both"]
+    name: Annotated[str, Field(min_length=1, max_length=200, description="Name")]
+    slug: Annotated[str, Field(description="Name in addresses")]
+    parent: Annotated[Id, Field(description="Id of the category above")]
+    description: Annotated[str, Field(description="Description")]
+    display: Annotated[
+        Literal["default", "products", "subcategories", "both"],
+        Field(description="What its page shows"),
+    ]
     menu_order: Stock
+    menuOrder: Annotated[Stock, Field(description="Place in the list")]
+    image: Annotated[Image, Field(description="Picture")]
 
 
 class Address(TypedDict, total=False):
@@ -174,11 +196,11 @@ class LineItem(TypedDict, total=False):
     """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
 
     id: Id
-    product_id: Id | None
+    product_id: Annotated[Id | None, Field(description="Product")]
     variation_id: Id | None
     sku: str | None
     name: str
-    quantity: Quantity
+    quantity: Annotated[Quantity, Field(description="Pieces")]
     tax_class: str
     subtotal: Amount
     total: Amount
@@ -219,14 +241,16 @@ class OrderData(TypedDict, total=False):
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
     customer_id: Id
     customer_note: str
-    billing: Address
-    shipping: Address
-    payment_method: str
-    payment_method_title: str
+    billing: Annotated[Address, Field(description="Billing address: first_name, email, city ...")]
+    shipping: Annotated[Address, Field(description="Shipping address")]
+    payment_method: Annotated[str, Field(description="Id of the payment gateway")]
+    payment_method_title: Annotated[str, Field(description="Name of the payment method")]
     transaction_id: str
-    set_paid: bool
-    line_items: list[LineItem]
-    shipping_lines: list[ShippingLine]
+    set_paid: Annotated[bool, Field(description="Paid already: the order becomes processing")]
+    line_items: Annotated[list[LineItem], Field(description="Products ordered")]
+    shipping_lines: Annotated[
+        list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
+    ]
     fee_lines: list[FeeLine]
     coupon_lines: list[CouponLine]
     meta_data: list[Meta]
@@ -236,69 +260,75 @@ class OrderData(TypedDict, total=False):
 class RefundLine(TypedDict, total=False):
     """A line of an order that is paid back, in part or whole."""
 
-    id: Id
-    quantity: Quantity
-    refund_total: Amount
-    refund_tax: list[RefundTax]
+    id: Annotated[Id, Field(description="Id of the line")]
+    quantity: Annotated[Quantity, Field(description="Pieces that go back to the stock")]
+    refund_total: Annotated[Refunded, Field(description="Amount without tax")]
+    refund_tax: Annotated[list[RefundTax], Field(description="Tax by rate")]
 
 
 class RefundTax(TypedDict):
     """Tax of a line that is paid back, by the id of the rate."""
 
-    id: Id
-    refund_total: Amount
+    id: Annotated[Id, Field(description="Id of the tax rate")]
+    refund_total: Annotated[Refunded, Field(description="Amount")]
 
 
 @with_config(_CONFIG)
 class CustomerData(TypedDict, total=False):
     """A customer."""
 
-    email: Email
-    first_name: str
-    last_name: str
-    username: Annotated[str, Field(min_length=1, max_length=60)]
-    password: str
-    billing: Address
-    shipping: Address
-    meta_data: list[Meta]
+    email: Annotated[Email, Field(description="Email address, unique")]
+    first_name: Annotated[str, Field(description="First name")]
+    last_name: Annotated[str, Field(description="Last name")]
+    username: Annotated[str, Field(min_length=1, max_length=60, description="User name")]
+    password: Annotated[str, Field(description="Password")]
+    billing: Annotated[Address, Field(description="Billing address")]
+    shipping: Annotated[Address, Field(description="Shipping address")]
+    meta_data: Annotated[list[Meta], Field(description="Custom fields")]
 
 
 @with_config(_CONFIG)
 class CouponData(TypedDict, total=False):
     """A coupon."""
 
-    code: Annotated[str, Field(min_length=1, max_length=100)]
-    amount: Amount
+    code: Annotated[
+        str, Field(min_length=1, max_length=100, description="Code that customers enter")
+    ]
+    amount: Annotated[Amount, Field(description="Amount of money, or percentage")]
     status: ProductStatus
-    discount_type: Literal["percent", "fixed_cart", "fixed_product"]
+    discount_type: Annotated[
+        Literal["percent", "fixed_cart", "fixed_product"],
+        Field(description="What the amount means"),
+    ]
     description: str
-    date_expires: str | None
-    individual_use: bool
-    product_ids: list[Id]
-    excluded_product_ids: list[Id]
-    usage_limit: Id | None
-    usage_limit_per_user: Id | None
-    limit_usage_to_x_items: Id | None
-    free_shipping: bool
+    date_expires: Annotated[str | None, Field(description="Last moment, ISO 8601")]
+    individual_use: Annotated[bool, Field(description="Not with other coupons")]
+    product_ids: Annotated[list[Id], Field(description="Only for these products")]
+    excluded_product_ids: Annotated[list[Id], Field(description="Not for these products")]
+    usage_limit: Annotated[Id | None, Field(description="Uses in all")]
+    usage_limit_per_user: Annotated[Id | None, Field(description="Uses by one customer")]
+    limit_usage_to_x_items: Annotated[Id | None, Field(description="Items it applies to, at most")]
+    free_shipping: Annotated[bool, Field(description="Grants free shipping")]
     product_categories: list[Id]
     excluded_product_categories: list[Id]
-    exclude_sale_items: bool
-    minimum_amount: Amount
-    maximum_amount: Amount
+    exclude_sale_items: Annotated[bool, Field(description="Not for products on sale")]
+    minimum_amount: Annotated[Amount, Field(description="Least worth of the order")]
+    maximum_amount: Annotated[Amount, Field(description="Greatest worth of the order")]
     email_restrictions: list[str]
     meta_data: list[Meta]
 
 
-def validate(shape: Any, data: object, name: str) -> Row:
+def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
     """Return the fields of a record that may be set.
 
     Args:
         shape: One of the types above.
         data: Record of a caller.
         name: Name of the record in errors.
+        required: Fields that it must have.
 
     Raises:
-        ToolError: A field cannot have its value.
+        ToolError: A field is missing or cannot have its value.
     """
     try:
         fields: Row = _adapter(shape).validate_python(data)
@@ -308,6 +338,9 @@ def validate(shape: Any, data: object, name: str) -> Row:
         raise ToolError(
             f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
         ) from None
+    missing = [field for field in required if field not in fields]
+    if missing:
+        raise ToolError(f"invalid argument: {name}.{missing[0]} is missing")
     return fields
 
 

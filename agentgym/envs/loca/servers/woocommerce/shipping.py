@@ -10,24 +10,12 @@ from agentgym.envs.loca.servers.woocommerce.settings import merge_settings, show
 from agentgym.envs.loca.servers.woocommerce.shapes import parse_amount
 from agentgym.tools import ToolError, echo, tool
 
-_METHODS: dict[str, tuple[str, str, Row]] = {
-    "flat_rate": (
-        "Flat rate",
-        "Charges a fixed rate.",
-        {"title": "Flat rate", "tax_status": "taxable", "cost": ""},
-    ),
-    "free_shipping": (
-        "Free shipping",
-        "Costs nothing.",
-        {"title": "Free shipping", "requires": "", "min_amount": "0"},
-    ),
-    "local_pickup": (
-        "Local pickup",
-        "Customers fetch what they ordered.",
-        {"title": "Local pickup", "tax_status": "taxable", "cost": ""},
-    ),
+_METHODS: dict[str, Row] = {
+    "flat_rate": {"title": "Flat rate", "tax_status": "taxable", "cost": ""},
+    "free_shipping": {"title": "Free shipping", "requires": "", "min_amount": "0"},
+    "local_pickup": {"title": "Local pickup", "tax_status": "taxable", "cost": ""},
 }
-"""Title, description and default settings of each way of shipping."""
+"""Default settings of each shipping method."""
 
 
 class Shipping:
@@ -42,7 +30,7 @@ class Shipping:
 
     @tool
     def woo_shipping_zones_list(self) -> list[Row]:
-        """List shipping zones; zone 0 is that of all places that no other has."""
+        """List shipping zones; zone 0 has all places that no other has."""
         return [
             _show_zone(row)
             for row in self._shop.store.find("zones", order="id <> 0, menu_order, id")
@@ -50,12 +38,21 @@ class Shipping:
 
     @tool
     def woo_shipping_zones_get(self, zoneId: int) -> Row:
-        """Get a shipping zone."""
+        """Get a shipping zone.
+
+        Args:
+            zoneId: Shipping zone.
+        """
         return _show_zone(self._shop.store.get("zones", zoneId))
 
     @tool
     def woo_shipping_zones_create(self, name: str, order: int = 0) -> Row:
-        """Create a shipping zone."""
+        """Create a shipping zone.
+
+        Args:
+            name: Name.
+            order: Place in the list.
+        """
         if not name.strip():
             raise ToolError("invalid argument: name must not be blank")
         return self.woo_shipping_zones_get(
@@ -66,7 +63,13 @@ class Shipping:
     def woo_shipping_zones_update(
         self, zoneId: int, name: str | None = None, order: int | None = None
     ) -> Row:
-        """Change the name or the place in the list of a shipping zone."""
+        """Change a shipping zone.
+
+        Args:
+            zoneId: Shipping zone.
+            name: Name.
+            order: Place in the list.
+        """
         zone = self.woo_shipping_zones_get(zoneId)
         if zoneId == 0:
             raise ToolError("permission denied: zone 0 stays as it is")
@@ -78,10 +81,14 @@ class Shipping:
 
     @tool
     def woo_shipping_zone_methods_list(self, zoneId: int) -> list[Row]:
-        """List the ways of shipping to a zone."""
+        """List the shipping methods of a zone.
+
+        Args:
+            zoneId: Shipping zone.
+        """
         self.woo_shipping_zones_get(zoneId)
         rows = self._shop.store.find("zone_methods", zone_id=zoneId)
-        return [_show_method(row, order) for order, row in enumerate(rows, 1)]
+        return [_show_method(row) for row in rows]
 
     @tool
     def woo_shipping_zone_methods_create(
@@ -91,14 +98,21 @@ class Shipping:
         enabled: bool = True,
         settings: dict[str, Any] | None = None,
     ) -> Row:
-        """Add a way of shipping to a zone: flat_rate, free_shipping or local_pickup, with `settings` such as title and cost."""
+        """Add a shipping method to a zone.
+
+        Args:
+            zoneId: Shipping zone.
+            methodId: flat_rate, free_shipping or local_pickup.
+            enabled: Offer it.
+            settings: Such as title and cost.
+        """
         self.woo_shipping_zones_get(zoneId)
         if methodId not in _METHODS:
             raise ToolError(
                 f"invalid argument: methodId must be one of {', '.join(_METHODS)}, got "
                 f"{echo(methodId)}"
             )
-        merged = merge_settings(_METHODS[methodId][2], settings or {})
+        merged = merge_settings(_METHODS[methodId], settings or {})
         for name in ("cost", "min_amount"):
             if name in merged:
                 merged[name] = parse_amount(merged[name], f"settings.{name}")
@@ -112,16 +126,13 @@ def _show_zone(row: Row) -> Row:
     return {"id": row["id"], "name": row["name"], "order": row["menu_order"]}
 
 
-def _show_method(row: Row, order: int) -> Row:
-    title, text, _ = _METHODS[row["method_id"]]
+def _show_method(row: Row) -> Row:
+    settings = {name: value for name, value in row["settings"].items() if name != "title"}
     return {
         "id": row["id"],
-        "instance_id": row["id"],
-        "title": row["settings"]["title"],
-        "order": order,
-        "enabled": row["enabled"],
+        "zone_id": row["zone_id"],
         "method_id": row["method_id"],
-        "method_title": title,
-        "method_description": text,
-        "settings": show_settings(row["settings"]),
+        "method_title": row["settings"]["title"],
+        "enabled": row["enabled"],
+        "settings": show_settings(settings, _METHODS[row["method_id"]]),
     }

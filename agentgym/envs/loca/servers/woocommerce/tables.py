@@ -18,7 +18,7 @@ CREATE INDEX products_by_date ON products(date_created, type, status);
 CREATE INDEX product_parents ON products(parent_id);
 CREATE TABLE categories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, parent INTEGER,
-  description TEXT, display TEXT, menu_order INTEGER);
+  description TEXT, display TEXT, menu_order INTEGER, image JSON);
 CREATE TABLE tags (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, description TEXT);
 CREATE TABLE product_categories (

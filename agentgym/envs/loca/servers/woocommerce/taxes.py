@@ -22,15 +22,24 @@ class Taxes:
     def woo_tax_rates_list(
         self, taxClass: str | None = None, perPage: int = 10, page: int = 1
     ) -> list[Row]:
-        """List tax rates, of one class such as standard if wanted."""
+        """List tax rates.
+
+        Args:
+            taxClass: Only of this class, such as standard.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
         where = {"class = ?": taxClass}
-        rows = self._shop.select_page("tax_rates", where, "priority, id", page, perPage)
-        return [_show_rate(row) for row in rows]
+        return self._shop.select_page("tax_rates", where, "priority, id", page, perPage)
 
     @tool
     def woo_tax_rates_get(self, rateId: int) -> Row:
-        """Get a tax rate."""
-        return _show_rate(self._shop.store.get("tax_rates", rateId))
+        """Get a tax rate.
+
+        Args:
+            rateId: Tax rate.
+        """
+        return self._shop.store.get("tax_rates", rateId)
 
     @tool
     def woo_tax_rates_create(
@@ -45,10 +54,17 @@ class Taxes:
         shipping: bool = True,
         class_: str = "standard",
     ) -> Row:
-        """Create a tax rate, in percent, for orders from now on. Of those with one priority the closest to the address counts.
+        """Create a tax rate for orders from now on.
 
-        An empty `country` or `state` is any. `compound` taxes the taxes of lower priority too, `shipping` says whether shipping
-        is taxed.
+        Args:
+            country: Country code; empty for any.
+            state: State code; empty for any.
+            rate: Percent.
+            name: Name.
+            priority: Of rates with one priority the closest to the address counts.
+            compound: Tax the taxes of lower priority too.
+            shipping: Tax shipping too.
+            class_: Tax class.
         """
         percent = float(parse_amount(rate, "rate") or "0")
         if percent > 1000:
@@ -73,7 +89,3 @@ class Taxes:
     def woo_tax_classes_list(self) -> list[Row]:
         """List tax classes."""
         return self._shop.store.find("tax_classes", order="rowid")
-
-
-def _show_rate(row: Row) -> Row:
-    return {**row, "order": row["id"]}

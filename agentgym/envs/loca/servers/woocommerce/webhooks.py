@@ -43,7 +43,13 @@ class Webhooks:
     def woo_webhooks_list(
         self, perPage: int = 10, page: int = 1, status: HookStatus | None = None
     ) -> list[Row]:
-        """List webhooks, latest first."""
+        """List webhooks, latest first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Status.
+        """
         where = {"status = ?": status}
         rows = self._shop.select_page("webhooks", where, "id DESC", page, perPage)
         return [self._show(row) for row in rows]
@@ -57,7 +63,15 @@ class Webhooks:
         status: HookStatus = "active",
         secret: str | None = None,
     ) -> Row:
-        """Create a webhook: what happens from now on is sent to an address. It is never shown with its `secret`."""
+        """Create a webhook: events from now on are sent to an address.
+
+        Args:
+            name: Name.
+            topic: Event.
+            delivery_url: Address.
+            status: Status.
+            secret: Key that signs the events; never shown.
+        """
         if not delivery_url.startswith(("http://", "https://")):
             raise ToolError(
                 "invalid argument: delivery_url must begin with http:// or https://, got "
@@ -77,10 +91,8 @@ class Webhooks:
         return self._show(self._shop.store.get("webhooks", new_id))
 
     def _show(self, row: Row) -> Row:
-        resource, event = row["topic"].split(".")
+        dates = ("date_created", "date_modified")
         return {
             **{name: row[name] for name in ("id", "name", "status", "topic", "delivery_url")},
-            "resource": resource,
-            "event": event,
-            **self._shop.show_dates(row, "date_created", "date_modified"),
+            **{name: self._shop.site_time(row[name]) for name in dates},
         }

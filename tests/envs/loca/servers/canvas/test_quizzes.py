@@ -38,16 +38,13 @@ from tests.helpers import calls_of
 __all__ = ["canvas"]  # a fixture
 
 
-def test_letters_are_between_two(canvas: Canvas) -> None:
+def test_letters_reach_their_recipients(canvas: Canvas) -> None:
     as_user(canvas, SAM)
     made = canvas.conversations.canvas_create_conversation(
         [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
     )
-    assert [[person["id"] for person in each["participants"]] for each in made] == [
-        [SAM, SUE],
-        [TARA, SAM],
-        [TIM, SAM],
-    ]
+    assert ids(made["participants"]) == [TARA, TIM, SAM, SUE]
+    assert (made["workflow_state"], made["private"]) == ("read", False)
     refused(
         lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
         "^permission denied: you are in no course with user 6",
@@ -67,7 +64,6 @@ def test_letters_are_between_two(canvas: Canvas) -> None:
             "^invalid argument: recipients must name a user",
         )
     as_user(canvas, SUE)
-    assert canvas.dashboard.canvas_get_dashboard()["unread_count"] == 1
     listed = canvas.conversations.canvas_list_conversations()[0]
     assert [
         listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")
@@ -137,17 +133,19 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
         ),
         "^conflict: there is a user",
     )
-    refused(
-        lambda: canvas.accounts.canvas_create_user(1, {}, {"unique_id": "b", "password": "x"}),
-        "^invalid argument: user needs name",
-    )
-    refused(
-        lambda: canvas.accounts.canvas_create_user(
-            1, {"name": 3}, {"unique_id": "b", "password": "x"}
-        ),
-        "^invalid argument: user.name must be",
-    )
-    assert canvas.people.canvas_login("ann@u.edu", "pw")["user"]["name"] == "Ann Lee"
+    create = tools_of(canvas)["canvas_create_user"]
+    for user, login, why in (
+        ({}, {"unique_id": "b"}, "argument 'user.name' is missing"),
+        ({"name": 3}, {"unique_id": "b"}, "argument 'user.name': input should be a valid string"),
+        ({"name": " "}, {"unique_id": "b"}, "^invalid argument: name must have"),
+        ({"name": "A"}, {}, "argument 'pseudonym.unique_id' is missing"),
+        ({"name": "A", "admin": True}, {"unique_id": "b"}, "no argument is called 'user.admin'"),
+    ):
+        arguments = {"account_id": 1, "user": user, "pseudonym": login}
+        refused(lambda a=arguments: create(a), why)
+    create({"account_id": 1, "user": {"name": "Bo"}, "pseudonym": {"unique_id": "bo@u.edu"}})
+    refused(lambda: canvas.people.canvas_login("bo@u.edu", ""), "^permission denied")
+    assert canvas.people.canvas_login("ann@u.edu", "pw")["name"] == "Ann Lee"
     for call in (
         canvas.accounts.canvas_get_account,
         found,
@@ -161,9 +159,8 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
 def test_reports_are_files(canvas: Canvas) -> None:
     as_user(canvas, TARA).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
     as_user(canvas, ADMIN)
-    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [
-        None
-    ] * len(REPORTS)
+    offered = canvas.accounts.canvas_get_account_reports(1)
+    assert {row["report"]: tuple(row["parameters"]) for row in offered} == REPORTS
     tables = {}
     for report, parts in REPORTS.items():
         for part in parts:
@@ -183,7 +180,7 @@ def test_reports_are_files(canvas: Canvas) -> None:
         6,
         [{"course_id": "3", "course_code": "CH1-3", "name": "Chaos"}],
     )
-    assert canvas.accounts.canvas_get_account_reports(1)[0]["last_run"]["id"] == 3
+    assert (made["status"], made["id"]) == ("complete", len(tables))
     refused(
         lambda: canvas.accounts.canvas_create_account_report(1, "x"),
         "^not found: there is no report",

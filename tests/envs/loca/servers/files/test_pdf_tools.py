@@ -210,10 +210,12 @@ def test_searching_and_paging(pdf: Client) -> None:
     ]
     assert pages[2] == "Already on last page (3/3)"
     assert "Current page: 3/3" in pdf("search_pdf_info", search_id=identity)
-    assert pdf("search_pdf_go_page", search_id=identity, page_number=1) == shown
+    assert "Last accessed: 2025-01-15 09:00:00" in pdf("search_pdf_info", search_id=identity)
+    again = shown.replace("Results per page: 10\n", "")
+    assert pdf("search_pdf_go_page", search_id=identity, page_number=1) == again
     assert pdf("search_pdf_prev_page", search_id=identity) == "Already on first page (1)"
     assert pdf("search_pdf_go_page", search_id=identity, page_number=2) == pages[0]
-    assert pdf("search_pdf_prev_page", search_id=identity) == shown
+    assert pdf("search_pdf_prev_page", search_id=identity) == again
     assert pdf.refused("search_pdf_go_page", search_id=identity, page_number=4).startswith(
         "invalid argument: there is no page 4"
     )

@@ -1,20 +1,21 @@
-"""The servers python_execute and terminal: programs on the workspace, and edits of files by
-rows.
-"""
+"""The servers python_execute and terminal: programs and command lines on the workspace."""
 
 from __future__ import annotations
 
-import copy
-import pickle
+import random
 import sys
 from typing import Any
 
 import pytest
 
+from agentgym import make
+from agentgym.env import tool_env
+from agentgym.envs.loca.servers.files.command_line import parse_command
 from agentgym.envs.loca.servers.files.python_execute import PythonExecute
 from agentgym.envs.loca.servers.files.terminal import Terminal
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.office import Office
-from agentgym.tools import tools_of
+from agentgym.tools import ToolError, tools_of
 from tests.envs.loca.servers.files.test_filesystem import Client
 from tests.helpers import needs_workbench
 
@@ -35,7 +36,8 @@ def test_python_works_on_the_files(python: Client) -> None:
     files.write("data/in.csv", "a,b\n1,2\n3,4\n")
     code = "import csv\nprint(sum(int(row['b']) for row in csv.DictReader(open('data/in.csv'))))\nopen('out.txt', 'w').write('x')"
     assert python("python_execute", code=code, filename="sum.py") == (
-        "=== STDOUT ===\n6\n\n=== EXECUTION INFO ===\nReturn code: 0\nTimeout limit: 30 seconds"
+        "=== STDOUT ===\n6\n=== EXECUTION INFO ===\nReturn code: 0\nExecution time: 0.000 seconds\n"
+        "Timeout limit: 30 seconds"
     )
     assert (files.read_text("out.txt"), files.read_text(".python_tmp/sum.py")) == ("x", code)
     assert files.modified("out.txt") == python.server.context.clock.now()
@@ -50,15 +52,13 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     assert shown.startswith(
         '=== STDERR ===\nTraceback (most recent call last):\n  File "/workspace/.python_tmp/f.py", line 2'
     )
-    assert (
-        "ZeroDivisionError: division by zero\n\n=== EXECUTION INFO ===\nReturn code: 1\n" in shown
-    )
+    assert "ZeroDivisionError: division by zero\n=== EXECUTION INFO ===\nReturn code: 1\n" in shown
     shown = python(
         "python_execute", code="import time\nopen('y', 'w').write('y')\ntime.sleep(99)", timeout=2
     )
     assert (
         shown
-        == "No console output produced.\n\n=== EXECUTION INFO ===\nThe program was stopped after 2 s.\nTimeout limit: 2 seconds"
+        == "No console output produced.\n=== EXECUTION TIMEOUT ===\nTimeout limit: 2 seconds\nExecution time: 2.000 seconds"
     )
     files = python.server.context.files
     assert (files.read("x"), files.read("y")) == (b"x", b"y")
@@ -95,140 +95,139 @@ def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
     assert python.server.session["shown"][0] == python.server.session["shown"][1]
 
 
-def test_commands(terminal: Client) -> None:
+def test_a_command_is_run_without_a_shell(terminal: Client) -> None:
     needs_workbench()
     terminal.server.context.files.write("d/a.txt", "one\ntwo\n")
-    assert (
-        terminal("execute_command", command="wc -l < d/a.txt")
-        == "Command executed successfully\n\nOutput:\n2\n"
+    assert terminal("run_command", command="wc -l d/a.txt") == (
+        "2 /workspace/d/a.txt\n\nCommand completed with return code 0"
     )
-    assert (
-        terminal("execute_command", command="true")
-        == "Command executed successfully\n\nCommand had no output."
+    assert terminal("run_command", command="echo '*' * $HOME `ls` \\; 'a;b' \"c|d\"") == (
+        "* * $HOME `ls` ; a;b c|d\n\nCommand completed with return code 0"
     )
-    assert terminal("execute_command", command="echo x; echo y >&2; exit 3") == (
-        "Command execution failed\n\nOutput:\nx\n\nError:\ny\n\nReturn code: 3"
+    assert terminal("run_command", command="find . -name '*.txt'").startswith(
+        "/workspace/d/a.txt\n"
     )
-    assert terminal("change_directory", path="d") == "Switched to directory: /workspace/d"
-    assert terminal(
-        "execute_command",
-        command="pwd; cd /; rm a.txt || rm /workspace/d/a.txt; mkdir /workspace/e",
-    ).startswith("Command executed successfully\n\nOutput:\n/workspace/d\n")
-    assert terminal("get_current_directory") == "/workspace/d"
-    assert terminal("list_directory") == "Directory '/workspace/d' is empty"
-    assert (
-        terminal("list_directory", path="..")
-        == "Contents of directory '/workspace':\n\nDirectories:\n📁 d/\n📁 e/"
+    assert terminal("run_command", command="grep -c /none/ d/a.txt").startswith("0\n")
+    assert terminal("run_command", command="awk -F , '/o/ {print $1 ; n++}' d/a.txt").startswith(
+        "one\ntwo\n"
     )
-    assert (
-        terminal("get_command_history", count=2).split("\n")[2]
-        == "1. [✗] 2025-01-15T09:00:03+00:00: echo x; echo y >&2; exit 3"
+    shown = terminal(
+        "run_command",
+        command="python -c '\nimport sys\nprint(1)\nprint(2, file=sys.stderr)\nsys.exit(3)'",
     )
-    assert terminal("execute_command", command="rm -r /workspace/d; sleep 9", timeout=1).endswith(
-        "The command was stopped after 1 s."
-    )
-    assert terminal.refused("execute_command", command="ls").startswith(
-        "not found: the current directory"
-    )
-    assert (
-        terminal("change_directory", path="/workspace/e") == "Switched to directory: /workspace/e"
-    )
-    assert terminal.refused("execute_command", command="ls", timeout=121).startswith(
-        "invalid argument"
-    )
+    assert shown == "1\n2\n\nCommand completed with return code 3"
+    assert terminal("run_command", command="touch x") == "\nCommand completed with return code 0"
+    assert terminal.server.context.files.is_file("x")
 
 
-def test_history_is_kept_short_and_goes_along_with_copies(terminal: Client) -> None:
-    assert terminal("get_command_history") == "No command execution history."
-    assert terminal.refused("get_command_history", count=0).startswith("invalid argument")
+def test_a_line_with_operators_is_run_by_a_shell(terminal: Client) -> None:
     needs_workbench()
-    for k in range(3):
-        terminal("execute_command", command=f": {k}")
-    for server in (copy.deepcopy(terminal.server), pickle.loads(pickle.dumps(terminal.server))):
-        assert Client(server)("get_command_history") == terminal("get_command_history")
-    assert len(terminal("get_command_history", count=99).split("\n")) == 5
-
-
-def test_rows_are_read(terminal: Client) -> None:
-    assert (
-        terminal("write_file", path="f", content="a\nb")
-        == "Successfully wrote 4 bytes to 'f' in overwrite mode."
-    )
-    assert (
-        terminal("write_file", path="f", content="c", mode="append")
-        == "Successfully wrote 6 bytes to 'f' in append mode."
-    )
-    assert terminal("read_file", path="f") == "a\nb\nc\n"
-    assert terminal("read_file", path="f", start_row=1) == "Line 1: b\n"
-    assert terminal("read_file", path="f", start_row=1, end_row=9) == "Line 1: b\nLine 2: c\n"
-    for rows in ({"start_row": 3}, {"start_row": -1}, {"start_row": 1, "end_row": 0}):
-        assert terminal.refused("read_file", path="f", **rows).startswith(
-            "invalid argument: there are no rows"
-        )
-    terminal("write_file", path="j", content='{"a": ["é"]}')
-    assert terminal("read_file", path="j", as_json=True) == '{\n    "a": [\n        "é"\n    ]\n}'
-    assert terminal.refused("read_file", path="f", as_json=True).startswith(
-        "invalid argument: the file is not JSON"
-    )
-    assert terminal.refused("write_file", path="f", content="", mode="x").startswith(
-        "invalid argument: mode"
-    )
-
-
-EDITS: list[tuple[str, dict[str, Any], str]] = [
-    ("insert_file_content", {"content": "x"}, "a\nb\nc\nx\n"),
-    ("insert_file_content", {"content": "x\ny", "row": 1}, "a\nx\ny\nb\nc\n"),
-    ("insert_file_content", {"content": "x", "row": 5}, "a\nb\nc\n\n\nx\n"),
-    ("insert_file_content", {"content": "x", "rows": [0, 2]}, "x\na\nb\nx\nc\n"),
-    ("delete_file_content", {}, ""),
-    ("delete_file_content", {"row": 0}, "b\nc\n"),
-    ("delete_file_content", {"rows": [2, 0, 9, 0]}, "b\n"),
-    ("delete_file_content", {"substring": "b"}, "a\n\nc\n"),
-    ("update_file_content", {"content": "x"}, "x\n"),
-    ("update_file_content", {"content": "x\ny", "row": 1}, "a\nx\ny\nc\n"),
-    ("update_file_content", {"content": "x\ny", "rows": [0, 2]}, "x\nb\ny\n"),
-    ("update_file_content", {"content": "x", "rows": [0, 1]}, "x\nx\nc\n"),
-    ("update_file_content", {"content": "xx", "substring": "c"}, "a\nb\nxx\n"),
-    ("update_file_content", {"content": "x", "substring": "b", "row": 1}, "a\nx\nc\n"),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "text"), EDITS)
-def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any], text: str) -> None:
     files = terminal.server.context.files
-    files.write("f", "a\r\nb\nc")
-    assert terminal(name, path="f", **arguments).startswith("Successfully")
-    assert files.read_text("f").removesuffix("\n") == text.removesuffix("\n")
+    files.write("d/a.txt", "one\ntwo\n")
+    files.write("b.txt", "three\n")
+
+    def shown(command: str) -> str:
+        text, _, end = terminal("run_command", command=command).rpartition("\n")
+        assert end.startswith("Command completed with return code ")
+        return text + end[-1]
+
+    assert shown("cd d && pwd && cat ../b.txt") == "/workspace/d\nthree\n0"
+    assert shown("pwd; ls") == "/workspace\nb.txt\nd\n0"
+    assert shown("cat *.txt d/*.txt | sort | head -n 1") == "one\n0"
+    assert (
+        shown("ls none || echo $HOME")
+        == "/tmp\nls: cannot access 'none': No such file or directory\n0"
+    )
+    assert shown("grep none b.txt && echo yes") == "1"
+    assert shown("mkdir e\ntouch e/f\n") == "0"
+    assert files.is_file("e/f")
+    assert shown("echo 'a;b' | tr -d ';'") == "ab\n0"
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"),
+    ("command", "reason"),
     [
-        ("insert_file_content", {"content": "x", "row": -1}),
-        ("insert_file_content", {"content": "x", "row": 10**9}),
-        ("insert_file_content", {"content": "x", "rows": [True]}),
-        ("insert_file_content", {"content": "x" * 200_000, "rows": [0] * 1_000}),
-        ("delete_file_content", {"row": 3}),
-        ("delete_file_content", {"rows": []}),
-        ("delete_file_content", {"substring": ""}),
-        ("delete_file_content", {"substring": "z"}),
-        ("update_file_content", {"content": "x", "row": 3}),
-        ("update_file_content", {"content": "x", "row": 0, "substring": "b"}),
-        ("update_file_content", {"content": "x" * 200_000, "substring": "a", "path": "many"}),
-        ("read_file", {"path": "none"}),
-        ("delete_file_content", {"path": "binary", "row": 0}),
+        ("", "the command is empty"),
+        (" ; ", "the command is empty"),
+        ("echo " + "x" * 2_048, "the command is 2053 characters long, at most 2048 are allowed"),
+        ("bash -c ls", 'the command "bash" is not allowed'),
+        ("python3 x.py", 'the command "python3" is not allowed'),
+        ("ls && sleep 1", 'the command "sleep" is not allowed'),
+        ("ls | | /bin/ls", 'the command "/bin/ls" is not allowed'),
+        ("ls\ncurl x", 'the command "curl" is not allowed'),
+        ("(ls); ls", 'the command "(ls)" is not allowed'),
+        ("X=1 ls; ls", 'the command "X=1" is not allowed'),
+        ("echo hi > o.txt", "redirects (>) are not supported"),
+        ("cat < o.txt", "redirects (<) are not supported"),
+        ("ls none 2>&1 | cat", "redirects (>) are not supported"),
+        ("cat /etc/passwd", 'the path "/etc/passwd" is outside of /workspace'),
+        ("ls ..", 'the path ".." is outside of /workspace'),
+        ("ls -l ./a/../../b", "is outside of /workspace"),
+        ("cd .. && ls", 'the path ".." is outside of /workspace'),
+        ("cd d && cat ../../b", 'the path "../../b" is outside of /workspace'),
+        ("sed -n 1p /etc/passwd", 'the path "/etc/passwd" is outside of /workspace'),
+        ("echo 'a", '"echo \'a" cannot be parsed: no closing quotation'),
+        ('ls; echo "a', "cannot be parsed: no closing quotation"),
+        ("ls \\", "cannot be parsed: no escaped character"),
+        ("echo $(curl x) | cat", "command substitution is not supported"),
+        ('echo "`curl x`" | cat', "command substitution is not supported"),
     ],
 )
-def test_a_refused_edit_changes_nothing(
-    terminal: Client, name: str, arguments: dict[str, Any]
+def test_what_the_rules_forbid(terminal: Client, command: str, reason: str) -> None:
+    terminal.server.context.files.write("d/a.txt", "one\n")
+    error = terminal.refused("run_command", command=command)
+    assert error.startswith("security violation: ")
+    assert reason in error
+    assert "\n" not in error
+
+
+def test_lines_are_parsed_as_a_shell_does() -> None:
+    needs_workbench()
+    rng, files, direct = random.Random(5), Workspace(), []
+    for _ in range(3_000):
+        line = "echo " + "".join(rng.choices("ab '\"\\;|<>", k=rng.randrange(12)))
+        try:
+            program, *words = parse_command(line, files)
+        except ToolError:
+            continue
+        if program == "/usr/bin/env":
+            direct.append((line, words[1:]))
+    assert len(direct) > 400
+    script = "\n".join(f"printf '%s\\0' {line} $'\\n'" for line, _ in direct)
+    workbench = pytest.importorskip("agentgym.sandboxes.workbench")
+    shown = workbench.run(["/usr/bin/bash", "-c", script], {})
+    expected = [["echo", *words, "\n"] for _, words in direct]
+    assert shown.stdout == "".join("\0".join([*words, ""]) for words in expected)
+
+
+def test_cd_alone_is_an_error(terminal: Client) -> None:
+    assert terminal.refused("run_command", command="cd d").startswith("invalid argument: cd alone")
+
+
+def test_a_command_that_takes_too_long_has_had_its_effects(
+    terminal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = terminal.server.context.files
-    files.write("f", "a\nb\nc\n")
-    files.write("many", "a" * 1_000)
-    files.write("binary", b"\xff\n")
-    error = terminal.refused(name, **{"path": "f", **arguments})
-    assert error.startswith(("invalid argument: ", "not found: ", "limit exceeded: "))
-    assert (files.read_text("f"), files.size("many")) == ("a\nb\nc\n", 1_000)
+    needs_workbench()
+    monkeypatch.setattr("agentgym.envs.loca.servers.files.terminal.SECONDS", 1)
+    command = "touch x && python -c 'import time; time.sleep(99)'"
+    assert terminal("run_command", command=command) == "\nThe command was stopped after 1 s."
+    assert terminal.server.context.files.is_file("x")
+
+
+def test_the_rules_name_all_that_is_allowed(terminal: Client) -> None:
+    needs_workbench()
+    rules = terminal("show_security_rules").split("\n")
+    allowed = rules[rules.index("Allowed Commands:") + 2].split(", ")
+    assert allowed == sorted(allowed)
+    (description,) = [
+        tool.schema.description
+        for tool in tools_of(terminal.server).values()
+        if tool.schema.name == "run_command"
+    ]
+    named = description.split("Allowed commands: ")[1].split(". ")[0]
+    assert sorted(" ".join(named.split()).split(", ")) == allowed
+    there = terminal("run_command", command=f"which {' '.join(allowed)}").split("\n")
+    assert {path.rpartition("/")[2] for path in there[:-2]} == {*allowed} - {"cd"}
 
 
 def test_the_servers_of_an_office_share_the_files() -> None:
@@ -237,10 +236,24 @@ def test_the_servers_of_an_office_share_the_files() -> None:
     office.context.files.write("a", "1")
     python, terminal = Client(office.get(PythonExecute)), Client(office.get(Terminal))
     python("python_execute", code="open('b', 'w').write(open('a').read() + '2')")
-    assert terminal("execute_command", command="cat b; rm a b").endswith("Output:\n12")
+    assert terminal("run_command", command="cat b; rm a b").startswith("12\n")
     assert office.context.files.names() == [".python_tmp"]
-    assert "terminal_read_file" in tools_of(office.get(Terminal))
+    sandbox = office.context.workbench
+    assert sandbox._process is not None
     office.close()
+    assert sandbox._process is None
+
+
+def test_an_env_ends_its_sandbox_when_it_is_closed_or_reset() -> None:
+    needs_workbench()
+    env = tool_env(make("NhlB2bAnalysis", length=8_000))
+    for end in (env.close, env.reset):
+        env.reset(seed=1)
+        assert env.call("run_command", {"command": "pwd"}).text.startswith("/workspace\n")
+        sandbox = env.world.office.context.workbench
+        assert sandbox._process is not None
+        end()
+        assert sandbox._process is None
 
 
 @pytest.mark.parametrize("server", [PythonExecute, Terminal])
@@ -252,7 +265,7 @@ def test_a_host_that_cannot_run_programs_is_an_error_for_the_user(
     call = (
         {"python_execute": {"code": "1"}}
         if server is PythonExecute
-        else {"execute_command": {"command": "ls"}}
+        else {"run_command": {"command": "ls"}}
     )
     for name, arguments in call.items():
         with pytest.raises(

@@ -4,18 +4,17 @@ know nothing of it.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agentgym.envs.loca.reading import listed_items
 from agentgym.envs.loca.servers import START
-from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.gcloud.checksums import crc32c
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.tools import ToolError
 
@@ -30,9 +29,13 @@ def cloud() -> GoogleCloud:
 
 
 def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
-    return [
-        item["name"] for item in cloud.storage.storage_list_objects("box", **arguments)["items"]
-    ]
+    lines = cloud.storage.storage_list_objects("box", **arguments).split("\n")[1:]
+    return [line[2:].rpartition(": ")[0] for line in lines if line.startswith("- ")]
+
+
+def fields(text: str) -> dict[str, str]:
+    """The fields of a record, without its heading."""
+    return dict(line.strip().split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
 
 
 def test_the_services_are_parts_that_inherit_nothing() -> None:
@@ -59,8 +62,10 @@ def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
 
 def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
     cloud.bigquery.load("d", "t", {"n": "INT64"}, [(1,)])
-    project = cloud.bigquery.bigquery_list_datasets()[0]["datasetReference"]["projectId"]
-    assert cloud.logging.logging_write_log("app", "x")["logName"] == f"projects/{project}/logs/app"
+    [dataset] = listed_items(cloud.bigquery.bigquery_list_datasets())
+    assert dataset == "d (Project: local-project)"
+    cloud.logging.logging_write_log("app", "x")
+    assert cloud.logging.log_entries("app")[0]["logName"] == "projects/local-project/logs/app"
 
 
 # Cloud Storage.
@@ -92,40 +97,44 @@ def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> Non
 def test_buckets() -> None:
     cloud = GoogleCloud()
     made = cloud.storage.storage_create_bucket("iot_anomaly_reports", "europe-west1")
-    assert (made["location"], made["locationType"], made["timeCreated"]) == (
-        "EUROPE-WEST1",
-        "region",
-        "2025-01-15T09:00:01Z",
-    )
-    assert cloud.storage.storage_create_bucket("a1b")["locationType"] == "multi-region"
+    assert made == "Created bucket iot_anomaly_reports in EUROPE-WEST1"
+    assert cloud.storage.storage_create_bucket("a1b") == "Created bucket a1b in US"
     with pytest.raises(ToolError, match="conflict: there is a bucket"):
         cloud.storage.storage_create_bucket("a1b")
     with pytest.raises(ToolError, match="invalid argument: location must be one of US, EU"):
         cloud.storage.storage_create_bucket("other", "mars-1")
-    assert (
-        [item["name"] for item in cloud.storage.storage_list_buckets()["items"]]
-        == cloud.storage.buckets()
-        == ["a1b", "iot_anomaly_reports"]
-    )
-    assert cloud.storage.storage_enable_versioning("a1b")["versioning"] == {"enabled": True}
-    shown = cloud.storage.storage_get_bucket_info("a1b")
-    assert (shown["updated"], shown["metageneration"]) == ("2025-01-15T09:00:03Z", "2")
+    assert cloud.storage.buckets() == ["a1b", "iot_anomaly_reports"]
+    assert listed_items(cloud.storage.storage_list_buckets()) == [
+        "a1b: US",
+        "iot_anomaly_reports: EUROPE-WEST1",
+    ]
+    cloud.storage.storage_enable_versioning("a1b")
+    assert fields(cloud.storage.storage_get_bucket_info("a1b")) == {
+        "Location": "US", "Storage Class": "STANDARD", "Created": "2025-01-15T09:00:02Z", "Versioning": "Enabled",
+        "Labels": "None", "Lifecycle Rules": "0",
+    }  # fmt: skip
     with pytest.raises(ToolError, match="not found: there is no bucket"):
         cloud.storage.storage_get_bucket_info("none")
 
 
 def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
     cloud.context.files.write("report.csv", "hello")
-    shown = cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
-    assert (shown["md5Hash"], shown["crc32c"]) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
-    assert (shown["size"], shown["contentType"], shown["generation"]) == (
-        "5",
-        "text/csv",
-        str(int(START.timestamp() + 1) * 10**6),
+    assert (
+        cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
+        == "Uploaded report.csv to box/2025/anomaly_report.csv"
+    )
+    [row] = cloud.store.find("objects")
+    assert (row["md5"], row["generation"]) == (
+        "5d41402abc4b2a76b9719d911017c592",
+        int(START.timestamp() + 1) * 10**6,
     )
     assert (
-        cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"]
-        == "/workspace/back/x.csv"
+        cloud.storage.storage_list_objects("box")
+        == "Objects in bucket box (1):\n- 2025/anomaly_report.csv: 5 bytes"
+    )
+    assert (
+        cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")
+        == "Downloaded box/2025/anomaly_report.csv to /workspace/back/x.csv"
     )
     assert (
         cloud.context.files.read("back/x.csv")
@@ -168,10 +177,12 @@ def test_listings_have_prefixes_and_pages_that_end(cloud: GoogleCloud) -> None:
     found, token = [], ""
     while True:
         page = cloud.storage.storage_list_objects("box", max_results=2, page_token=token)
-        found += [item["name"] for item in page["items"]]
-        token = page.get("nextPageToken", "")
-        if not token:
+        assert page.startswith("Objects in bucket box (6):")
+        found += names(cloud, max_results=2, page_token=token)
+        more = re.search(r"\n\.\.\. \(page_token: (.*)\)\Z", page)
+        if not more:
             break
+        token = more[1]
     assert found == names(cloud)
     for arguments in (
         {"max_results": 0},
@@ -222,10 +233,8 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
                 *place
             ) if act == "delete" else cloud.storage.storage_move_object(*place, *target)
     elif act == "delete":
-        assert (
-            cloud.storage.storage_delete_object(*place)["keptAsNoncurrent"]
-            == model.versioned[place[0]]
-        )
+        text = cloud.storage.storage_delete_object(*place)
+        assert text.endswith("is noncurrent") == model.versioned[place[0]]
         model.retire(place)
     else:
         (cloud.storage.storage_move_object if act == "move" else cloud.storage.storage_copy_object)(
@@ -255,11 +264,12 @@ def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
     ) == sorted(old)
     assert len({(row["bucket"], row["name"], row["generation"]) for row in rows}) == len(rows)
     for row in rows:
-        assert row["md5"] == base64.b64encode(hashlib.md5(row["data"]).digest()).decode()
+        assert row["md5"] == hashlib.md5(row["data"]).hexdigest()
         assert row["size"] == len(row["data"])
-    sizes = [cloud.storage.storage_get_bucket_size(bucket) for bucket in ("box", "other")]
-    assert sum(size["sizeBytes"] for size in sizes) == sum(map(len, held.values()))
-    assert sum(size["noncurrentObjectCount"] for size in sizes) == len(old)
+    sizes = [fields(cloud.storage.storage_get_bucket_size(bucket)) for bucket in ("box", "other")]
+    assert sum(int(size["Objects"]) for size in sizes) == len(held)
+    assert sum(int(size["Bytes"]) for size in sizes) == sum(map(len, held.values()))
+    assert sum(int(size.get("Noncurrent", "0").split()[0]) for size in sizes) == len(old)
     assert cloud.store.rows("PRAGMA foreign_key_check") == []
 
 
@@ -267,21 +277,23 @@ def test_a_version_can_be_read_and_deleted_for_good(cloud: GoogleCloud) -> None:
     cloud.storage.storage_enable_versioning("box")
     for text in ("one", "two"):
         cloud.storage.put_object("box", "a", text)
-    first, second = (
-        int(item["generation"])
-        for item in cloud.storage.storage_list_objects("box", versions=True)["items"]
+    generations = [row["generation"] for row in cloud.store.find("objects", order="generation")]
+    first, second = generations
+    assert cloud.storage.storage_list_objects("box", versions=True) == (
+        f"Objects in bucket box (2):\n- a: 3 bytes (generation {first}, noncurrent since 2025-01-15T09:00:01Z)\n"
+        f"- a: 3 bytes (generation {second})"
     )
     assert [cloud.storage.read_object("box", "a", each) for each in (first, second, None)] == [
         b"one",
         b"two",
         b"two",
     ]
-    assert cloud.storage.storage_delete_object("box", "a")["keptAsNoncurrent"]
-    cloud.storage.storage_delete_object("box", "a", second)
-    assert [
-        item["generation"]
-        for item in cloud.storage.storage_list_objects("box", versions=True)["items"]
-    ] == [str(first)]
+    assert (
+        cloud.storage.storage_delete_object("box", "a")
+        == f"Deleted a from bucket box; its generation {second} is noncurrent"
+    )
+    assert cloud.storage.storage_delete_object("box", "a", second) == "Deleted a from bucket box"
+    assert [row["generation"] for row in cloud.store.find("objects")] == [first]
     with pytest.raises(
         ToolError, match=f'not found: there is no object "a" with generation {second} in bucket'
     ):
@@ -298,21 +310,18 @@ def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
     ):
         cloud.storage.put_object("box", name, "x", created=now - age)
     shown = cloud.storage.storage_set_bucket_lifecycle("box", 30)
-    assert shown["lifecycle"] == {
-        "rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]
-    }
+    assert shown == "Lifecycle rule set for bucket box: Delete after 30 days"
+    assert cloud.storage.storage_get_bucket_info("box").endswith(
+        "\nLifecycle Rules: 1\n- Delete after 30 days"
+    )
     assert names(cloud) == ["new", "soon"]
     for _ in range(4):
         cloud.context.clock.tick()
     assert names(cloud) == ["new"]
     cloud.storage.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
-    assert [
-        item["storageClass"] for item in cloud.storage.storage_list_objects("box")["items"]
-    ] == ["COLDLINE"]
+    assert cloud.storage.storage_list_objects("box").endswith("\n- new: 1 bytes (COLDLINE)")
     cloud.storage.storage_set_bucket_lifecycle("box", 1, "SetStorageClass", "NEARLINE")
-    assert cloud.storage.storage_get_bucket_size("box")["sizeBytesByStorageClass"] == {
-        "COLDLINE": 1
-    }
+    assert cloud.storage.storage_list_objects("box").endswith("\n- new: 1 bytes (COLDLINE)")
     for arguments in ((-1,), (10**30,), (1, "Burn"), (1, "SetStorageClass", "STANDARD")):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.storage.storage_set_bucket_lifecycle("box", *arguments)
@@ -330,10 +339,11 @@ def test_lifecycle_rules_make_versions_noncurrent_first(cloud: GoogleCloud) -> N
 def test_signed_urls(cloud: GoogleCloud) -> None:
     cloud.storage.put_object("box", "a b/é.csv", "hello")
     made = cloud.storage.storage_generate_signed_url("box", "a b/é.csv", 10)
-    assert made["expiration"] == "2025-01-15T09:10:00Z"
+    heading, url = made.split("\n")
+    assert heading == "URL to GET box/a b/é.csv for 10 minutes:"
     assert made == cloud.storage.storage_generate_signed_url("box", "a b/é.csv", 10)
-    assert cloud.storage.open_url(made["url"]) == b"hello"
-    path, query = made["url"].removeprefix("https://storage.googleapis.com").split("?")
+    assert cloud.storage.open_url(url) == b"hello"
+    path, query = url.removeprefix("https://storage.googleapis.com").split("?")
     signed, signature = query.split("&X-Goog-Signature=")
     request = "\n".join(
         ["GET", path, signed, "host:storage.googleapis.com", "", "host", "UNSIGNED-PAYLOAD"]
@@ -344,21 +354,23 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"GOOG4-HMAC-SHA256\n20250115T090000Z\n20250115/auto/storage/goog4_request\n{digest}"
     assert signature == hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
-    for url in (
-        made["url"].replace("Expires=600", "Expires=6000"),
-        made["url"].replace("a%20b", "a"),
-        made["url"][:-1],
+    for wrong in (
+        url.replace("Expires=600", "Expires=6000"),
+        url.replace("a%20b", "a"),
+        url[:-1],
     ):
         with pytest.raises(ToolError, match="permission denied: the signature does not match"):
-            cloud.storage.open_url(url)
+            cloud.storage.open_url(wrong)
     with pytest.raises(ToolError, match="permission denied"):
-        cloud.storage.open_url(made["url"], "DELETE")
+        cloud.storage.open_url(url, "DELETE")
     with pytest.raises(ToolError, match="is not a signed URL"):
         cloud.storage.open_url("https://[x")
     cloud.context.clock._now += timedelta(minutes=10)
     with pytest.raises(ToolError, match="permission denied: the signed URL has expired"):
-        cloud.storage.open_url(made["url"])
-    assert "PUT" in cloud.storage.storage_generate_signed_url("box", "new", method="put").values()
+        cloud.storage.open_url(url)
+    assert cloud.storage.storage_generate_signed_url("box", "new", method="put").startswith(
+        "URL to PUT box/new for 60 minutes:"
+    )
     for arguments in (
         ("box", "missing"),
         ("none", "a"),
@@ -370,25 +382,6 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
             cloud.storage.storage_generate_signed_url(*arguments)
 
 
-def test_checksums() -> None:
-    assert crc32c(b"123456789") == 0xE3069283
-    assert (crc32c(b""), crc32c(bytes(32)), crc32c(b"\xff" * 32)) == (0, 0x8A9136AA, 0x62A8AB43)
-    rng = np.random.default_rng(0)
-    for length in (1, 3, 4, 63, 64, 65, 127, 128, 129, 1000, 2**20 + 3):
-        data = bytes(rng.integers(0, 256, length).astype(np.uint8))
-        assert crc32c(data) == bit_by_bit(data), length
-
-
-def bit_by_bit(data: bytes) -> int:
-    table = list(range(256))
-    for _ in range(8):
-        table = [byte >> 1 ^ 0x82F63B78 * (byte & 1) for byte in table]
-    rest = 0xFFFFFFFF
-    for byte in data:
-        rest = table[(rest ^ byte) & 255] ^ rest >> 8
-    return rest ^ 0xFFFFFFFF
-
-
 # Compute Engine.
 
 
@@ -398,55 +391,68 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
     def state() -> str:
         return str(cloud.compute.instances().get((zone, "vm"), "gone"))
 
-    def wait(operation: dict[str, Any]) -> None:
-        assert (operation["status"], operation["progress"]) == ("RUNNING", 0)
+    def operation_of(text: str) -> str:
+        done = re.fullmatch(
+            r"Started to (?:create|delete|start|stop|restart) instance vm in zone us-central1-a "
+            r"\(operation (operation-\w{16})\)",
+            text,
+        )
+        assert done, text
+        return done[1]
+
+    def wait(text: str) -> None:
         with pytest.raises(
             ToolError, match='conflict: an operation on instance "vm" is under way until'
         ):
             cloud.compute.compute_stop_instance("vm", zone)
-        done = cloud.compute.compute_wait_for_operation(operation["name"], zone)
-        assert (done["status"], done["endTime"]) == ("DONE", iso(cloud.context.clock.now()))
-        lasted = datetime.fromisoformat(done["endTime"]) - datetime.fromisoformat(done["startTime"])
-        assert 3 <= lasted.total_seconds() <= 15
+        begin, name = cloud.context.clock.now(), operation_of(text)
+        done = cloud.compute.compute_wait_for_operation(name, zone)
+        assert done == f"Operation {name} completed"
+        assert 3 <= (cloud.context.clock.now() - begin).total_seconds() <= 15
 
-    operation = cloud.compute.compute_create_instance("vm", zone, "n2-standard-4")
+    def shown() -> dict[str, str]:
+        text = cloud.compute.compute_get_instance("vm", zone)
+        assert text.startswith("Instance vm\n")
+        return fields(text)
+
+    text = cloud.compute.compute_create_instance("vm", zone, "n2-standard-4")
     assert state() == "STAGING"
-    wait(operation)
-    first = cloud.compute.compute_get_instance("vm", zone)
-    assert (first["status"], first["machineType"]) == ("RUNNING", "n2-standard-4")
+    wait(text)
+    first = shown()
+    assert first == {
+        "Status": "RUNNING", "Zone": zone, "Machine Type": "n2-standard-4", "Created": "2025-01-15T09:00:01Z",
+        "Internal IP": first["Internal IP"], "External IP": first["External IP"], "Boot Disk": "vm", "Network Tags": "None",
+        "Labels": "None",
+    }  # fmt: skip
     wait(cloud.compute.compute_restart_instance("vm", zone))
-    assert cloud.compute.compute_get_instance("vm", zone) == first
-    operation = cloud.compute.compute_stop_instance("vm", zone)
+    assert shown() == first
+    text = cloud.compute.compute_stop_instance("vm", zone)
     assert state() == "STOPPING"
-    wait(operation)
+    wait(text)
     assert state() == "TERMINATED"
     with pytest.raises(
         ToolError, match=r"conflict: .* is TERMINATED, only a running one can be restarted"
     ):
         cloud.compute.compute_restart_instance("vm", zone)
-    assert (
-        "natIP"
-        not in cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0][
-            "accessConfigs"
-        ][0]
-    )
+    assert "External IP" not in shown()
     wait(cloud.compute.compute_start_instance("vm", zone))
-    again = cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0]
-    assert again["networkIP"] == first["networkInterfaces"][0]["networkIP"]
-    assert again["accessConfigs"] != first["networkInterfaces"][0]["accessConfigs"]
-    assert cloud.compute.compute_start_instance("vm", zone)["operationType"] == "start"
+    again = shown()
+    assert again["Internal IP"] == first["Internal IP"]
+    assert again["External IP"] != first["External IP"]
+    operation_of(cloud.compute.compute_start_instance("vm", zone))
     assert state() == "RUNNING"
-    operation = cloud.compute.compute_delete_instance("vm", zone)
+    text = cloud.compute.compute_delete_instance("vm", zone)
     with pytest.raises(ToolError, match="conflict: there is an instance"):
         cloud.compute.compute_create_instance("vm", zone)
-    wait(operation)
-    assert cloud.compute.compute_list_instances()["items"] == []
+    wait(text)
+    assert listed_items(cloud.compute.compute_list_instances()) == []
     with pytest.raises(ToolError, match="not found: there is no instance"):
         cloud.compute.compute_get_instance("vm", zone)
     cloud.compute.compute_create_instance("vm", zone)
     for _ in range(12):
-        seen = cloud.compute.compute_get_instance("vm", zone)["status"]
-    assert (seen, cloud.compute.compute_list_instances(zone)["items"][0]["id"]) == ("RUNNING", "2")
+        seen = shown()["Status"]
+    assert seen == "RUNNING"
+    assert listed_items(cloud.compute.compute_list_instances(zone)) == [f"vm: RUNNING in {zone}"]
 
 
 def test_instances_have_rules_and_limits(
@@ -456,7 +462,7 @@ def test_instances_have_rules_and_limits(
         "web", "europe-west1-b", status="TERMINATED", created=datetime(2024, 1, 1, tzinfo=UTC)
     )
     assert cloud.compute.instances() == {("europe-west1-b", "web"): "TERMINATED"}
-    assert cloud.compute.compute_list_instances("us-east1-b")["items"] == []
+    assert listed_items(cloud.compute.compute_list_instances("us-east1-b")) == []
     for arguments in (
         ("Web", "us-east1-b"),
         ("web", "us-east1-a"),
@@ -474,6 +480,6 @@ def test_instances_have_rules_and_limits(
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.compute.MAX_INSTANCES", 1)
     with pytest.raises(ToolError, match="limit exceeded"):
         cloud.compute.compute_create_instance("vm", "us-east1-b")
-    zones = [item["name"] for item in cloud.compute.compute_list_zones()["items"]]
+    zones = listed_items(cloud.compute.compute_list_zones())
     assert zones == sorted(set(zones))
     assert {"us-central1-f", "europe-west1-b"} <= set(zones)

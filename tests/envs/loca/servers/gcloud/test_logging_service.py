@@ -5,12 +5,14 @@ own.
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agentgym.envs.loca.reading import listed_items
 from agentgym.envs.loca.servers import START
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.gcloud.log_filter import read_filter
@@ -18,6 +20,7 @@ from agentgym.tools import ToolError
 from tests.helpers import calls_of
 
 LOGS = "projects/local-project/logs"
+HEADING = r"^\[(\S+)\] [A-Z]+ - \S+:$"
 LATER = [START + timedelta(hours=k) for k in range(6)]
 
 
@@ -48,8 +51,18 @@ def cloud() -> GoogleCloud:
 
 def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
     """The numbers of the entries that a filter lets through."""
-    entries = cloud.logging.logging_read_logs(log_filter)["entries"]
-    return sorted(int(entry["timestamp"][11:13]) - 9 for entry in entries)
+    text = cloud.logging.logging_read_logs(log_filter)
+    return sorted(int(moment[11:13]) - 9 for moment in re.findall(HEADING, text, re.MULTILINE))
+
+
+def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
+    """The messages of the entries that are read, in the order of the answer."""
+    text = cloud.logging.logging_read_logs(*arguments, **others)
+    count = re.match(r"Log entries \((\d+)\):\n\n", text)
+    parts = re.split(rf"{HEADING}\n", text, flags=re.MULTILINE)[2::2]
+    assert (int(count[1]) if count else 0) == len(parts)
+    assert bool(parts) or text == "No log entries match."
+    return [part.split("\n\n")[0].removeprefix("  ") for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +154,7 @@ def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, probl
         cloud.logging.logging_read_logs(log_filter)
     with pytest.raises(ToolError, match=problem):
         cloud.logging.logging_create_log_sink("sink", "logging.googleapis.com/_Default", log_filter)
-    assert len(cloud.logging.logging_list_log_sinks()["sinks"]) == 2
+    assert len(cloud.store.find("log_sinks")) == 2
 
 
 def test_random_filters_agree_with_python() -> None:
@@ -189,29 +202,30 @@ def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
 
 def test_entries_are_written_and_read_back() -> None:
     cloud = GoogleCloud()
-    made = cloud.logging.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+    assert (
+        cloud.logging.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+        == "Wrote an entry to log exam_log with severity CRITICAL"
+    )
+    [made] = cloud.logging.log_entries("exam_log")
     assert made == {
         "logName": f"{LOGS}/exam_log", "insertId": made["insertId"], "timestamp": "2025-01-15T09:00:01Z",
         "receiveTimestamp": "2025-01-15T09:00:01Z", "severity": "CRITICAL", "textPayload": "Ann (S001) fell",
         "resource": {"type": "global", "labels": {"project_id": "local-project"}},
     }  # fmt: skip
     payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
-    other = cloud.logging.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    cloud.logging.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    [other] = cloud.logging.log_entries("abtesting_logging")
     assert (other["severity"], other["jsonPayload"]) == ("INFO", payload)
-    assert cloud.logging.logging_read_logs()["entries"] == [other, made]
-    assert (
-        cloud.logging.log_entries("exam_log"),
-        cloud.logging.log_entries("abtesting_logging"),
-        cloud.logging.log_entries("x"),
-    ) == ([made], [other], [])
-    assert cloud.logging.logging_list_logs() == {
-        "logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]
-    }
-    assert cloud.logging.logging_delete_log("exam_log") == {
-        "deleted": f"{LOGS}/exam_log",
-        "entries": 1,
-    }
-    assert cloud.logging.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging"]}
+    assert cloud.logging.log_entries("x") == []
+    assert cloud.logging.logging_read_logs() == (
+        "Log entries (2):\n\n[2025-01-15T09:00:02Z] INFO - abtesting_logging:\n"
+        '  {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}\n\n'
+        "[2025-01-15T09:00:01Z] CRITICAL - exam_log:\n  Ann (S001) fell"
+    )
+    logs = cloud.logging.logging_list_logs()
+    assert listed_items(logs) == ["abtesting_logging", "exam_log"]
+    assert cloud.logging.logging_delete_log("exam_log") == "Deleted log exam_log"
+    assert listed_items(cloud.logging.logging_list_logs()) == ["abtesting_logging"]
     nested: Any = 1
     for _ in range(60):
         nested = {"a": nested}
@@ -244,13 +258,26 @@ def test_pages_end() -> None:
         seen: list[str] = []
         token, pages = "", 0
         while pages == 0 or token:
+            seen += messages(cloud, log_filter, 130, page_token=token)
             page = cloud.logging.logging_read_logs(log_filter, 130, page_token=token)
-            seen += [entry["insertId"] for entry in page["entries"]]
-            token, pages = page.get("nextPageToken", ""), pages + 1
+            more = re.search(r"\n\n\.\.\. \(page_token: (\S+)\)\Z", page)
+            token, pages = more[1] if more else "", pages + 1
         assert (len(set(seen)), len(seen), pages) == (count, count, count // 130)
     for arguments in (("", 0), ("", 1001), ("", 5, "", "x")):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.logging.logging_read_logs(*arguments)
+
+
+def test_long_messages_are_cut_among_others_and_whole_alone() -> None:
+    cloud = GoogleCloud()
+    for text in ("a" * 200, "b" * 201, "one\ntwo"):
+        cloud.logging.logging_write_log("app", text)
+    answer = cloud.logging.logging_read_logs()
+    assert f"\n  {'a' * 200}" in answer
+    assert answer.endswith("a" * 200)
+    assert f"\n  {'b' * 200}...\n" in answer
+    assert "\n  one\n  two\n" in answer
+    assert cloud.logging.logging_read_logs("bbb").endswith(f":\n  {'b' * 201}")
 
 
 def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
@@ -258,22 +285,25 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     with pytest.raises(ToolError, match="not found: there is no log bucket"):
         cloud.logging.logging_create_log_sink("hot", bucket)
     cloud.logging.logging_create_log_bucket("errors", "europe-west1", 7)
+    made = cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")
+    assert made.split("\n")[:3] == [
+        "Created log sink hot",
+        f"Destination: {bucket}",
+        "Filter: severity>=ERROR",
+    ]
     assert (
-        cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"]
-        == bucket
+        f"\n- hot\n  Destination: {bucket}\n  Filter: severity>=ERROR\n  Disabled: False"
+        in cloud.logging.logging_list_log_sinks()
     )
     cloud.logging.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
     for severity in ("INFO", "ERROR", "CRITICAL"):
         cloud.logging.logging_write_log("app", severity, severity)
-    kept = cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"]
-    assert [entry["textPayload"] for entry in kept] == ["CRITICAL", "ERROR"]
+    assert messages(cloud, log_bucket="europe-west1/errors") == ["CRITICAL", "ERROR"]
     cloud.logging.logging_delete_log("app")
-    assert cloud.logging.logging_read_logs("LOG_ID(app)")["entries"] == []
-    assert (
-        cloud.logging.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"]
-        == kept
-    )
-    assert cloud.logging.log_entries("app", "europe-west1/errors") == kept[::-1]
+    assert messages(cloud, "LOG_ID(app)") == []
+    assert messages(cloud, "LOG_ID(app)", log_bucket="europe-west1/errors") == ["CRITICAL", "ERROR"]
+    kept = cloud.logging.log_entries("app", "europe-west1/errors")
+    assert [entry["textPayload"] for entry in kept] == ["ERROR", "CRITICAL"]
     assert (
         cloud.store.value(
             "SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)"
@@ -281,10 +311,10 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
         == 0
     )
     cloud.context.clock._now += timedelta(days=7, seconds=10)
-    assert cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
-    assert cloud.logging.logging_delete_log_sink("hot") == {"deleted": "hot"}
+    assert messages(cloud, log_bucket="europe-west1/errors") == []
+    assert cloud.logging.logging_delete_log_sink("hot") == "Deleted log sink hot"
     cloud.logging.logging_write_log("app", "x", "ERROR")
-    assert cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
+    assert messages(cloud, log_bucket="europe-west1/errors") == []
     for refused in ("_Default", "_Required", "hot"):
         with pytest.raises(ToolError, match=r"permission denied|not found"):
             cloud.logging.logging_delete_log_sink(refused)
@@ -294,12 +324,8 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
 def test_audit_logs_are_kept_apart() -> None:
     cloud = GoogleCloud()
     cloud.logging.logging_write_log("cloudaudit.googleapis.com/activity", "x")
-    assert (
-        len(cloud.logging.logging_read_logs()["entries"])
-        == len(cloud.logging.logging_read_logs(log_bucket="_Required")["entries"])
-        == 1
-    )
-    assert cloud.logging.logging_read_logs(log_bucket="_Default")["entries"] == []
+    assert messages(cloud) == messages(cloud, log_bucket="_Required") == ["x"]
+    assert messages(cloud, log_bucket="_Default") == []
     with pytest.raises(ToolError, match=r"not found: the log .* has no entries in _Default"):
         cloud.logging.logging_delete_log("cloudaudit.googleapis.com/activity")
 
@@ -307,13 +333,11 @@ def test_audit_logs_are_kept_apart() -> None:
 def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = GoogleCloud()
     cloud.storage.add_bucket("archive")
-    assert (
-        cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")[
-            "destination"
-        ]
-        == "storage.googleapis.com/archive"
-    )
-    written = [cloud.logging.logging_write_log("app", text) for text in ("one", "two")]
+    made = cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")
+    assert "\nDestination: storage.googleapis.com/archive\n" in made
+    for text in ("one", "two"):
+        cloud.logging.logging_write_log("app", text)
+    written = cloud.logging.log_entries("app")
     cloud.logging.logging_write_log("other", "three")
     name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
     assert cloud.storage.objects("archive") == [name]
@@ -338,16 +362,12 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_log_buckets() -> None:
     cloud = GoogleCloud()
     cloud.logging.logging_create_log_bucket("mine", "US-east1")
-    shown = {
-        item["name"]: item["retentionDays"]
-        for item in cloud.logging.logging_list_log_buckets()["buckets"]
-    }
-    where = "projects/local-project/locations"
-    assert shown == {
-        f"{where}/global/buckets/_Default": 30,
-        f"{where}/global/buckets/_Required": 400,
-        f"{where}/us-east1/buckets/mine": 30,
-    }
+    assert cloud.logging.logging_list_log_buckets() == (
+        "Log buckets (3):\n"
+        "- _Default\n  Location: global\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False\n"
+        "- _Required\n  Location: global\n  Retention (days): 400\n  State: ACTIVE\n  Locked: True\n"
+        "- mine\n  Location: us-east1\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False"
+    )
     with pytest.raises(ToolError, match="conflict: there is a log bucket"):
         cloud.logging.logging_create_log_bucket("mine", "us-east1")
     for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import DIVISION, SYNTAX
-from agentgym.envs.loca.servers.spreadsheet.formulas import Evaluator, parse, references
+from agentgym.envs.loca.servers.spreadsheet.evaluation import Evaluator, SheetCells
+from agentgym.envs.loca.servers.spreadsheet.formulas import parse, references
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,8 @@ from agentgym.envs.loca.servers.spreadsheet.formulas import Evaluator, parse, re
     ],
 )
 def test_formulas_of_any_length_have_a_value(formula: str, value: Any) -> None:
-    evaluator = Evaluator(lambda title: {1: {1: {"f": formula}}}, datetime(2025, 1, 1))
-    assert evaluator.value("Sheet1", 1, 1) == value
+    evaluator = Evaluator(lambda title: SheetCells({1: {1: {"f": formula}}}), datetime(2025, 1, 1))
+    assert evaluator.results(["sheet1"])["sheet1"][1, 1] == value
 
 
 def test_references_of_a_long_formula_come_from_left_to_right() -> None:

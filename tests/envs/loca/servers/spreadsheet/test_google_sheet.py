@@ -8,6 +8,7 @@ import re
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -43,8 +44,8 @@ def compute(formula: str, rows: list[list[Any]] | None = None) -> str:
     server = GoogleSheet()
     made = sheet(server, rows or [])
     server.update_cells(made, "S", "H50", [[formula]])
-    found = show(server, made, area="H50")
-    return str(found[0][0]) if found else ""
+    [data] = server.get_sheet_data(made, "S", "H50", include_grid_data=True)["sheets"][0]["data"]
+    return str(data["rowData"][0]["values"][0]["formattedValue"])
 
 
 @pytest.mark.parametrize("number", [1, 2, 26, 27, 52, 53, 702, 703, 16_384, 18_278])
@@ -97,8 +98,9 @@ def test_titles_in_references() -> None:
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        ("12.50", 12.5), ("007", 7), ("-3", -3), ("1e3", 1000), ("true", True), ("x", "x"), ("", None), ("'12", "12"), ("=", "="),
-        (10**30, 1e30), (None, None), (False, False), ("CAT-00001", "CAT-00001"), ("4-2", "4-2"), ("1.2.3", "1.2.3"),
+        ("12.50", {"v": 12.5, "s": "12.50"}), ("007", {"v": 7, "s": "007"}), ("-3", {"v": -3, "s": "-3"}),
+        ("1e3", {"v": 1000, "s": "1e3"}), ("true", {"v": True, "s": "true"}), ("x", "x"), ("", None), ("'12", "12"), ("=", "="),
+        (12.5, 12.5), (10**30, 1e30), (None, None), (False, False), ("CAT-00001", "CAT-00001"), ("4-2", "4-2"), ("1.2.3", "1.2.3"),
         ("10%", {"v": 0.1, "s": "10%"}), ("$1,234.50", {"v": 1234.5, "s": "$1,234.50"}), ("12,34", "12,34"),
         ("2024-10-08", {"v": 45573.0, "s": "2024-10-08", "k": "date"}),
         ("10/8/2024", {"v": 45573.0, "s": "10/8/2024", "k": "date"}),
@@ -138,8 +140,8 @@ def test_formulas_of_other_sheets_and_chains(server: GoogleSheet) -> None:
     made = server.add_spreadsheet("Book", {"It's": [[5]], "S": []})
     server.update_cells(made, "S", "A1", [[1]] + [[f"=A{row}+1"] for row in range(1, 1000)])
     server.update_cells(made, "S", "B1", [["='It''s'!A1*2"], ["=B3"], ["=B2"], ['=B2&"x"']])
-    assert show(server, made, area="A1000") == [["1000"]]
-    assert show(server, made, area="B1:B4") == [["10"], ["#REF!"], ["#REF!"], ["#REF!"]]
+    assert show(server, made, area="A1000") == [[1000]]
+    assert show(server, made, area="B1:B4") == [[10], ["#REF!"], ["#REF!"], ["#REF!"]]
 
 
 def test_too_much_work_ends_in_errors(server: GoogleSheet) -> None:
@@ -205,9 +207,7 @@ def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -
     assert show(server, made) == [
         ["12.5", "=A1", "2024-10-08", "2024-10-08 12:00:00", "09:30:00", "2", "TRUE"]
     ]
-    assert server.get_sheet_formulas(made, "S") == [
-        ["12.5", "=A1", 45573.0, 45573.5, pytest.approx(9.5 / 24), 2, True]
-    ]
+    assert server.get_sheet_formulas(made, "S") == show(server, made)
     assert server.values(made, "S")[0][:3] == ["12.5", "=A1", "2024-10-08"]
 
 
@@ -216,7 +216,6 @@ def test_cells_are_updated(server: GoogleSheet) -> None:
     told = server.update_cells(made, "S", "A2", [["m", None, "=B1+B2"], ["", "x"]])
     assert told == {
         "spreadsheetId": made,
-        "updatedRange": "S!A2:C3",
         "updatedRows": 2,
         "updatedColumns": 3,
         "updatedCells": 4,
@@ -239,11 +238,14 @@ def test_cells_are_updated(server: GoogleSheet) -> None:
 def test_batches_are_made_whole_or_not_at_all(server: GoogleSheet) -> None:
     made = sheet(server, [])
     told = server.batch_update_cells(made, "S", {"A1:B1": [[1, 2]], "C3": [["x"], ["y"]]})
-    assert (told["totalUpdatedCells"], told["totalUpdatedRows"], len(told["responses"])) == (
-        4,
-        3,
-        2,
-    )
+    assert told == {
+        "spreadsheetId": made,
+        "totalUpdatedCells": 4,
+        "responses": [
+            {"range": "A1:B1", "updatedCells": 2},
+            {"range": "C3", "updatedCells": 2},
+        ],
+    }
     with pytest.raises(ToolError, match="invalid argument"):
         server.batch_update_cells(made, "S", {"A1": [["changed"]], "bad": [[1]]})
     assert server.values(made) == [[1, 2], [], [None, None, "x"], [None, None, "y"]]
@@ -255,13 +257,13 @@ def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) 
     server.update_cells(made, "Two words", "A1", [["=S!B2+A2"]])
     server.add_rows(made, "S", 2, 1)
     assert server.get_sheet_formulas(made, "S") == [
-        ["a", 1, "=SUM(B1:B4)"],
+        ["a", "1", "=SUM(B1:B4)"],
         [],
         [],
-        ["b", 2, '=$B$4&"B2"'],
+        ["b", "2", '=$B$4&"B2"'],
     ]
-    server.add_columns(made, "S", 1)
-    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", 1, "=SUM(C1:C4)"]
+    server.add_columns(made, "S", 1, 0)
+    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", "1", "=SUM(C1:C4)"]
     assert server.get_sheet_formulas(made, "Two words") == [["=S!C4+A2"]]
     server.rename_sheet(made, "S", "It's")
     assert server.get_sheet_formulas(made, "Two words") == [["='It''s'!C4+A2"]]
@@ -297,8 +299,8 @@ def test_references_follow(reference: str, axis: str, start: int, count: int, mo
 def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
     made = server.create_spreadsheet("Mine")
     book = made["spreadsheetId"]
-    assert (made["sheets"], server.list_sheets(book), server.spreadsheet("mine")) == (
-        ["Sheet1"],
+    assert (made["folder"], server.list_sheets(book), server.spreadsheet("mine")) == (
+        "root",
         ["Sheet1"],
         book,
     )
@@ -311,7 +313,8 @@ def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
     server.update_cells(book, "Data", "B2", [["x", "=1+1"]])
     other = server.create_spreadsheet("Other")["spreadsheetId"]
     copied = server.copy_sheet(book, "Data", other, "Copy")
-    assert (copied["copy"]["title"], server.values(other, "Copy")) == ("Copy", [[], [None, "x", 2]])
+    assert copied == {"sheetId": 1, "title": "Copy"}
+    assert server.values(other, "Copy") == [[], [None, "x", 2]]
     server.rename_sheet(book, "Data", "data")
     assert server.list_sheets(book) == ["Sheet1", "data"]
     for refused in (
@@ -328,17 +331,46 @@ def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
     assert [row["title"] for row in server.list_spreadsheets()] == ["Mine", "Other"]
 
 
+def test_ids_are_those_of_the_seed() -> None:
+    def made(seed: int) -> list[str]:
+        server = GoogleSheet()
+        server.context.seed = seed
+        return [server.create_spreadsheet("Book")["spreadsheetId"] for _ in range(2)]
+
+    assert made(1) == made(1)
+    assert len({*made(1), *made(2)}) == 4
+    assert all(str(UUID(each)) == each for each in made(3))
+
+
+def test_rows_and_columns_are_added_at_the_end(server: GoogleSheet) -> None:
+    made = sheet(server, [["a"], ["b"]])
+    assert server.add_rows(made, "S", 3)["replies"] == [
+        {"insertDimension": {"dimension": "ROWS", "insertedRows": 3}}
+    ]
+    server.add_columns(made, "S", 2)
+    assert show(server, made) == [["a"], ["b"]]
+    properties = server.get_sheet_data(made, "S", None, include_grid_data=True)["sheets"][0]
+    assert properties["properties"]["gridProperties"] == {"rowCount": 1003, "columnCount": 28}
+
+
+def test_values_keep_the_type_that_was_written(server: GoogleSheet) -> None:
+    made = sheet(server, [])
+    row = ["12.50", "007", 3, 2.5, True, "true", "x", "10%", "2025-01-02"]
+    server.update_cells(made, "S", "A1", [row])
+    assert show(server, made) == server.get_sheet_formulas(made, "S") == [row]
+    server.update_cells(made, "S", "A2", [["=SUM(A1:I1)", "=A1*2", "=F1", "=I1+1", "=H1*10"]])
+    assert show(server, made, area="A2:E2") == [[45684.1, 25, True, "1/3/2025", 1]]
+
+
 def test_several_at_once(server: GoogleSheet) -> None:
     made = sheet(server, [["H", "I"], [1, 2], [3, 4], [5, 6]])
     queries = [
         {"spreadsheet_id": made, "sheet": "S", "range": "A1:A2"},
         {"spreadsheet_id": "x", "sheet": "S"},
-        {},
     ]
-    first, second, third = server.get_multiple_sheet_data(queries)
+    first, second = tools_of(server)["get_multiple_sheet_data"]({"queries": queries})
     assert first == {**queries[0], "data": [["H"], ["1"]]}
     assert second["error"].startswith("not found")
-    assert third["error"].startswith("not found")
     good, bad = server.get_multiple_spreadsheet_summary([made, "x"], 3)
     assert good["sheets"] == [
         {
@@ -361,26 +393,22 @@ def test_several_at_once(server: GoogleSheet) -> None:
 
 
 def test_sharing(server: GoogleSheet) -> None:
-    made = sheet(server, [])
-    told = server.share_spreadsheet(
-        made,
-        [
-            {"email_address": "a@x.com", "role": "reader"},
-            {"email_address": "b"},
-            {"role": "writer"},
-        ],
-    )
+    made, share = sheet(server, []), tools_of(server)["share_spreadsheet"]
+    people = [
+        {"email_address": "a@x.com", "role": "reader"},
+        {"email_address": "b", "role": "reader"},
+    ]
+    told = share({"spreadsheet_id": made, "recipients": people})
     assert [each["email_address"] for each in told["successes"]] == ["a@x.com"]
-    assert all(
-        each["error"].startswith("invalid argument: email_address") for each in told["failures"]
+    assert told["failures"][0]["error"].startswith("invalid argument: email_address")
+    again = [{"email_address": "A@x.com", "role": "writer"}]
+    assert (
+        share({"spreadsheet_id": made, "recipients": again})["successes"][0]["permissionId"]
+        == told["successes"][0]["permissionId"]
     )
-    server.share_spreadsheet(
-        made,
-        [
-            {"email_address": "A@x.com", "role": "writer"},
-            {"email_address": "c@x.com", "role": "owner"},
-        ],
-    )
+    for person in ({"email_address": "c@x.com", "role": "owner"}, {"email_address": "c@x.com"}):
+        with pytest.raises(ToolError, match="role"):
+            share({"spreadsheet_id": made, "recipients": [person]})
     assert server.permissions(made) == {"a@x.com": "writer"}
 
 

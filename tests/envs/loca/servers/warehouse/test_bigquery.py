@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym.envs.loca.reading import listed_items, query_rows
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.tools import ToolError, tools_of
@@ -55,7 +56,8 @@ def server() -> GoogleCloud:
 
 
 def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in server.bigquery.bigquery_run_query(query)["rows"]]
+    answer = server.bigquery.bigquery_run_query(query)
+    return [tuple(row.values()) for row in query_rows(answer)]
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
@@ -159,26 +161,35 @@ def test_queries(server: GoogleCloud, query: str) -> None:
     assert ask(server, query) == QUERIES[query]
 
 
-def test_a_result_has_schema_and_number_of_rows(server: GoogleCloud) -> None:
+def test_a_result_has_the_number_of_rows(server: GoogleCloud) -> None:
     shown = server.bigquery.bigquery_run_query(
         "SELECT id, COUNT(*), [1] AS list, day FROM shop.sales GROUP BY id, day ORDER BY id",
         max_results=2,
     )
-    assert [(f["name"], f["type"], f["mode"]) for f in shown["schema"]["fields"]] == [
-        ("id", "INT64", "NULLABLE"), ("f0_", "INT64", "NULLABLE"), ("list", "INT64", "REPEATED"), ("day", "DATE", "NULLABLE"),
-    ]  # fmt: skip
-    assert (shown["totalRows"], len(shown["rows"]), shown["statementType"], shown["truncated"]) == (
-        5,
-        2,
-        "SELECT",
-        True,
+    assert shown == (
+        "Query executed successfully\nTotal rows: 5\nExecution time: 1000ms\n\nResults (2 rows):\n"
+        "Only the first 2 of 5 rows are shown, because of the limit on their number; use LIMIT and OFFSET.\n"
+        '[\n  {\n    "id": 1,\n    "f0_": 1,\n    "list": [\n      1\n    ],\n    "day": "2025-01-05"\n  },\n'
+        '  {\n    "id": 2,\n    "f0_": 1,\n    "list": [\n      1\n    ],\n    "day": "2025-01-06"\n  }\n]'
     )
-    assert server.bigquery.bigquery_run_query(
-        "DELETE FROM shop.sales WHERE TRUE", dry_run=True
-    ) == {
-        "dryRun": True,
-        "statementType": "DELETE",
-    }
+    assert server.bigquery.bigquery_run_query("SELECT 1 FROM shop.sales WHERE FALSE") == (
+        "Query executed successfully\nTotal rows: 0\nExecution time: 1000ms\n\nNo rows."
+    )
+    statement = "DELETE FROM shop.sales WHERE TRUE"
+    assert server.bigquery.bigquery_run_query(statement, dry_run=True) == (
+        "Query executed successfully\nTotal rows: 0\nExecution time: 0ms\n\n"
+        "No rows: a dry run checks the statement (DELETE) and runs nothing."
+    )
+    for statement, error in (
+        ("SELECT id FROM shop.nope", "not found: there is no table shop.nope"),
+        ("SELECT nope FROM shop.sales", 'Referenced column "nope" not found'),
+        ("SELECT id + code FROM shop.sales", "No function matches|Could not|Cannot"),
+    ):
+        with pytest.raises(ToolError, match=error):
+            server.bigquery.bigquery_run_query(statement, dry_run=True)
+    assert "(SELECT)" in server.bigquery.bigquery_run_query(
+        "SELECT 1 / (id - 1) FROM shop.sales", dry_run=True
+    )
     assert len(server.bigquery.rows("shop", "sales")) == 5
 
 
@@ -188,6 +199,13 @@ def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> N
     assert len({row[0] for row in ask(server, query)}) == 5
 
 
+def effects(answer: str) -> dict[str, int]:
+    """The rows that a statement changed, by what it did with them."""
+    _, mark, effect = answer.partition("\n\nNo rows: ")
+    assert mark
+    return {part.split()[2]: int(part.split()[0]) for part in effect.split(", ")}
+
+
 def copy_of(server: GoogleCloud) -> GoogleCloud:
     copied: GoogleCloud = pickle.loads(pickle.dumps(server))
     return copied
@@ -195,23 +213,20 @@ def copy_of(server: GoogleCloud) -> GoogleCloud:
 
 def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
     def change(query: str) -> dict[str, int]:
-        stats = server.bigquery.bigquery_run_query(query)
-        assert stats["numDmlAffectedRows"] == sum(stats["dmlStats"].values())
-        counts: dict[str, int] = stats["dmlStats"]
-        return counts
+        return effects(server.bigquery.bigquery_run_query(query))
 
     assert change("INSERT shop.sales (id, region) VALUES (6, 'east'), (7, 'east')") == {
-        "insertedRowCount": 2
+        "inserted": 2
     }
     assert change(
         "UPDATE shop.sales SET amount = amount * 2, code = 'z' WHERE region = 'north'"
-    ) == {"updatedRowCount": 2}
-    assert change("DELETE shop.sales WHERE id > 5") == {"deletedRowCount": 2}
+    ) == {"updated": 2}
+    assert change("DELETE shop.sales WHERE id > 5") == {"deleted": 2}
     merged = change(
         "MERGE shop.sales AS t USING (SELECT 1 AS id, 'n' AS r UNION ALL SELECT 9, 'new') AS s ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET t.region = s.r WHEN NOT MATCHED THEN INSERT (id, region) VALUES (s.id, s.r)"
     )
-    assert merged == {"insertedRowCount": 1, "updatedRowCount": 1}
+    assert merged == {"inserted": 1, "updated": 1}
     assert ask(server, "SELECT id, region, amount FROM shop.sales ORDER BY id") == [
         (1, "n", 20.0), (2, "north", 60.0), (3, "south", 5.0), (4, "south", None), (5, "west", 7.5), (9, "new", None),
     ]  # fmt: skip
@@ -220,7 +235,7 @@ def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
             server.bigquery.bigquery_run_query(refused)
     with pytest.raises(ToolError, match="division by zero"):
         server.bigquery.bigquery_run_query("SELECT id / (id - 1) FROM shop.sales")
-    assert change("TRUNCATE TABLE shop.sales") == {"deletedRowCount": 6}
+    assert change("TRUNCATE TABLE shop.sales") == {"deleted": 6}
 
 
 def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
@@ -254,18 +269,12 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         "at": "",
         "zz": "more",
     }
-    found = server.bigquery.bigquery_get_dataset_info("shop")["tables"][2]
-    assert (found["tableReference"]["tableId"], found["description"], found["numRows"]) == (
-        "d",
-        "all of them",
-        1,
-    )
-    assert found["schema"]["fields"][0] == {
-        "name": "id",
-        "type": "INT64",
-        "mode": "REQUIRED",
-        "description": "the key",
-    }
+    assert server.engine.tables["shop", "d"].comment == "all of them"
+    assert ask(
+        server,
+        "SELECT column_name, data_type, is_nullable, description FROM shop.INFORMATION_SCHEMA.COLUMNS "
+        "WHERE table_name = 'd' AND ordinal_position = 1",
+    ) == [("id", "INT64", "NO", "the key")]
     server.bigquery.bigquery_run_query(
         "CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id"
     )
@@ -293,19 +302,19 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         with pytest.raises(ToolError, match=error):
             server.bigquery.bigquery_run_query(statement)
     server.bigquery.bigquery_run_query("DROP SCHEMA shop CASCADE")
-    assert server.bigquery.bigquery_list_datasets() == []
+    assert server.bigquery.bigquery_list_datasets() == "There are no datasets."
 
 
 def test_datasets(server: GoogleCloud) -> None:
     made = server.bigquery.bigquery_create_dataset("crm", "customers", "EU")
-    assert (made["id"], made["location"], made["description"]) == (
-        f"{PROJECT}:crm",
-        "EU",
-        "customers",
+    assert made == "Created dataset crm in EU"
+    assert server.bigquery.bigquery_get_dataset_info("crm") == (
+        "Dataset crm\nFull Name: local-project:crm\nLocation: EU\nDescription: customers\n"
+        "Created: 2025-01-15T09:00:01Z\nModified: 2025-01-15T09:00:01Z\nLabels: None"
     )
-    assert [
-        each["datasetReference"]["datasetId"] for each in server.bigquery.bigquery_list_datasets()
-    ] == ["crm", "shop"]
+    assert server.bigquery.bigquery_list_datasets() == (
+        "Datasets (2):\n- crm (Project: local-project)\n- shop (Project: local-project)"
+    )
     with pytest.raises(ToolError, match="conflict: Already Exists"):
         server.bigquery.bigquery_create_dataset("crm")
     for wrong in ("", "a-b", "é", "a.b", "x" * 2000):
@@ -317,19 +326,19 @@ def test_datasets(server: GoogleCloud) -> None:
 
 def test_files_are_loaded_and_exported(server: GoogleCloud) -> None:
     server.context.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
-    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
+    assert (
+        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")
+        == "Loaded 2 rows from in.csv into shop.t\nWrite mode: WRITE_TRUNCATE"
+    )
     expected = [
         {"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5},
         {"id": 2, "day": None, "note": "", "x": None},
     ]
     assert server.bigquery.rows("shop", "t") == expected
-    assert (
-        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")[
-            "table"
-        ]["numRows"]
-        == 4
-    )
-    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 2
+    server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")
+    assert len(server.bigquery.rows("shop", "t")) == 4
+    server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")
+    assert len(server.bigquery.rows("shop", "t")) == 2
     with pytest.raises(ToolError, match="conflict: Already Exists"):
         server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
     with pytest.raises(ToolError):
@@ -354,7 +363,8 @@ def test_tables_are_exported_to_buckets() -> None:
         [list(row.values()) for row in rows],
     )
     assert (
-        cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
+        cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")
+        == "Exported shop.t to gs://box/out/t.csv"
     )
     first = next(
         csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode()))
@@ -364,10 +374,8 @@ def test_tables_are_exported_to_buckets() -> None:
     assert [
         json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()
     ] == rows
-    assert (
-        cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"]
-        == 2
-    )
+    cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")
+    assert len(cloud.bigquery.rows("shop", "again")) == 2
     with pytest.raises(ToolError, match="not found"):
         cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
 
@@ -377,15 +385,15 @@ def test_jobs_are_listed(server: GoogleCloud) -> None:
     server.bigquery.bigquery_run_query("DELETE FROM shop.sales WHERE id = 1")
     with pytest.raises(ToolError):
         server.bigquery.bigquery_run_query("SELECT nope")
-    jobs = server.bigquery.bigquery_list_jobs()
-    assert [(job["statementType"], job["affectedRows"]) for job in jobs] == [
-        ("DELETE", 1),
-        ("SELECT", None),
+    jobs = listed_items(server.bigquery.bigquery_list_jobs())
+    assert [job.partition(": ")[2] for job in jobs] == [
+        "QUERY DELETE (1 rows deleted), DONE, 2025-01-15T09:00:02Z",
+        "QUERY SELECT, DONE, 2025-01-15T09:00:01Z",
     ]
-    assert server.bigquery.bigquery_list_jobs(1) == jobs[:1]
-    assert server.bigquery.bigquery_list_jobs(state_filter="running") == []
-    cancelled = server.bigquery.bigquery_cancel_job(jobs[0]["jobReference"]["jobId"])
-    assert cancelled["job"] == jobs[0]
+    assert listed_items(server.bigquery.bigquery_list_jobs(1)) == jobs[:1]
+    assert server.bigquery.bigquery_list_jobs(state_filter="running") == "There are no such jobs."
+    job = jobs[0].partition(": ")[0]
+    assert server.bigquery.bigquery_cancel_job(job) == f"Cancellation requested for job {job}"
     with pytest.raises(ToolError, match="not found: there is no job with id"):
         server.bigquery.bigquery_cancel_job("nope")
 
@@ -433,7 +441,7 @@ def test_random_changes_agree_with_a_model() -> None:
                 f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}"
             )
             hit = [key for key in model if low <= key <= high]
-            assert shown["numDmlAffectedRows"] == len(hit)
+            assert effects(shown) == {"updated": len(hit)}
             model |= {key: (model[key] or 0) + 1 for key in hit}
         else:
             server.bigquery.bigquery_run_query(

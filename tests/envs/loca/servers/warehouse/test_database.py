@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, make, render
+from agentgym.envs.loca.reading import data_rows, query_rows
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, engine
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
@@ -42,9 +43,12 @@ class Account:
         return tools_of(self.server)[self.reads if reads else self.writes]({"query": sql})
 
     def sum(self) -> int:
-        answer = self.run("SELECT SUM(x) AS s FROM {t}")
-        rows = answer["rows"] if "rows" in answer else answer["data"]
-        return int(next(iter(rows[0].values())))
+        [row] = self.rows("SELECT SUM(x) AS s FROM {t}")
+        return int(next(iter(row.values())))
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        answer = self.run(sql)
+        return query_rows(answer) if isinstance(self.server, GoogleCloud) else data_rows(answer)
 
     def kill(self) -> None:
         """Kill the process of the database, as a host that is out of memory does."""
@@ -132,9 +136,8 @@ def test_functions_with_ordinary_arguments_give_what_they_gave(dialect: str) -> 
         },
     }
     for scalar, value in ordinary[dialect].items():
-        answer = account.run(f"SELECT {scalar} AS a")
-        rows = answer["rows"] if "rows" in answer else answer["data"]
-        assert next(iter(rows[0].values())) == value, scalar
+        [row] = account.rows(f"SELECT {scalar} AS a")
+        assert str(next(iter(row.values()))) == str(value), scalar
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

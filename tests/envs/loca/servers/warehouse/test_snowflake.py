@@ -4,12 +4,15 @@ the eight tools.
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
+import re
 from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.reading import data_rows
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.tools import ToolError
 
@@ -39,8 +42,17 @@ def server() -> Snowflake:
     return made
 
 
-def ask(server: Snowflake, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in server.read_query(query)["data"]]
+def records(server: Snowflake, query: str) -> list[dict[str, str]]:
+    return data_rows(server.read_query(query))
+
+
+def ask(server: Snowflake, query: str) -> list[tuple[str, ...]]:
+    return [tuple(row.values()) for row in records(server, query)]
+
+
+def texts(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """Rows as an answer shows them."""
+    return [tuple(v if isinstance(v, str) else json.dumps(v) for v in row) for row in rows]
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
@@ -94,7 +106,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     ],
     # Numbers: a NUMBER by a NUMBER has six more digits, halves are rounded away from zero.
     "SELECT 1 / 3, 2 / 4, 2.5::INT, -2.5::INT, DIV0(1, 0), MOD(-7, 2), TO_NUMBER('12.345', 10, 2), TRY_TO_NUMBER('x')": [
-        (0.333333, 0.5, 3, -3, 0, -1, 12.35, None),
+        (0.333333, 0.5, 3, -3, 0.0, -1, 12.35, None),
     ],
     "SELECT 0.1 + 0.2 = 0.3, IFF(1 > 2, 'a', 'b'), NVL(NULL, 5), ZEROIFNULL(NULL), DECODE(2, 1, 'one', 2, 'two'), GREATEST(1, NULL)": [
         (True, "b", 5, 0, "two", None),
@@ -122,15 +134,36 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_queries(server: Snowflake, query: str) -> None:
-    assert ask(server, query) == QUERIES[query]
+    assert ask(server, query) == texts(QUERIES[query])
 
 
 def test_columns_of_a_result_are_in_capitals(server: Snowflake) -> None:
-    shown = server.read_query(
-        'SELECT invoice_id, invoice_amount AS "Amount", SUM(invoice_amount) OVER () total, COUNT(*) OVER () FROM invoices'
+    [shown, *others] = records(
+        server,
+        'SELECT invoice_id, invoice_amount AS "Amount", SUM(invoice_amount) OVER () total, COUNT(*) OVER () FROM invoices',
     )
-    assert list(shown["data"][0]) == ["INVOICE_ID", "Amount", "TOTAL", "COUNT(*) OVER ()"]
-    assert shown["total_rows"] == 3
+    assert list(shown) == ["INVOICE_ID", "Amount", "TOTAL", "COUNT(*) OVER ()"]
+    assert len(others) == 2
+
+
+def test_an_answer_is_a_block_of_lines(server: Snowflake) -> None:
+    query = (
+        "SELECT 1 AS a, NULL AS b, 'null' AS c, 'x: \"y\" # é' AS d, TRUE AS e, 'one' || CHR(10) || '- two' AS f "
+        "FROM invoices LIMIT 1"
+    )
+    answer = server.read_query(query)
+    head, data_id, data = answer.split("\n", 2)
+    assert head == "type: data"
+    assert re.fullmatch(r"data_id: [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", data_id)
+    assert data == (
+        'data:\n- \n  A: 1\n  B: null\n  C: "null"\n  D: x: "y" # é\n  E: true\n  F: "one\\n- two"'
+    )
+    assert server.read_query(query) == answer
+    assert server.read_query("SELECT 1 AS a FROM invoices LIMIT 0").endswith("\ndata: []")
+    long = "SELECT REPEAT('x', 1000) AS s FROM TABLE(GENERATOR(ROWCOUNT => 2000))"
+    answer = server.read_query(long)
+    assert "\nnote: Only the first 1039 of 2000 rows are shown, because" in answer
+    assert len(data_rows(answer)) == 1039
 
 
 def test_the_task_of_the_invoices(server: Snowflake) -> None:
@@ -151,8 +184,15 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
         server.set_comment(PAID, "OUTSTANDING_FLAG", "old")
         server.write_query(statement)
         assert server.comments(PAID)["OUTSTANDING_FLAG"] == text
-    assert server.describe_table("purchase_invoice.public.invoice_payments")[2] == {
-        "COLUMN_NAME": "OUTSTANDING_FLAG", "COLUMN_DEFAULT": None, "IS_NULLABLE": "YES", "DATA_TYPE": "NUMBER(38,0)", "PRIMARY_KEY": "N",
+    described = server.describe_table("purchase_invoice.public.invoice_payments")
+    assert (
+        "\ndatabase: PURCHASE_INVOICE\nschema: PUBLIC\ntable: INVOICE_PAYMENTS\ndata:\n"
+        in described
+    )
+    names = [row["COLUMN_NAME"] for row in data_rows(described)]
+    assert names == ["INVOICE_ID", "OUTSTANDING_FLAG", "PAYMENT_AMOUNT"]
+    assert data_rows(described)[1] == {
+        "COLUMN_NAME": "OUTSTANDING_FLAG", "COLUMN_DEFAULT": "null", "IS_NULLABLE": "YES", "DATA_TYPE": "NUMBER(38,0)",
         "COMMENT": text,
     }  # fmt: skip
     assert ask(
@@ -161,8 +201,7 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
     ) == [(text,)]
     assert ask(server, "DESCRIBE TABLE invoice_payments")[2][-1] == text
     assert [
-        row["comment"]
-        for row in server.read_query("SHOW COLUMNS IN TABLE invoice_payments")["data"]
+        row["comment"] for row in records(server, "SHOW COLUMNS IN TABLE invoice_payments")
     ] == ["x", "", text]
     assert [row["INVOICE_ID"] for row in server.rows(PAID)] == [
         "INT-1",
@@ -180,42 +219,45 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
 
 
 def test_rows_are_changed_and_counted(server: Snowflake) -> None:
-    def change(query: str) -> dict[str, Any]:
-        (row,) = server.write_query(query)["data"]
-        assert isinstance(row, dict)
-        return row
+    def change(query: str) -> dict[str, int]:
+        """The rows that a statement changed, by what it did with them."""
+        answer = server.write_query(query)
+        done = re.fullmatch(
+            r"Query succeeded: (\d+) rows affected \((.+)\)\. data_id: \S{36}", answer
+        )
+        assert done, answer
+        counts = {part.split()[1]: int(part.split()[0]) for part in done[2].split(", ")}
+        assert int(done[1]) == sum(counts.values())
+        return counts
 
     assert change("UPDATE invoice_payments p SET outstanding_flag = 9 FROM invoices i WHERE p.invoice_id = i.invoice_id AND i.supplier_name = "
-                  "'Acme'") == {"number of rows updated": 2}  # fmt: skip
+                  "'Acme'") == {"updated": 2}  # fmt: skip
     assert change(
         "DELETE FROM invoice_payments USING invoices i WHERE invoice_payments.invoice_id = i.invoice_id AND i.invoice_amount = 80"
-    ) == {"number of rows deleted": 1}
+    ) == {"deleted": 1}
     merged = change(
         "MERGE INTO invoice_payments t USING invoices s ON t.invoice_id = s.invoice_id "
         "WHEN MATCHED AND t.outstanding_flag = 9 THEN UPDATE SET t.outstanding_flag = 0, payment_amount = s.invoice_amount "
         "WHEN NOT MATCHED THEN INSERT (invoice_id, payment_amount) VALUES (s.invoice_id, 1)"
     )
-    assert merged == {"number of rows inserted": 1, "number of rows updated": 1}
+    assert merged == {"inserted": 1, "updated": 1}
     assert ask(server, "SELECT * FROM invoice_payments ORDER BY 1") == [
-        ("INT-1", 120.5, 0),
-        ("INT-2", 1, None),
-        ("INT-3", None, 1),
+        ("INT-1", "120.5", "0"),
+        ("INT-2", "1", "null"),
+        ("INT-3", "null", "1"),
     ]
-    assert change("INSERT OVERWRITE INTO invoice_payments SELECT 'z', 1, 2") == {
-        "number of rows inserted": 1
-    }
-    assert change("TRUNCATE TABLE invoice_payments") == {"number of rows deleted": 1}
+    assert change("INSERT OVERWRITE INTO invoice_payments SELECT 'z', 1, 2") == {"inserted": 1}
+    assert change("TRUNCATE TABLE invoice_payments") == {"deleted": 1}
 
 
 def test_databases_schemas_and_tables(server: Snowflake) -> None:
-    assert server.create_table(
+    made = server.create_table(
         'CREATE TABLE t (a NUMBER(10,2) DEFAULT 1, "low Case" INT, PRIMARY KEY ("low Case"))'
-    )["data"] == [{"status": "Table T successfully created."}]
+    )
+    assert made.startswith("Table T successfully created. data_id: ")
     server.write_query('INSERT INTO t ("low Case") VALUES (5)')
-    assert server.read_query('SELECT "low Case", a FROM t')["data"] == [{"low Case": 5, "A": 1}]
-    assert [
-        (row["name"], row["primary key"]) for row in server.read_query("DESC TABLE t")["data"]
-    ] == [
+    assert records(server, 'SELECT "low Case", a FROM t') == [{"low Case": "5", "A": "1"}]
+    assert [(row["name"], row["primary key"]) for row in records(server, "DESC TABLE t")] == [
         ("A", "N"),
         ("low Case", "Y"),
     ]
@@ -227,7 +269,7 @@ def test_databases_schemas_and_tables(server: Snowflake) -> None:
         0,
         1,
     ]
-    assert [row["name"] for row in server.read_query("SHOW TABLES")["data"]] == [
+    assert [row["name"] for row in records(server, "SHOW TABLES")] == [
         "INVOICES",
         "INVOICE_PAYMENTS",
         "T",
@@ -236,28 +278,34 @@ def test_databases_schemas_and_tables(server: Snowflake) -> None:
     ]
     assert [
         row["name"]
-        for row in server.read_query("SHOW TABLES LIKE 'inv%ES' IN DATABASE purchase_invoice")[
-            "data"
-        ]
+        for row in records(server, "SHOW TABLES LIKE 'inv%ES' IN DATABASE purchase_invoice")
     ] == ["INVOICES"]
     assert [
-        row["name"]
-        for row in server.read_query("SHOW VIEWS IN SCHEMA purchase_invoice.public")["data"]
+        row["name"] for row in records(server, "SHOW VIEWS IN SCHEMA purchase_invoice.public")
     ] == ["W"]
     server.write_query("CREATE DATABASE other")
     server.write_query("CREATE SCHEMA other.stage")
     server.write_query("CREATE TABLE here AS SELECT 1 AS a")
-    assert (server.list_databases(), server.list_schemas("other")) == (
-        ["OTHER", "PURCHASE_INVOICE"],
-        ["PUBLIC", "STAGE"],
-    )
-    assert server.list_tables("other", "stage") == [
-        {"TABLE_CATALOG": "OTHER", "TABLE_SCHEMA": "STAGE", "TABLE_NAME": "HERE", "COMMENT": ""}
+    databases = data_rows(server.list_databases())
+    assert databases == [{"DATABASE_NAME": "OTHER"}, {"DATABASE_NAME": "PURCHASE_INVOICE"}]
+    schemas = server.list_schemas("other")
+    assert schemas.split("\n")[2:] == [
+        "database: other", "data:", "- ", "  SCHEMA_NAME: PUBLIC", "- ", "  SCHEMA_NAME: STAGE",
+    ]  # fmt: skip
+    tables = server.list_tables("other", "stage")
+    assert "\ndatabase: other\nschema: stage\ndata:\n" in tables
+    assert data_rows(tables) == [
+        {
+            "TABLE_CATALOG": "OTHER",
+            "TABLE_SCHEMA": "STAGE",
+            "TABLE_NAME": "HERE",
+            "COMMENT": "null",
+        }
     ]
     server.write_query("USE SCHEMA purchase_invoice.public")
-    assert ask(server, "SELECT COUNT(*) FROM t, other.stage.here") == [(1,)]
+    assert ask(server, "SELECT COUNT(*) FROM t, other.stage.here") == [("1",)]
     server.write_query("DROP DATABASE other")
-    assert server.list_databases() == ["PURCHASE_INVOICE"]
+    assert data_rows(server.list_databases()) == [{"DATABASE_NAME": "PURCHASE_INVOICE"}]
     assert server.append_insight("Two are open.") == "Insight added to memo"
     assert server.insights() == ["Two are open."]
 
@@ -274,7 +322,7 @@ def test_errors_are_typed_and_change_nothing(server: Snowflake) -> None:
         (lambda: server.read_query("SELECT 1 / 0"), "invalid argument: Division by zero"),
         (lambda: server.write_query("CREATE TABLE t (a INT AUTOINCREMENT)"), "values that make themselves are not supported"),
         (lambda: server.write_query("INSERT INTO invoices (invoice_id) VALUES (NULL)"), "NOT NULL constraint failed"),
-        (lambda: server.write_query("CREATE STAGE s"), "invalid argument: CREATE STAGE is not supported"),
+        (lambda: server.write_query("CREATE SEQUENCE s"), "invalid argument: CREATE SEQUENCE is not supported"),
         (lambda: server.write_query("GRANT SELECT ON invoices TO ROLE r"), "invalid argument: GRANT"),
         (lambda: server.write_query("USE DATABASE nope"), "not found: database NOPE"),
         (lambda: server.read_query("SHOW GRANTS"), "permission denied|invalid argument"),

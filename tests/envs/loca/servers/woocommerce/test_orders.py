@@ -44,10 +44,11 @@ def test_an_order_with_coupon_taxes_shipping_and_fee(shop: WooCommerce) -> None:
         shop, (1, 3), (2, 1), billing={"country": "DE"}, coupon_lines=[{"code": "TEN"}], customer_id=2,
         shipping_lines=[{"method_id": "flat_rate", "total": "5.00"}], fee_lines=[{"name": "Gift", "total": "2"}],
     )  # fmt: skip
-    assert [(line["subtotal"], line["total"]) for line in first["line_items"]] == [
-        ("30.00", "27.00"),
-        ("4.50", "4.05"),
+    assert [(line["quantity"], line["price"]) for line in first["line_items"]] == [
+        (3, "9.00"),
+        (1, "4.05"),
     ]
+    assert first["subtotal"] == "34.50"
     # 27.00 → 5.40 + 1.62; 4.05 → 0.81 + 0.24 (0.243); fee 2.00 → 0.40 + 0.12; shipping 5.00 → 1.00
     assert [line["total_tax"] for line in first["line_items"]] == ["7.02", "1.05"]
     assert (
@@ -78,7 +79,7 @@ def test_an_order_with_coupon_taxes_shipping_and_fee(shop: WooCommerce) -> None:
         first["id"],
         {"coupon_lines": [], "line_items": [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]},
     )
-    assert [(line["quantity"], line["total"]) for line in again["line_items"]] == [(1, "10.00")]
+    assert [(line["quantity"], line["price"]) for line in again["line_items"]] == [(1, "10.00")]
     assert (again["total"], again["discount_total"]) == (
         "21.12",
         "0.00",
@@ -86,11 +87,7 @@ def test_an_order_with_coupon_taxes_shipping_and_fee(shop: WooCommerce) -> None:
     assert shop.coupons.woo_coupons_get(1)["usage_count"] == 0
     before = shop.orders.woo_orders_get(first["id"])
     after = shop.orders.woo_orders_update(first["id"], before)
-    assert {**after, "date_modified": 0, "date_modified_gmt": 0} == {
-        **before,
-        "date_modified": 0,
-        "date_modified_gmt": 0,
-    }
+    assert {**after, "date_modified": 0} == {**before, "date_modified": 0}
 
 
 @pytest.mark.parametrize(("coupon", "why"), [
@@ -130,9 +127,10 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
         ("failed", 97, 3),
     ):
         shop.orders.woo_orders_update(first["id"], {"status": status})
-        assert (stock(shop)[0], shop.products.woo_products_get(1)["total_sales"]) == (left, sold), (
-            status
-        )
+        assert (stock(shop)[0], shop.products.woo_products_get(1).get("total_sales", 0)) == (
+            left,
+            sold,
+        ), status
     shop.orders.woo_orders_update(
         first["id"],
         {
@@ -188,9 +186,7 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         "more than what is left to refund of line 1",
         lambda: give(1, lineItems=[{"id": 1, "quantity": 2}], amount="1"),
     )
-    assert shop.orders.woo_orders_get(1)["refunds"] == [
-        {"id": 1, "reason": "broken", "total": "-20.00"}
-    ]
+    assert shop.orders.woo_orders_get(1)["refunds"] == [{"id": 1, "total": "-20.00"}]
     give(1, amount="19.00")
     assert (shop.orders.woo_orders_get(1)["status"], shop.orders.woo_orders_get(1)["total"]) == (
         "refunded",
@@ -198,7 +194,7 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
     )
     refused("can be refunded", lambda: give(1, amount="0.01"))
     order(shop, (1, 1), payment_method="paypal", **PAID)
-    assert give(2, amount="1", refundPayment=True)["refunded_payment"] is True
+    assert give(2, amount="1", refundPayment=True)["api_refund"] is True
     assert (
         shop.orders.woo_orders_update(2, {"status": "refunded"})["refunds"][1]["total"] == "-9.00"
     )
@@ -255,16 +251,10 @@ def test_orders_are_listed(shop: WooCommerce) -> None:
     shop.orders.woo_orders_update(1, {"status": "cancelled"})
     assert stock(shop)[0] == 101, "a filled order holds what it took"
     shop.settings.update("gmt_offset", "-10.5")
-    assert (
-        shop.orders.woo_orders_get(2)["date_created"],
-        shop.orders.woo_orders_get(2)["date_created_gmt"],
-    ) == (
-        "2025-01-11T22:30:00",
-        "2025-01-12T09:00:00",
-    )
+    assert shop.orders.woo_orders_get(2)["date_created"] == "2025-01-11T22:30:00"
     assert ids(dateBefore="2025-01-11T22:30:01") == [2, 1]
     note = shop.notes.woo_orders_notes_create(1, "Call back", customerNote=True)
-    assert (note["note"], note["customer_note"], note["author"]) == ("Call back", True, "admin")
+    assert (note["note"], note["customer_note"], note["order_id"]) == ("Call back", True, 1)
 
 
 def test_orders_that_cannot_be(shop: WooCommerce) -> None:
@@ -326,57 +316,50 @@ def test_reports(shop: WooCommerce) -> None:
         for status, product, n, when in rows
     )
     shop.refunds.woo_orders_refunds_create(4, amount="5")
-    [week], [year] = shop.reports.woo_reports_sales("week"), shop.reports.woo_reports_sales("year")
-    assert (
-        week["total_sales"],
-        week["total_orders"],
-        week["total_items"],
-        week["total_refunds"],
-    ) == ("30.00", 2, 3, "5.00")
-    assert next(iter(week["totals"])) == "2025-01-09"
-    assert (
-        week["totals"]["2025-01-15"]["sales"],
-        week["average_sales"],
-        week["totals"]["2025-01-10"]["orders"],
-    ) == (
-        "10.00",
-        "4.28",
-        0,
-    )
-    assert (year["total_sales"], year["totals_grouped_by"], list(year["totals"])) == (
+    sales = shop.reports.woo_reports_sales
+    assert sales("week") == {
+        "total_sales": "30.00",
+        "total_orders": 2,
+        "average_order_value": "15.00",
+    }
+    assert [sales(period)["total_sales"] for period in ("year", "last_month", None)] == [
         "48.00",
-        "month",
-        ["2025-01"],
-    )
-    assert shop.reports.woo_reports_sales("last_month")[0]["total_sales"] == "14.50"
-    assert (
-        shop.reports.woo_reports_sales(dateMin="2025-01-08", dateMax="2025-01-09")[0]["total_sales"]
-        == "38.00"
-    )
-    assert shop.reports.woo_reports_sales()[0]["total_sales"] == "10.00", "today"
-    assert [
-        (row["product_id"], row["quantity"]) for row in shop.reports.woo_reports_top_sellers("year")
-    ] == [
-        (2, 4),
-        (1, 2),
-        (3, 1),
+        "14.50",
+        "62.50",
     ]
-    sold = [
-        (row["product_id"], row["items_sold"], row["net_revenue"], row["orders_count"])
+    assert sales(dateMin="2025-01-08", dateMax="2025-01-09")["total_sales"] == "38.00"
+    assert sales(dateMin="2025-01-10")["total_sales"] == "10.00"
+    assert sales(dateMax="2024-11-30") == {
+        "total_sales": "0.00",
+        "total_orders": 0,
+        "average_order_value": "0.00",
+    }
+    best = shop.reports.woo_reports_top_sellers
+    sold = lambda rows: [(row["product_id"], row["quantity"]) for row in rows]  # noqa: E731
+    assert sold(best("year")) == [(2, 4), (1, 2), (3, 1)]
+    assert sold(best()) == [(2, 5), (1, 3), (3, 1)]
+    assert sold(best(perPage=1, page=3)) == [(3, 1)]
+    shop.products.add("Unsold", date_created=START - timedelta(days=1))
+    products = [
+        (row["id"], row["items_sold"], row["net_revenue"], row["orders_count"])
         for row in shop.reports.woo_reports_products()
     ]
-    assert sold == [(2, 5, "22.50", 2), (1, 3, "30.00", 2), (3, 1, "15.00", 1)]
-    assert [row["total"] for row in shop.reports.woo_reports_orders()] == [1, 1, 0, 4, 0, 0, 0]
-    assert [row["total"] for row in shop.reports.woo_reports_orders("last_month")] == [
-        0,
-        0,
-        0,
-        2,
-        0,
-        0,
-        0,
+    assert products == [
+        (1, 3, "30.00", 2),
+        (2, 5, "22.50", 2),
+        (3, 1, "15.00", 1),
+        (4, 0, "0.00", 0),
     ]
-    assert [row["total"] for row in shop.reports.woo_reports_customers()] == [1, 1]
+    assert shop.reports.woo_reports_orders() == {
+        "total_orders": 6,
+        "by_status": {"completed": 4, "pending": 1, "processing": 1},
+    }
+    assert shop.reports.woo_reports_orders("last_month")["by_status"] == {"completed": 2}
+    assert shop.reports.woo_reports_customers() == {
+        "total_customers": 2,
+        "total_orders": 6,
+        "average_orders_per_customer": 3.0,
+    }
     shop.products.woo_products_update(1, {"stock_quantity": 2})
     shop.products.woo_products_update(2, {"stock_quantity": 9, "low_stock_amount": 9})
     assert [row["id"] for row in shop.reports.woo_reports_low_stock()] == [1, 2]

@@ -1,0 +1,268 @@
+"""The host's side of one run of a program in a workbench: what it prints, the files that come back,
+and the watch over what its processes use up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from agentgym.sandboxes.base import Limits
+from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
+
+MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
+# Read and thrown away beyond what is shown; endless output is stopped here.
+MAX_OUTPUT_BYTES = 64 * 2**20
+MAX_BYTES = 128 * 2**20  # of all files that are given back
+MAX_INODES = 20_000  # files there; an inode takes about 1 kB of the kernel's memory
+
+_MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
+_TICK = 0.02  # seconds between two looks at processes and memory
+_GRACE = 20.0  # seconds to give the files back after a stop, on a busy host
+_JOB, _STOP = b"j", b"s"  # what the first process inside is told; a job comes with two pipes
+_OURS = {b"ready many": 3, b"ready once": 1}
+"""Processes inside that are no program's, by what is said when the program starts: the first process
+and two for each run, or the first process alone where namespaces cannot be nested."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """Result of a run of a program.
+
+    Attributes:
+        stdout: The text printed, up to the limit.
+        stderr: The text printed as errors, up to the limit.
+        code: The exit status, minus the number of a signal that ended it; None if it was stopped.
+        stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
+        files: The bytes of each file by its path below `/workspace`, None for a directory. None if
+            they are lost.
+        left_out: The paths that were not brought back: files for which there was no room, symlinks,
+            pipes.
+        seconds: How far the clock of the episode went on.
+        timed_out: Whether it was stopped by the time limit.
+    """
+
+    stdout: str
+    stderr: str
+    code: int | None
+    stopped: str = ""
+    files: Mapping[str, bytes | None] | None = None
+    left_out: tuple[str, ...] = ()
+    seconds: float = 0.0
+    timed_out: bool = False
+
+
+class ProgramRun:
+    """One run. Output comes by pipes of its own, so that nothing of it reaches another run.
+
+    Args:
+        process: The first process inside, which waits for a job.
+        job: The job: a line of JSON and the bytes of files.
+        limits: Seconds, memory and how much output is shown.
+    """
+
+    def __init__(self, process: ConfinedProcess, job: bytes, limits: Limits) -> None:
+        self._process = process
+        self._limits = limits
+        self._stopped = ""
+        self._timed_out = False
+        self._last_look = 0.0
+        self._ours = 0  # until the program has started
+        self._end: int | None = None  # where the answer ends, once that is known
+        self._pipes = [_Pipe(), _Pipe()]
+        self._received: dict[Any, bytearray] = {
+            source: bytearray()
+            for source in (process.channel, *(pipe.reader for pipe in self._pipes), process.stdout)
+        }
+        self._printed = 0
+        self._deadline = time.monotonic() + START_SECONDS
+        with contextlib.suppress(ConnectionError):  # one that has ended may have said why
+            socket.send_fds(process.channel, [_JOB], [pipe.writer for pipe in self._pipes])
+        for pipe in self._pipes:
+            os.close(pipe.writer)
+            pipe.writer = -1
+            process.listen(pipe.reader)
+        process.pending = memoryview(job)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the pipes."""
+        for pipe in self._pipes:
+            self._process.ignore(pipe.reader)
+            pipe.close()
+
+    @property
+    def reusable(self) -> bool:
+        """True once the first process waits for the next job, and nothing of this one is left."""
+        answer = self._received[self._process.channel]
+        return self._ours > 1 and self._end is not None and len(answer) == self._end
+
+    def play(self) -> bool:
+        """Listen to the processes until all have ended or have to be stopped; return False if the
+        program has not been started.
+        """
+        channel = self._process.channel
+        while channel in self._process.sources and not self._is_done():
+            for source, data in self._process.exchange(_TICK):
+                if data:
+                    self._keep(source, data)
+            if not self._watch():
+                break
+        return bool(self._ours)
+
+    def complaint(self) -> str:
+        """Return why the program was not started: what `bwrap` printed, if anything."""
+        while data := self._process.read(self._process.stdout):
+            self._keep(self._process.stdout, data)
+        printed = bytes(self._received[self._process.stdout]).decode("utf-8", "replace").strip()
+        return printed or "bwrap did not start"
+
+    def _is_done(self) -> bool:
+        """Return whether the whole answer and the end of both pipes have come."""
+        if self._end is None or len(self._received[self._process.channel]) < self._end:
+            return False
+        sources = self._process.sources
+        return not any(pipe.reader in sources for pipe in self._pipes)
+
+    def _keep(self, source: Any, data: bytes) -> None:
+        """Keep what a source has said, up to a limit."""
+        if source is self._process.channel:
+            most = MAX_BYTES + _MAX_HEADER_BYTES
+        else:
+            # A character takes up to 4 bytes; more shows that there was more.
+            most = 4 * self._limits.output_chars + 4
+            self._printed += len(data)
+        buffer = self._received[source]
+        buffer += data[: max(0, most - len(buffer))]
+        if source is self._process.channel:
+            self._find_end(buffer)
+
+    def _find_end(self, answer: bytearray) -> None:
+        """Find out whether the program has started, and where the answer ends."""
+        start = answer.find(b"\n") + 1
+        if start and not self._ours:
+            self._ours = _OURS.get(bytes(answer[: start - 1]), 0)
+            self._deadline = time.monotonic() + self._limits.seconds
+        if start and self._end is None and (end := answer.find(b"\n", start) + 1):
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                sizes = (int(size) for _, size in json.loads(answer[start:end])["files"])
+                self._end = end + sum(sizes)
+
+    def _watch(self) -> bool:
+        """Stop what takes too much; return False when it does not even stop."""
+        now = time.monotonic()
+        if self._stopped or not self._ours:
+            # How long the host takes to lay out the files is not the program's doing, so its
+            # seconds are counted from then on.
+            return now < self._deadline
+        if now > self._deadline:
+            self._timed_out = True
+            self._stop(f"stopped after {self._limits.seconds:g} s")
+        elif self._printed > MAX_OUTPUT_BYTES:
+            self._stop(f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB")
+        elif now > self._last_look + _TICK:
+            self._last_look = now
+            processes, memory = _usage(self._process.pid, self._ours)
+            if processes > MAX_PROCESSES:
+                self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
+            elif memory > 2 * self._limits.memory_mb * 2**20:
+                self._stop(
+                    f"stopped because its processes took more than {2 * self._limits.memory_mb} "
+                    "MiB of memory"
+                )
+        return True
+
+    def _stop(self, reason: str) -> None:
+        """Tell the first process of the run to end the others and give back the files."""
+        self._stopped, self._deadline = reason, time.monotonic() + _GRACE
+        with contextlib.suppress(OSError):
+            self._process.channel.send(_STOP)
+
+    def result(self) -> ProgramResult:
+        """Return the result of a program that was started."""
+        answer, stdout, stderr, _ = self._received.values()
+        shown = self._show(stdout), self._show(stderr)
+        try:
+            code, reason, files, left_out, elapsed = _parse(bytes(answer.partition(b"\n")[2]))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            reason = self._stopped or "stopped, for the machine gave out"
+            return ProgramResult(*shown, None, reason, timed_out=self._timed_out)
+        if reason == "files":
+            self._stopped = self._stopped or f"stopped because it made more than {MAX_INODES} files"
+        code = None if self._stopped else code
+        return ProgramResult(*shown, code, self._stopped, files, left_out, elapsed, self._timed_out)
+
+    def _show(self, printed: bytearray) -> str:
+        text = bytes(printed).decode("utf-8", "replace")
+        most = self._limits.output_chars
+        return text if len(text) <= most else f"{text[:most]}\n… (cut after {most} characters)\n"
+
+
+class _Pipe:
+    """A pipe whose writing end goes to the programs."""
+
+    def __init__(self) -> None:
+        end, self.writer = os.pipe()
+        self.reader: BinaryIO = open(end, "rb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor, closed below
+
+    def close(self) -> None:
+        self.reader.close()
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+
+def _parse(
+    reply: bytes,
+) -> tuple[int | None, str, dict[str, bytes | None], tuple[str, ...], float]:
+    """Read what the first process of a run gave back: exit status, reason, files, what is left out,
+    and how far the clock went on.
+
+    Raises:
+        Exception: It was tampered with.
+    """
+    line, _, data = reply.partition(b"\n")
+    header = json.loads(line)
+    files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}
+    start = 0
+    for name, size in header["files"]:
+        files[str(name)] = data[start : start + int(size)]
+        start += int(size)
+    if start != len(data):
+        raise ValueError("files are missing")
+    code = header["code"]
+    return (
+        None if code is None else int(code),
+        str(header["reason"]),
+        files,
+        tuple(map(str, header["left_out"])),
+        int(header["elapsed"]) / 10**9,
+    )
+
+
+def _usage(pid: int, ours: int) -> tuple[int, int]:
+    """Count the processes below `bwrap` that are not ours, and the bytes of memory that they hold
+    together.
+    """
+    count, pages, parents = -ours, 0, [pid]  # each of ours has one child
+    while parents and count <= MAX_PROCESSES:
+        with contextlib.suppress(OSError, ValueError):  # one that has just ended
+            for child in children(parents.pop()):
+                virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
+                parents.append(child)
+                count += virtual > 0  # one that has ended and was not collected holds nothing
+                pages += resident if count > 0 else 0
+    return count, pages * mmap.PAGESIZE

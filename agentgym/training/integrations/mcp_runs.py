@@ -1,0 +1,151 @@
+"""Runs of agents that play over MCP: each episode is a cell of an ablation, and its trajectory goes
+into the folder of a run as that of any policy.
+
+A call is a step, so a world's limit on turns holds for calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from agentgym.env import tool_env
+from agentgym.messages import Content, ToolCall
+from agentgym.parsing import Dialect, render
+from agentgym.policy import Reply
+from agentgym.registry import resolve
+from agentgym.tools import Tool, ToolError, check_jsonable
+from agentgym.training.evaluation import (
+    Ablation,
+    load_results,
+    name_cell,
+    prepare_ablation,
+    presets,
+)
+from agentgym.training.evaluation.ablation import HORIZON
+from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
+from agentgym.training.rollout.policies import EXTERNAL
+
+DIALECT: Dialect = "json"
+"""The form in which calls are recorded: that in which any name and any argument can be written."""
+
+
+class RecordedEpisode:
+    """A cell of an ablation that is played over MCP.
+
+    An episode that was begun and is closed before its end counts as left by the agent, with the
+    score that it has then; one without a call is not written.
+
+    Args:
+        ablation: The settings of the run.
+        cell: The cell.
+        write: Takes the trajectory, once.
+
+    Attributes:
+        name: The cell in words.
+        instructions: The rules and the task.
+        tools: The tools on offer.
+    """
+
+    def __init__(self, ablation: Ablation, cell: Any, write: Callable[[Trajectory], None]) -> None:
+        world, arm, context, horizon, seed = cell
+        env = gymnasium.make(ablation.spec(world, arm, context, horizon), disable_env_checker=True)
+        self._episode = Episode(env, seed, ablation.labels(cell))
+        self._write, self._calls = write, 0
+        inner, chat = tool_env(env), self._episode.chat
+        self.name = name_cell(cell)
+        self.tools: Sequence[Tool] = inner.tools
+        self.instructions = f"{inner.world.rules()}\n\n{chat.messages[1].text}"
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Run a call as a step of the episode."""
+        if self._episode.over:
+            raise ToolError("the episode has ended; this call was not run")
+        check_jsonable(arguments)
+        self._calls += 1
+        outcome = self._episode.play(Reply(render(ToolCall(name, dict(arguments)), DIALECT)))
+        answer = tool_env(self._episode.env).chat.messages[-1]
+        if outcome.terminated or outcome.truncated:
+            self._end()
+        if outcome.info["detail"]["errors"]:
+            raise ToolError(answer.text.removeprefix("error: "))
+        return Content(answer.text, answer.images)
+
+    def close(self) -> None:
+        """End the episode if it was begun, and close the env."""
+        if self._calls and not self._episode.over:
+            self._episode.leave()
+            self._end()
+        self._episode.env.close()
+
+    def _end(self) -> None:
+        trajectory = self._episode.trajectory()
+        self._write(trajectory)
+        said = trajectory.failure or f"score {trajectory.reward:g}"
+        print(f"{self.name}: ended after {self._calls} calls, {said}", file=sys.stderr)
+
+
+def external_ablation(
+    world: str, sizes: Sequence[int], seeds: int, agent: str, options: Mapping[str, Any]
+) -> Ablation:
+    """Return the settings of a run of an agent outside of this process.
+
+    Args:
+        world: The id of a world.
+        sizes: The sizes of its instances, as the preset that has the world means them.
+        seeds: The number of instances of each size.
+        agent: The name of the agent in the report; empty for none.
+        options: Keyword arguments of the world.
+
+    Raises:
+        ValueError: The world, a size or an option is not right.
+    """
+    env_id = resolve(world)
+    mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
+    axis = next(mine, {}).get("axis", HORIZON)
+    return Ablation(
+        worlds=(world,),
+        arms=("",),
+        horizons=tuple(sizes),
+        seeds=seeds,
+        policy=PolicyConfig(f"{EXTERNAL}:{agent}" if agent else EXTERNAL),
+        options={"": {**options, "dialect": DIALECT}},
+        axis=axis,
+    )
+
+
+@contextmanager
+def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
+    """Open the episodes that a folder does not hold yet, and write each when it ends.
+
+    Args:
+        ablation: The settings.
+        out: The folder; nobody else can write to it meanwhile.
+        most: The most episodes to open.
+
+    Yields:
+        The episodes, in the order of their cells; whoever serves them closes them.
+
+    Raises:
+        DamagedFileError: A file of the folder cannot be read.
+        RunLockedError: Somebody else writes to the folder.
+        ValueError: The folder holds another run, or all episodes of this one.
+        OSError: The folder cannot be written.
+    """
+    log = prepare_ablation(ablation, out)
+    with RunLock(out), log.writing():
+        played = {(r.world, r.arm, r.context, r.horizon, r.seed) for r in load_results(out)}
+        missing = [cell for cell in ablation.cells() if cell not in played]
+        if not missing:
+            raise ValueError(
+                f"{out} holds all {len(played)} episodes of this run; see: agentgym score {out}"
+            )
+        yield [
+            RecordedEpisode(ablation, cell, lambda trajectory: log.append(trajectory.to_json()))
+            for cell in missing[:most]
+        ]

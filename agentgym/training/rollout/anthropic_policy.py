@@ -1,0 +1,180 @@
+"""A policy behind the Anthropic Messages API, or a server that speaks it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import httpx2
+from pydantic import Field
+
+from agentgym.messages import Chat
+from agentgym.parsing import Dialect
+from agentgym.policy import Reply
+from agentgym.training.rollout.anthropic_messages import (
+    SignedThinking,
+    load_message,
+    to_prompt,
+    to_reply,
+    to_usage,
+)
+from agentgym.training.rollout.chat_completions import AnswerError, dig, load_json
+from agentgym.training.rollout.endpoint import (
+    Client,
+    HttpPolicy,
+    Refusal,
+    RequestConfig,
+    UnreachableError,
+)
+from agentgym.training.rollout.plain_chat import as_text, to_encodable
+from agentgym.training.rollout.token_usage import EndpointUsage
+
+VERSION = "2023-06-01"
+"""The version of the API; the newest that there is."""
+_MAX_TOKENS = 16_000
+"""The tokens of a reply by default: the API wants a limit, and this one leaves room to think."""
+
+
+@dataclass(frozen=True)
+class AnthropicConfig(RequestConfig):
+    """Options of `AnthropicPolicy`, besides those of `RequestConfig`. An option that is None is left
+    to the server.
+
+    Attributes:
+        base_url: Where the API is, up to the part before `/v1/messages`.
+        max_tokens: The most tokens of a reply, thinking included.
+        thinking_budget: The tokens that the model may think for, fewer than `max_tokens`; None for
+            no thinking. Other forms go through `extra_body`, such as
+            `{"thinking": {"type": "adaptive"}}`.
+        temperature: The sampling temperature; the API allows none but 1 with thinking.
+        top_p: The share of probability that is sampled from.
+        tools: `native` sends tool schemas and structured calls; `text` sends plain user and
+            assistant messages.
+        dialect: The form in which native calls are written for the env; the env's own, if that is
+            not `auto`.
+        extra_body: Further fields of the request.
+
+    Raises:
+        ValueError: An option is out of range.
+    """
+
+    base_url: str = "https://api.anthropic.com"
+    api_key_env: str = "ANTHROPIC_API_KEY"
+    max_tokens: Annotated[int, Field(ge=1, le=10**9)] = _MAX_TOKENS
+    thinking_budget: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    tools: Literal["native", "text"] = "native"
+    dialect: Dialect = "auto"
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thinking_budget is not None and self.thinking_budget >= self.max_tokens:
+            raise ValueError(
+                f"thinking_budget {self.thinking_budget} leaves no room for a reply of max_tokens "
+                f"{self.max_tokens}; raise max_tokens"
+            )
+
+
+class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
+    """Asks the Messages API for its replies; see `HttpPolicy`.
+
+    Thinking blocks are sent back with their signatures, unless a context strategy has cleared the
+    thinking. System message, tools and the chat so far are marked for the server's cache.
+    """
+
+    remedies: ClassVar[Mapping[int, str]] = {
+        404: "check model and base_url, which ends before /v1",
+        413: "play with a context strategy and a window",
+    }
+    answer = "message"
+
+    def __init__(self, config: AnthropicConfig) -> None:
+        super().__init__(config)
+        self._signed = SignedThinking()
+
+    def connect(self) -> Client:
+        """Return a client of the API."""
+        return _Client(self.config, self._signed)
+
+
+class _Client:
+    """Client of the Messages API."""
+
+    def __init__(self, config: AnthropicConfig, signed: SignedThinking) -> None:
+        self._config, self._signed = config, signed
+        headers = {
+            "x-api-key": os.environ.get(config.api_key_env) or "none",
+            "anthropic-version": VERSION,
+        }
+        # The policy limits time and number of requests itself.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
+        self._http = httpx2.AsyncClient(headers=headers, timeout=None, limits=limits)
+        self._url = f"{config.base_url.rstrip('/')}/v1/messages"
+
+    async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
+        """Ask for the reply to a chat."""
+        try:
+            response = await self._http.post(self._url, json=self._request(chat))
+            text = response.content.decode("utf-8-sig", "replace")
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise UnreachableError(str(error) or type(error).__name__) from error
+        if response.status_code != httpx2.codes.OK:
+            raise _refusal(response.status_code, text, response.headers.get("retry-after", ""))
+        answer = load_message(text)
+        return to_reply(answer, self._config.dialect, self._signed), to_usage(answer)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    def _request(self, chat: Chat) -> dict[str, Any]:
+        config, native = self._config, self._config.tools == "native"
+        chat = chat if native else as_text(chat.messages)
+        request = {
+            "model": config.model,
+            "max_tokens": config.max_tokens,
+            **to_encodable(to_prompt(chat, self._signed, native=native)),
+        }
+        if config.thinking_budget is not None:
+            thinking = {"type": "enabled", "budget_tokens": config.thinking_budget}
+            request["thinking"] = thinking
+        for name in ("temperature", "top_p"):
+            if (value := getattr(config, name)) is not None:
+                request[name] = value
+        return request | dict(config.extra_body)
+
+
+def _refusal(status: int, text: str, wait: str) -> Refusal:
+    message, code = text, ""
+    with suppress(AnswerError):
+        error = dig(load_json(text), "error")
+        message, code = str(dig(error, "message") or text), str(dig(error, "type") or "")
+    return Refusal(status, message, code, wait)
+
+
+def from_environment(env_id: str) -> AnthropicPolicy:
+    """The policy that `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` describe, for
+    any world; `ANTHROPIC_THINKING_BUDGET` are the tokens that it may think for.
+
+    Raises:
+        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is no number of tokens.
+    """
+    if not (model := os.environ.get("ANTHROPIC_MODEL")):
+        raise ValueError(
+            f"no model to play {env_id}: set ANTHROPIC_MODEL to the name by which the server knows it"
+        )
+    options: dict[str, Any] = {}
+    if url := os.environ.get("ANTHROPIC_BASE_URL"):
+        options["base_url"] = url
+    if budget := os.environ.get("ANTHROPIC_THINKING_BUDGET"):
+        if not (budget.isascii() and budget.isdigit()):
+            raise ValueError(
+                f"ANTHROPIC_THINKING_BUDGET must be a number of tokens, got {budget!r}"
+            )
+        options |= {"thinking_budget": int(budget), "max_tokens": int(budget) + _MAX_TOKENS}
+    return AnthropicPolicy(AnthropicConfig(model, **options))

@@ -1,0 +1,163 @@
+"""The belief state of long episodes: brief beside the history, whole in its place."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import ToolCall, tool_env
+from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
+from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca.plan import CLAIM
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.oracles.hints import split_hints
+from agentgym.training.rollout import rollout
+from tests.envs.loca.office import TASKS, fresh
+
+# The next step of this task is a sum over all games, so no part of them is enough.
+SUMS = {"NhlB2bAnalysis"}
+SMALL = 1_000
+"""Characters of a call whose content a brief belief should hold whole."""
+
+
+def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:
+    """Return the lengths of the brief states of an optimal episode, and how much of what was learnt
+    and stands in the next call each of them holds.
+    """
+    world = fresh(name, length, seed=1)
+    sizes, shares, known = [], [], frozenset[str]()
+    k = 0
+    while (steps := world.progress.pending()) and steps != [CLAIM]:
+        step = steps[0]
+        arguments = json.dumps(step.call.arguments, ensure_ascii=False)
+        k += 1
+        if k % every == 0:
+            brief = world.brief_state()
+            sizes.append(len(brief))
+            needed = words_of(arguments) & known
+            if needed and len(arguments) <= SMALL:
+                shares.append(len(needed & words_of(brief)) / len(needed))
+        world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
+        known |= words_of(json.dumps(world.progress.facts[step.label], ensure_ascii=False))
+    return sizes, shares
+
+
+def check_brevity(name: str, length: str, every: int) -> None:
+    sizes, shares = play_and_look(name, LENGTHS[length], every)
+    assert max(sizes) <= LIMIT
+    if name not in SUMS:
+        assert fmean(shares) >= 0.95
+        assert min(shares) >= 0.6
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_belief_is_brief_and_has_what_the_next_step_needs(name: str) -> None:
+    check_brevity(name, "64k", every=5)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_belief_is_brief_at_every_length(name: str, length: str) -> None:
+    check_brevity(name, length, every=7)
+
+
+def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
+    world = fresh("ApplyPhDEmail", LENGTHS["64k"], seed=0)
+    assert world.brief_state() == world.state()
+    while len(world.state()) <= LIMIT:
+        call = world.optimal_calls()[0]
+        world.read_result(call, world.office.call(call.name, call.arguments))
+    brief = world.brief_state()
+    assert brief.startswith("Of what is known so far, what concerns the next steps:\n- ")
+    assert brief.splitlines()[-1] == world.state().splitlines()[-1]
+    with pytest.raises(ValueError, match="no state of an office task"):
+        fresh("ApplyPhDEmail").read_state(brief)
+    assert pickle.loads(pickle.dumps(world)).brief_state() == brief
+    other = fresh("ApplyPhDEmail")
+    other.read_state(f"{brief}\n\n{world.state()}")
+    assert other.state() == world.state()
+    assert other.brief_state() == brief
+
+
+@pytest.mark.parametrize("oracles", ["S", "SP", "SH"])
+@pytest.mark.parametrize(
+    ("name", "length"), [("AcademicWarning", "256k"), ("WoocommerceNewWelcome", "32k")]
+)
+def test_play_with_the_belief_is_optimal(name: str, length: str, oracles: str) -> None:
+    env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
+    hints: list[str] = []
+
+    class Watching(OraclePolicy):
+        def act(self, parsed: Any) -> ToolCall:
+            hints.append(parsed.hints["state"])
+            return super().act(parsed)
+
+    trajectory = rollout(env, Watching(name), seed=3)
+    world = tool_env(env).world
+    assert trajectory.reward == 1.0
+    assert not world.progress.off_plan_calls
+    longest = max(map(len, hints))
+    if "H" in oracles:  # it stands in place of the history, so nothing may be left out
+        assert all("Known so far:\n" in hint for hint in hints)
+        assert longest > LIMIT
+    else:
+        assert longest <= LIMIT
+    assert world.progress.pending() == []
+
+
+def test_a_fact_is_split_into_records() -> None:
+    assert split_fact(None) == split_fact([]) == split_fact({}) == split_fact("") == ()
+    (small,) = split_fact({"id": 5, "name": "Ada"})
+    assert small.text == '{"id": 5, "name": "Ada"}'
+    assert small.words == {"id", "5", "name", "ada"}
+    assert [piece.text for piece in split_fact(0)] == ["0"]
+    roster = {"S1": ["Ada", 1.5], "S2": ["Bob " * 80, 2], "rows": [["a", "b"] * 100] * 2}
+    texts = [piece.text for piece in split_fact(roster)]
+    assert texts[0] == 'S1: ["Ada", 1.5]'
+    assert texts[1].startswith('S2: ["Bob Bob')
+    assert texts[2:] == [json.dumps(row) for row in roster["rows"]]
+    (long,) = split_fact("x" * 9_000)
+    assert len(long.text) < 1_600
+
+
+def test_what_is_rare_and_needed_comes_first() -> None:
+    facts = {
+        "Read a.": split_fact([{"id": k, "year": 2025, "note": "x" * 90} for k in range(50)]),
+        "Read b.": split_fact({"id": 1, "year": 2025}),
+        "Read c.": split_fact(None),
+    }
+    belief = Belief(facts, ["One.", "Two."], [ToolCall("send_email", {"to": "a@b.c"})] * 7)
+    lines = belief.brief(words_of("id 31, year 2025"), room=600)
+    assert sum(len(line) + 1 for line in lines) <= 600
+    assert lines[0] == "- done: 2 changes; the newest: One.; Two."
+    assert lines[1:6] == ['- also done: send_email {"to": "a@b.c"}'] * 5
+    assert lines[6:8] == [
+        "- also done: 2 more such calls, before these",
+        "- read without a finding: 1",
+    ]
+    assert '"id": 31' in lines[8]
+    assert belief.brief(frozenset(), room=0)[-1].startswith("- read without"), "nothing fits"
+
+
+def test_an_agent_of_a_team_is_shown_all() -> None:
+    options: Any = {"length": LENGTHS["128k"], "max_message": 100_000}
+    env: Any = agentgym.make("AcademicWarning-team", oracles="S", **options)
+    policy = TeamPolicy("AcademicWarning-team")
+    chat, info = env.reset(seed=3)
+    longest, over = 0, False
+    while not over:
+        hint = split_hints(chat.messages[-1].text)[1].get("state", "")
+        assert len(hint) <= LIMIT or "\nKnown so far:\n" in hint
+        longest = max(longest, len(hint))
+        (reply,) = policy([chat])
+        chat, reward, terminated, truncated, info = env.step(reply.text)
+        over = terminated or truncated
+    assert longest > LIMIT
+    assert info["success"]
+    assert reward

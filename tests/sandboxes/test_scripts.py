@@ -1,0 +1,125 @@
+"""The programs of a workbench that are written in Python: tree, unzip and zip."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+
+from tests.helpers import needs_workbench
+
+workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
+FILES = {
+    "c.txt": b"hi",
+    "d": None,
+    "d/a.txt": b"one\n" * 100,
+    "d/e": None,
+    "d/e/b.txt": b"x",
+    "d/.hidden": b"",
+}
+
+
+def sh(command: str, **files: bytes) -> Any:
+    needs_workbench()
+    held = {**FILES, **{name.replace("_", "."): data for name, data in files.items()}}
+    entries = {name: workbench.File(data, 1_736_931_600.0) for name, data in held.items()}
+    return workbench.run(["/usr/bin/bash", "-c", command], entries)
+
+
+def packed(**members: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(zipfile.ZipInfo(name.replace("__", "/").replace("_", ".")), text)
+    return buffer.getvalue()
+
+
+TREES = {
+    "tree": ".\n├── c.txt\n└── d\n    ├── a.txt\n    └── e\n        └── b.txt\n\n2 directories, 3 files\n",
+    "tree -L 1 d": "d\n├── a.txt\n└── e\n\n1 directory, 1 file\n",
+    "tree -af d/e d": "d/e\n└── d/e/b.txt\nd\n├── d/.hidden\n├── d/a.txt\n└── d/e\n    └── d/e/b.txt\n\n1 directory, 4 files\n",
+    "tree -d": ".\n└── d\n    └── e\n\n2 directories\n",
+}
+
+
+@pytest.mark.parametrize("command", TREES)
+def test_trees(command: str) -> None:
+    outcome = sh(command)
+    assert (outcome.stdout, outcome.stderr, outcome.code) == (TREES[command], "", 0)
+
+
+def test_an_archive_is_made_and_extended() -> None:
+    outcome = sh(
+        "zip -r out d -x '*hidden' && zip out.zip c.txt d/a.txt && zip -q -j flat.zip d/e/b.txt d"
+    )
+    assert outcome.stdout == (
+        "  adding: d/ (stored 0%)\n  adding: d/a.txt (deflated 97%)\n  adding: d/e/ (stored 0%)\n"
+        "  adding: d/e/b.txt (stored 0%)\nupdating: d/a.txt (deflated 97%)\n  adding: c.txt (stored 0%)\n"
+    )
+    with zipfile.ZipFile(io.BytesIO(outcome.files["out.zip"])) as archive:
+        assert archive.namelist() == ["d/", "d/a.txt", "d/e/", "d/e/b.txt", "c.txt"]
+        assert archive.read("d/a.txt") == FILES["d/a.txt"]
+        assert {info.date_time[:3] for info in archive.infolist() if not info.is_dir()} == {
+            (2025, 1, 15)
+        }
+    with zipfile.ZipFile(io.BytesIO(outcome.files["flat.zip"])) as archive:
+        assert archive.namelist() == ["b.txt"]
+
+
+def test_an_archive_is_unpacked() -> None:
+    data = packed(c_txt="new", d__n_txt="n")
+    outcome = sh(
+        "unzip x.zip; cat c.txt; unzip -oq x; cat c.txt; unzip x d/* -d out; unzip -p x c.txt",
+        x_zip=data,
+    )
+    assert outcome.stdout == (
+        "Archive:  x.zip\n  skipping: c.txt  (exists; -o replaces it)\n extracting: d/n.txt\nhi"
+        "newArchive:  x.zip\n extracting: out/d/n.txt\nnew"
+    )
+    outcome = sh("unzip -l x.zip; unzip -t x.zip c.txt; unzip -n x", x_zip=data)
+    assert outcome.stdout.split("\n")[1:7] == [
+        "  Length      Date    Time    Name",
+        "---------  ---------- -----   ----",
+        "        3  1980-01-01 00:00   c.txt",
+        "        1  1980-01-01 00:00   d/n.txt",
+        "---------                     -------",
+        "        4                     2 files",
+    ]
+    assert "    testing: c.txt   OK\nNo errors detected" in outcome.stdout
+    assert outcome.files["c.txt"] == b"hi"
+
+
+def test_nothing_is_unpacked_outside_of_the_folder() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("../../tmp/up.txt", "x")
+        archive.writestr("/tmp/root.txt", "y")
+    outcome = sh("unzip -q x.zip -d in; ls /tmp", x_zip=buffer.getvalue())
+    assert outcome.stdout == ""
+    assert (outcome.files["in/tmp/up.txt"], outcome.files["in/tmp/root.txt"]) == (b"x", b"y")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "reason"),
+    [
+        ("tree none", 2, "none  [error opening dir]"),
+        ("tree -x", 1, "Invalid argument -x"),
+        ("tree -L 0", 1, "Invalid level"),
+        ("zip", 16, "Invalid command arguments"),
+        ("zip -e x c.txt", 16, "-e is not supported"),
+        ("zip x none", 12, "Nothing to do! (x.zip)"),
+        ("zip c.txt d/a.txt", 3, "Zip file structure invalid"),
+        ("unzip", 10, "no archive is given"),
+        ("unzip -Z x", 10, "-Z is not supported"),
+        ("unzip none", 9, "cannot find or open none or none.zip."),
+        ("unzip c.txt", 9, "File is not a zip file"),
+        ("unzip ok.zip none", 11, "filename not matched:  none"),
+    ],
+)
+def test_what_cannot_be_done_is_said(command: str, code: int, reason: str) -> None:
+    outcome = sh(command, ok_zip=packed(a_txt="a"))
+    assert (outcome.code, reason in outcome.stdout + outcome.stderr) == (code, True)
+    assert outcome.files["c.txt"] == b"hi"
+    assert set(outcome.files) == {*FILES, "ok.zip"}

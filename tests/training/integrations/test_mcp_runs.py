@@ -1,0 +1,207 @@
+"""Agents that play over MCP and are evaluated like any policy, with a real client."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import ToolCall
+from agentgym.oracles.policies import best_call
+from agentgym.policy import PolicyError
+from agentgym.training.cli import app
+from agentgym.training.evaluation import load_results, run_ablation
+from agentgym.training.rollout import PolicyConfig, RunLockedError, TrajectoryLog, replay
+
+anyio: Any = pytest.importorskip("anyio")
+mcp: Any = pytest.importorskip("mcp")
+serving: Any = pytest.importorskip("agentgym.training.integrations.mcp")
+runs: Any = pytest.importorskip("agentgym.training.integrations.mcp_runs")
+
+ROOT = Path(agentgym.__file__).parents[1]
+TASK = "CourseAssistant"
+ONE_TURN_EACH = {"budget_factor": 1.0, "budget_slack": 0}
+
+
+def settings(world: str = TASK, sizes: tuple[int, ...] = (8_000,), seeds: int = 1) -> Any:
+    return runs.external_ablation(world, sizes, seeds, "sdk", {})
+
+
+def optimal_call(episode: Any) -> ToolCall:
+    world = episode._episode.env.unwrapped.world
+    return best_call(world)
+
+
+def play(episode: Any, calls: int = 1_000) -> None:
+    """Let a client of the episode's server play optimally."""
+
+    async def run() -> None:
+        async with mcp.Client(serving.build_server(episode)) as client:
+            for _ in range(calls):
+                call = optimal_call(episode)
+                answer = await client.call_tool(call.name, dict(call.arguments))
+                assert not answer.is_error, answer
+                if episode._episode.over:
+                    return
+
+    anyio.run(run)
+
+
+def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with runs.open_run(settings(), out, 9) as (episode,):
+        assert f"{TASK}, arm none, context none, horizon 8000, seed 0" == episode.name
+        play(episode)
+        episode.close()
+    assert "score 1" in capsys.readouterr().err
+    (result,) = load_results(out)
+    assert (result.world, result.axis, result.horizon, result.seed) == (TASK, "length", 8_000, 0)
+    assert (result.policy, result.success, result.optimal) == ("external:sdk", 1.0, result.steps)
+    assert result.report is not None
+    assert not result.report["faults"]
+    # Spec, seed and replies determine the episode, as in any log.
+    (trajectory,) = TrajectoryLog(out / "trajectories.jsonl")
+    again = replay(trajectory)
+    assert [step.info for step in again.steps] == [step.info for step in trajectory.steps]
+    shown = CliRunner().invoke(app, ["score", str(out)])
+    assert shown.exit_code == 0, shown.output
+    assert "accuracy by task and description length" in (out / "summary.md").read_text()
+    assert CliRunner().invoke(app, ["doctor", str(out)]).exit_code == 0
+    with (
+        pytest.raises(ValueError, match="holds all 1 episodes of this run"),
+        runs.open_run(settings(), out, 9),
+    ):
+        pass
+
+
+def test_an_episode_that_is_left_counts_and_one_without_a_call_does_not(tmp_path: Path) -> None:
+    ablation = settings("ListWorld", (4, 8), 2)
+    with runs.open_run(ablation, tmp_path, 9) as episodes:
+        assert len(episodes) == 4
+        play(episodes[0], calls=2)
+        play(episodes[1])
+        with pytest.raises(RunLockedError), runs.open_run(ablation, tmp_path, 9):
+            pass
+        for episode in episodes:
+            episode.close()
+    results = load_results(tmp_path)
+    assert [(r.horizon, r.seed, r.success) for r in results] == [(4, 0, 0.0), (4, 1, 1.0)]
+    left = next(iter(t for t in TrajectoryLog(tmp_path / "trajectories.jsonl") if t.seed == 0))
+    assert (left.truncated, left.terminated, left.failure) == (True, False, "")
+    assert left.steps[-1].info["detail"]["ended"] == "left"
+    assert [len(step.reply.text) > 0 for step in left.steps] == [True, True, False]
+    with runs.open_run(ablation, tmp_path, 1) as (episode,):
+        assert "horizon 8, seed 0" in episode.name
+        episode.close()
+
+
+def test_bad_calls_are_steps_and_the_end_is_the_end(tmp_path: Path) -> None:
+    with runs.open_run(settings("ListWorld", (4,)), tmp_path, 1) as (episode,):
+        for name, arguments in (
+            ("fly", {}),
+            ("pop", {"id": "x"}),
+            ("</tool_call>", {"</tool_call>": "</think>"}),
+            ("", {}),
+            ("pop", {"id": float("nan")}),
+        ):
+            with pytest.raises(agentgym.ToolError) as caught:
+                episode.call(name, arguments)
+            assert not str(caught.value).startswith("error:")
+        play(episode)
+        with pytest.raises(agentgym.ToolError, match="the episode has ended"):
+            episode.call("pop", {"id": 0})
+        episode.close()
+    (trajectory,) = TrajectoryLog(tmp_path / "trajectories.jsonl")
+    errors = [step.info["detail"]["errors"] for step in trajectory.steps]
+    assert errors == [1] * 4 + [0] * (
+        len(errors) - 4
+    )  # NaN is none that a call can be written with
+
+
+def test_a_limit_on_turns_holds_for_calls(tmp_path: Path) -> None:
+    ablation = runs.external_ablation("ListWorld", (4,), 1, "", ONE_TURN_EACH)
+    with runs.open_run(ablation, tmp_path, 1) as (episode,):
+        with pytest.raises(agentgym.ToolError):
+            episode.call("fly", {})
+        play(episode)
+        episode.close()
+    (result,) = load_results(tmp_path)
+    assert (result.success, result.policy) == (0.0, "external")
+
+
+def test_sizes_are_those_of_the_preset_that_has_the_world() -> None:
+    for name in (TASK, f"agentgym/{TASK}-v0"):
+        assert settings(name).axis == "length"
+    assert settings("ListWorld", (4,)).axis == "horizon"
+    with pytest.raises(ValueError, match="there is no world"):
+        settings("NoWorld")
+
+
+def test_an_external_agent_cannot_be_asked_here(tmp_path: Path) -> None:
+    policy = PolicyConfig("external:sdk").make("ListWorld")
+    with pytest.raises(PolicyError, match="agentgym serve --out"):
+        policy([agentgym.Chat()])
+    losses: list[str] = []
+    run_ablation(
+        settings("ListWorld", (4,)), tmp_path, 1, on_loss=lambda cell, why: losses.append(why)
+    )
+    assert len(losses) == 1
+
+
+def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = ["-m", "agentgym", "serve", "ListWorld", "--stdio", "--out", str(tmp_path / "run")]
+    line += ["--horizons", "4", "--episodes", "2", "--agent", "sdk", "--set", "budget_slack=9"]
+    parameters = mcp.StdioServerParameters(command=sys.executable, args=line, env=environment)
+
+    async def talk() -> None:
+        async with mcp.Client(parameters) as client:
+            tool = (await client.list_tools()).tools[0]
+            await client.call_tool(tool.name, {})
+
+    for seeds in ([0], [0, 1]):
+        anyio.run(talk)
+        deadline = time.monotonic() + 30
+        while len(load_results(tmp_path / "run")) < len(seeds) and time.monotonic() < deadline:
+            time.sleep(0.1)  # the server writes once its client has gone
+        assert [result.seed for result in load_results(tmp_path / "run")] == seeds
+    done = CliRunner().invoke(app, ["serve", *line[3:]])
+    assert (done.exit_code, "holds all 2 episodes" in done.output) == (2, True)
+
+
+def test_http_serves_several_episodes_of_a_run(tmp_path: Path) -> None:
+    uvicorn: Any = pytest.importorskip("uvicorn")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        runs.open_run(settings("ListWorld", (4,), 3), tmp_path, 3) as episodes,
+    ):
+        config = uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.02)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/episodes/1/mcp"
+
+            async def talk() -> None:
+                async with mcp.Client(url) as client:
+                    while not episodes[1]._episode.over:
+                        call = optimal_call(episodes[1])
+                        await client.call_tool(call.name, dict(call.arguments))
+
+            anyio.run(talk)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert [(result.seed, result.success) for result in load_results(tmp_path)] == [(1, 1.0)]
