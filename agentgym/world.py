@@ -171,6 +171,12 @@ class World(Generic[ConfigT]):
         """
         return None
 
+    def board(self) -> str:
+        """Draw the world as it stands for a person, from what was shown; empty if there is nothing
+        to draw.
+        """
+        return ""
+
     # For oracles and labels: what an agent that has seen exactly the shown history could know.
     # These depend on nothing hidden and change nothing.
 

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -177,7 +177,10 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
             and observation.shared_prefix(self.source) == known
         )
         self.source = observation
-        self.hint = "" if self.world_env.over else self._draw()
+        self.hint = ""
+        if not self.world_env.over:
+            with self.world_env.guard.watch(f"{self.tag} hints", "its hints broke"):
+                self.hint = self._draw()
         last = with_hints(observation.messages[-1], [self])
         if not self.persistent:
             return observation.without_last().with_last(last)
@@ -190,6 +193,12 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply, and put the hint on what comes back."""
+        chat, reward, terminated, truncated, info = self.env.step(action)
+        shown, guard = self.observation(chat), self.world_env.guard
+        return shown, reward, terminated, truncated, guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Forget the last episode."""

@@ -27,6 +27,8 @@ Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
 _MAX_SIZE = 2_000  # four million cells, through which a cheapest path still takes only seconds
+_SIGHT = 15
+"""Cells that are drawn on each side of the agent: 31 columns fit into a terminal of 80."""
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
@@ -169,6 +171,20 @@ class GridWorld(World[GridConfig]):
         holes = ", ".join(map(str, self.holes)) or "none"
         cost = f"A step into a hole costs {self.penalty} more moves."
         return f"Goal: {self.goal}\nHoles: {holes}\n{cost}"
+
+    def board(self) -> str:
+        """Draw the cells around the agent: `A` the agent, `G` the goal, `O` a hole."""
+        top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
+        rows, columns = (
+            range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
+        )
+        marks = {**dict.fromkeys(self.holes, "O"), self.goal: "G", self.position: "A"}
+        lines = [
+            f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
+            for row in rows
+        ]
+        header = "     " + " ".join(str(column % 10) for column in columns)
+        return "\n".join([header, *lines])
 
     @tool
     def up(self) -> str:

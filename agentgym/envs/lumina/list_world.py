@@ -48,6 +48,9 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
+_DRAWN, _DRAWN_LOCKED = 15, 2
+"""Elements that are drawn, and how many of them before the lock: a line of 80 columns holds them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListConfig(LuminaConfig):
@@ -138,6 +141,23 @@ class ListWorld(World[ListConfig]):
         """The two lists and the budget."""
         lists = f"Initial list: {self.items}\nTarget list: {self.target}"
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
+
+    def board(self) -> str:
+        """Draw the list from the lock on, above the target; `|` stands before what may be popped."""
+        first = max(0, self.locked - _DRAWN_LOCKED)
+        items = self.items[first : first + _DRAWN]
+        indices = range(first, first + len(items))
+        width = max(map(len, map(str, (*items, *self.target, len(self.items)))), default=1)
+        rows = [
+            ("index ", [f"{k:{width}}" for k in indices]),
+            ("list  ", [f"{value:{width}}" for value in items]),
+            ("target", [f"{value:{width}}" for value in self.target[first : first + _DRAWN]]),
+        ]
+        for name, cells in rows:
+            cells.insert(self.locked - first, " " if name == "target" else "|")
+        rest = len(self.items) - first - len(items)
+        more = [f"and {rest} more"] if rest > 0 else []
+        return "\n".join([*(" ".join((name, *cells)).rstrip() for name, cells in rows), *more])
 
     @tool
     def pop(self, id: int) -> str:

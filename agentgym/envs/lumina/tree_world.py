@@ -293,6 +293,20 @@ class TreeWorld(World[TreeConfig]):
         turns = min(self.turns_left / (nodes + 1), 1)
         return np.concatenate((rows.ravel(), (self._may_be_absent, turns)), dtype=np.float32)
 
+    def board(self) -> str:
+        """Draw the nodes shown so far, children indented; `?` where children are not known."""
+        explored = [node for node in self.known if node not in self._frontier]
+        inner = {child for node in explored for child in self.children[node]}
+        rest = [(node, 0) for node in self.known if node not in inner][::-1]
+        lines = [f"target {self.target}"]
+        while rest:
+            node, depth = rest.pop()
+            unknown = " ?" if node in self._frontier else ""
+            lines.append(f"{'  ' * depth}{node} = {self.known[node]}{unknown}")
+            if not unknown:
+                rest += [(child, depth + 1) for child in reversed(self.children[node])]
+        return "\n".join(lines)
+
     def state(self) -> str:
         """Every node shown so far with its children, in the form of the task, and the turns
         left.
