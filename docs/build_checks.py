@@ -31,7 +31,8 @@ that are hidden count, too.
 Two laws hold this (`pytest tests/envs/loca/tasks/test_mutations.py` and `test_rewritings.py` beside
 it; a run takes a sample of the first, `--sample 1` all). From the right final state every tool of
 every server, but for those that run programs, is called with arguments drawn from its schema and
-from the state: a difference that is not listed scores 0, and one that is listed keeps the score. And
+from the state: a difference that is not listed scores 0, and one that is listed keeps the score. The
+same holds of unlisted differences after the plan was carried out with another argument in one of its calls (HTML, attachments, copies, further fields). And
 at least 20 other forms of each right state that a careful person would accept (names before
 addresses, HTML beside the text, other line ends and quotes, formats of workbooks, drafts, looking
 around) keep the score, one by one and all together.

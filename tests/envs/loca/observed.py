@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.servers.email.messages import text_of
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from tests.envs.loca.office import csv_rows_of
@@ -74,7 +75,7 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
             if origins and table in ("messages", "mails", "attachments"):
                 message = row["id" if table == "messages" else "message"]
                 part = f"{origins[message]}.{table}"
-            yield part, _key(row), row
+            yield part, _key(row), _without_same_html(row)
     if server.name == "google_sheet":
         yield from _sheets(server)
         yield from _lines(server)
@@ -82,6 +83,12 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     if engine is not None:
         yield from _catalog(engine)
     yield "session", "", server.session
+
+
+def _without_same_html(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record without an HTML part that shows what the plain text says."""
+    shown = text_of("", row.get("html")).split()
+    return {**row, "html": None} if shown and shown == row["body"].split() else row
 
 
 def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -124,6 +124,11 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
     forbidden = (DRAFTS,)
+    harmless: ClassVar[Mapping[str, str]] = {
+        "own:email.sent.messages.body": "the text of a mail to a professor",
+        "own:email.sent.messages.html": "the same as HTML",
+        "own:email.sent.messages.words": "the same as the index of the mailbox has it",
+    }
     tokens_per_unit = 280.0
 
     def draw(self, size: int) -> None:

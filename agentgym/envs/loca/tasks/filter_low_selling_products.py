@@ -110,6 +110,10 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "woocommerce.products.date_modified": "when a product was changed last",
         "own:woocommerce.categories.description": "the description of the new category",
+        "own:woocommerce.categories.slug": "its name in addresses",
+        "own:woocommerce.categories.image": "its picture",
+        "own:woocommerce.categories.display": "what its page shows",
+        "own:woocommerce.categories.menu_order": "its place in menus",
     }
     tokens_per_unit = 262.0
 

@@ -4,6 +4,7 @@ that a task lists as harmless makes the check fail, and a harmless difference do
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import pickle
 import random
@@ -15,12 +16,13 @@ from typing import Any
 import pytest
 
 from agentgym import worlds
+from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.tools import BoundTool, ToolError, tools_of
 from tests import sampling
 from tests.envs.loca.observed import differences, observe
-from tests.envs.loca.office import fresh, solved
+from tests.envs.loca.office import TASKS, fresh, solved
 from tests.envs.loca.servers.test_published import ROOT
 from tests.laws.test_refusals import PROGRAMS, TYPES, draw, values_in
 
@@ -181,6 +183,13 @@ class Arguments:
         """Arguments for a tool that fit its schema."""
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
+    def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of which one is another, or is there in addition."""
+        schema = tool.schema.parameters
+        name = self._rng.choice(list(schema["properties"]))
+        value = self._value(name, schema["properties"][name], schema.get("$defs", {}))
+        return {**arguments, name: value}
+
     def _object(self, schema: Mapping[str, Any], types: Any) -> dict[str, Any]:
         required, share = schema.get("required", ()), self._rng.choice((0.3, 0.3, 1.0))
         return {
@@ -254,6 +263,32 @@ def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tupl
                 break
 
 
+def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the task after its plan was carried out with another argument in the last call of one
+    of the tools that change something, with the call.
+    """
+    world = fresh(task, size=SIZE)
+    images, steps = [], []
+    while (pending := world.progress.pending()) != [CLAIM]:
+        images.append(pickle.dumps(world))
+        steps.append(pending[0])
+        call = steps[-1].call
+        world.read_result(call, world.office.call(call.name, call.arguments))
+    last = {step.call.name: k for k, step in enumerate(steps) if step.changes}
+    for server in world.office.toolsets():
+        drawn = Arguments(world, server, rng)
+        for name, bound in tools_of(server).items():
+            for _ in range(TRIES if name in last and name not in PROGRAMS else 0):
+                copy, place = pickle.loads(images[last[name]]), last[name]
+                arguments = drawn.another(bound, steps[place].call.arguments)
+                with contextlib.suppress(ToolError):
+                    copy.office.call(name, arguments)
+                    for step in steps[place + 1 :]:
+                        copy.office.call(step.call.name, step.call.arguments)
+                    copy.done = True
+                    yield name, arguments, copy
+
+
 def harmful(kind: type[OfficeTask[Any]], names: set[str]) -> set[str]:
     """The differences that the task does not list as harmless."""
     patterns = kind.harmless_differences()
@@ -289,4 +324,20 @@ def test_a_difference_fails_unless_it_is_listed_as_harmless(case: tuple[str, str
         names = differences(start, before, observe(mutated.office), world.outputs)
         if bool(mutated.score()) == bool(harmful(type(world), names)):
             wrong.append((tool, str(arguments)[:300], mutated.score(), sorted(names)))
+    assert not wrong, wrong
+
+
+@pytest.mark.family(task=list(TASKS))
+def test_another_argument_in_a_call_of_the_plan_fails(task: str) -> None:
+    world = solved(task, size=SIZE)
+    start, right = observe(fresh(task, size=SIZE).office), observe(world.office)
+    wrong = []
+    for tool, arguments, varied in variations(
+        task, random.Random(f"{sampling.current.seed} {task}")
+    ):
+        names = harmful(
+            type(world), differences(start, right, observe(varied.office), world.outputs)
+        )
+        if names and varied.score():
+            wrong.append((tool, str(arguments)[:300], sorted(names)))
     assert not wrong, wrong
