@@ -32,10 +32,10 @@ Two laws hold this (`pytest tests/envs/loca/tasks/test_mutations.py` and `test_r
 it; a run takes a sample of the first, `--sample 1` all). From the right final state every tool of
 every server, but for those that run programs, is called with arguments drawn from its schema and
 from the state: a difference that is not listed scores 0, and one that is listed keeps the score. The
-same holds of unlisted differences after the plan was carried out with another argument in one of its calls (HTML, attachments, copies, further fields). And
-at least 20 other forms of each right state that a careful person would accept (names before
-addresses, HTML beside the text, other line ends and quotes, formats of workbooks, drafts, looking
-around) keep the score, one by one and all together.
+same calls of the plan are made with another argument (HTML, attachments, copies, further fields): an
+unlisted difference scores 0 there, too. And at least 20 other forms of each right state that a
+careful person would accept (names before addresses, HTML beside the text, other line ends and
+quotes, formats of workbooks, drafts, looking around) keep the score, one by one and all together.
 
 What no check sees: whether the free text of a mail or of a title says the contrary in other words,
 where a task asks for a name, a number or a file in it and not for exact words.
