@@ -8,11 +8,12 @@ the same script gives the next steps, the facts that were gathered and the outpu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.belief import Belief, Piece, split_fact
+from agentgym.envs.loca.effects import MAKERS, Effects, effects_of
 from agentgym.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
@@ -32,7 +33,12 @@ class Step:
         output: The output that a change helps to make; empty for a step that reads.
         same: The arguments that another call must share to count as this step; all of them if
             empty.
-        about: A text that its arguments must also contain.
+        accepts: What else holds of the arguments, in canonical form, of a call that counts; a mail
+            with the right address and another text does not.
+        equivalent: A call with the same effects whose arguments show them, where those of `call`
+            do not.
+        mark_own: Marks in the fact what calls outside the plan have put there, given their
+            effects: a plan has to tell the start of the task from work that was done early.
     """
 
     label: str
@@ -40,7 +46,14 @@ class Step:
     learn: Callable[[str], Any] | None = None
     output: str = ""
     same: tuple[str, ...] = ()
-    about: str = ""
+    accepts: Callable[[Mapping[str, Any]], bool] | None = None
+    equivalent: ToolCall | None = None
+    mark_own: Callable[[Any, Effects], Any] | None = None
+
+    @property
+    def effects(self) -> Effects:
+        """The effects of the step; none if its arguments do not show them, or if it reads."""
+        return effects_of(self.equivalent or self.call) if self.changes else {}
 
     @property
     def changes(self) -> bool:
@@ -54,7 +67,12 @@ class Step:
         mine, other = canonicalize(self.call), canonicalize(call)
         names = self.same or (*mine.arguments, *other.arguments)
         alike = all(other.arguments.get(name) == mine.arguments.get(name) for name in names)
-        return other.name == mine.name and alike and self.about in _dump(other.arguments)
+        if other.name != mine.name or not alike:
+            return False
+        try:
+            return self.accepts is None or self.accepts(other.arguments)
+        except _SENSELESS:  # arguments of a call that a chat claims
+            return False
 
 
 Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
@@ -82,7 +100,8 @@ def write(
     /,
     *,
     same: Sequence[str] = (),
-    about: str = "",
+    accepts: Callable[[Mapping[str, Any]], bool] | None = None,
+    equivalent: ToolCall | None = None,
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> Step:
@@ -93,11 +112,13 @@ def write(
         output: The output that it helps to make.
         tool: The tool.
         same: The arguments in which another call must agree with it; all by default.
-        about: See `Step`.
+        accepts: See `Step`.
+        equivalent: See `Step`.
         learn: Extracts the fact in its result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
-    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), about)
+    call = ToolCall(tool, arguments)
+    return Step(label, call, learn, output, tuple(same), accepts, equivalent)
 
 
 def _identity(call: ToolCall) -> ToolCall:
@@ -136,6 +157,11 @@ class Progress:
         self._completed: list[Step] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
+        self._other_changes: list[
+            tuple[ToolCall, str]
+        ] = []  # with results that steps may learn from
+        self._other_effects: dict[str, str] = {}  # of these and earlier ones, the newest values
+        self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
         self._pieces: dict[str, tuple[Piece, ...]] = {}  # split once, since each turn asks for them
 
     def pending(self) -> list[Step]:
@@ -151,8 +177,11 @@ class Progress:
         return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
     def counts(self, step: Step, call: ToolCall) -> bool:
-        """Return whether a call does what a step asks for."""
-        return step.counts(call, self._canonicalize)
+        """Return whether a call does what a step asks for, and maybe more."""
+        needed = step.effects
+        return step.counts(call, self._canonicalize) or bool(
+            needed and needed.items() <= effects_of(call).items()
+        )
 
     def record(self, call: ToolCall, result: str, lasting: bool) -> None:
         """Record a call that was carried out.
@@ -164,14 +193,24 @@ class Progress:
                 for it.
         """
         self._advance()
-        step = next((step for step in self._pending.values() if self.counts(step, call)), None)
+        step = self._match(call)
         if step is not None:
             self._learn_from(step, result)
             self._advance()
         elif lasting:
             self.off_plan_calls.append(call)
+        elif effects := effects_of(call):
+            self._note_other(call, result if call.name in MAKERS else "")
+            self._reopen(effects)
+            self._settle()
+            self._advance()
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may ask for just this
+
+    def _match(self, call: ToolCall) -> Step | None:
+        """Return the pending step that a call takes by itself."""
+        steps = self._pending.values()
+        return next((step for step in steps if step.counts(call, self._canonicalize)), None)
 
     def _key(self, call: ToolCall) -> str:
         canonical = self._canonicalize(call)
@@ -183,7 +222,11 @@ class Progress:
         off_plan = [
             f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
         ]
-        return [*self._lines.values(), *off_plan]
+        other = [
+            f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
+            for call, result in self._other_changes
+        ]
+        return [*self._lines.values(), *off_plan, *other]
 
     def belief(self) -> Belief:
         """Return the facts, the changes and the calls outside the plan, for a brief text of them."""
@@ -192,7 +235,8 @@ class Progress:
         for label in self._lines.keys() - self._pieces.keys() - set(changes):
             self._pieces[label] = split_fact(self.facts[label])
         facts = {label: self._pieces[label] for label in self._lines if label in self._pieces}
-        return Belief(facts, changes, self.off_plan_calls)
+        others = [call for call, _ in self._other_changes]
+        return Belief(facts, changes, [*self.off_plan_calls, *others])
 
     def restore(self, lines: Sequence[str]) -> None:
         """Replace all facts by those in lines of `lines()`.
@@ -206,6 +250,9 @@ class Progress:
             if kind == "also done":
                 name, _, arguments = rest.partition(" ")
                 self.off_plan_calls.append(ToolCall(name, json.loads(arguments)))
+            elif kind == _OTHER:
+                name, arguments, result = json.loads(rest)
+                self._note_other(ToolCall(name, arguments), result)
             elif kind == "done":
                 self._learn(rest, None, change=True)
             else:
@@ -221,6 +268,8 @@ class Progress:
         """Learn the fact in a result; nothing if the result was truncated or cleared."""
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
+            if step.mark_own is not None:
+                fact = step.mark_own(fact, self._other_effects)
         except _SENSELESS:
             return
         self._learn(step.label, fact, change=step.learn is None)
@@ -230,13 +279,67 @@ class Progress:
         self._lines[label] = (
             f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
         )
-        self._pending.pop(label, None)
+        if step := self._pending.pop(label, None):
+            self._note_done(step)
+
+    def _note_other(self, call: ToolCall, result: str) -> None:
+        self._other_changes.append((call, result))
+        self._other_effects |= effects_of(call)
+
+    def _note_done(self, step: Step) -> None:
+        self._done_effects |= {thing: (value, step.label) for thing, value in step.effects.items()}
+
+    def _reopen(self, effects: Effects) -> None:
+        """Ask again for the changes that a call outside the plan has undone."""
+        undone = {
+            done[1]
+            for thing, value in effects.items()
+            if (done := self._done_effects.get(thing)) and done[0] != value
+        }
+        for label in undone:
+            if self.facts[label] is None:  # no later step was made from what it reported
+                del self.facts[label], self._lines[label]
+                self._script = None
+
+    def _settle(self) -> None:
+        """Count the steps whose effects are there, whichever calls had them; forget the calls
+        that have no others.
+        """
+        for call, result in list(self._other_changes):
+            if step := self._match(call):
+                self._learn_from(step, result)
+                self._other_changes.remove((call, result))
+        for step in list(self._pending.values()):
+            needed = step.effects
+            if needed and needed.items() <= self._other_effects.items():
+                self._learn_from(step, self._result_of(needed))
+        self._other_changes = [
+            (call, result)
+            for call, result in self._other_changes
+            if not all(self._is_done(*effect) for effect in effects_of(call).items())
+        ]
+
+    def _is_done(self, thing: str, value: str) -> bool:
+        done = self._done_effects.get(thing)
+        return done is not None and done[0] == value
+
+    def _result_of(self, effects: Effects) -> str:
+        """Return the result of the call outside the plan that had some effects."""
+        return next(
+            (
+                text
+                for call, text in self._other_changes
+                if effects.items() <= effects_of(call).items()
+            ),
+            "",
+        )
 
     def _advance(self) -> None:
         """Advance the script past all steps whose facts are there."""
         if self._script is None:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
+            self._done_effects = {}
             self._enter(next(self._script))
         while not (self._pending or self._exhausted):
             self._completed += self._steps()
@@ -255,17 +358,24 @@ class Progress:
     def _enter(self, batch: Step | Sequence[Step]) -> None:
         """Start on a batch of steps, with what earlier calls already read or did of it."""
         self._batch = batch
-        self._pending = {step.label: step for step in self._steps() if step.label not in self.facts}
+        self._pending = {}
+        for step in self._steps():
+            if step.label in self.facts:
+                self._note_done(step)
+            else:
+                self._pending[step.label] = step
         for step in list(self._pending.values()) if self._prefetched else ():
             if not step.changes:
                 result = self._prefetched.pop(self._key(step.call), None)
                 if result is not None:
                     self._learn_from(step, result)
         for call in list(self.off_plan_calls):
-            match = next((step for step in self._pending.values() if self.counts(step, call)), None)
+            match = self._match(call)
             if match and match.learn is None:
                 self.off_plan_calls.remove(call)
                 self._learn(match.label, None, change=True)
+        if self._other_changes:
+            self._settle()
 
     def _with_claim(self) -> Plan:
         yield from self._plan()
@@ -280,6 +390,7 @@ class Progress:
             "_batch": (),
             "_pending": {},
             "_completed": [],
+            "_done_effects": {},
         }
 
 
@@ -288,6 +399,8 @@ _SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErro
 """Exceptions of code that makes sense of a result, or of facts, where there is none in it."""
 _DONE = "done: "
 """The beginning of the line of a change."""
+_OTHER = "also changed"
+"""The beginning of the line of a call outside the plan whose effects steps may need."""
 _ARROW = "\\u003d>"
 """The arrow in the JSON of a fact, escaped, since a bare one separates the label from the fact."""
 

@@ -1,0 +1,87 @@
+"""The plan follows the state: work that was done in another right way is not ordered again."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agentgym import ToolCall
+from agentgym.envs.loca.plan import CLAIM, Step
+from tests.envs.loca.office import TASKS, fresh, solved
+from tests.envs.loca.rewriting import merged, rewritten
+
+
+def play(world: Any, calls: Sequence[ToolCall]) -> None:
+    for call in calls:
+        world.read_result(call, world.office.call(call.name, call.arguments))
+
+
+def obey(world: Any) -> list[Step]:
+    """Obey the hints to the end; the changes that were made."""
+    changes = []
+    limit = 3 * len(solved_steps(type(world).__name__)) + 10
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        assert world.progress.facts.keys().isdisjoint({steps[0].label})
+        play(world, [steps[0].call])
+        assert steps[0].label in world.progress.facts, f"{steps[0].label} is ordered for ever"
+        changes += [steps[0]] if steps[0].changes else []
+        assert len(world.progress.facts) <= limit
+    return changes
+
+
+def solved_steps(name: str) -> list[Step]:
+    steps: list[Step] = solved(name).progress.completed()
+    return steps
+
+
+def check_end(world: Any) -> None:
+    assert list(world.all_failures()) == []
+    assert world.optimal_calls() == [CLAIM.call]
+    world.done = True
+    assert world.score() == 1.0
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(8))
+def test_steps_that_were_taken_in_another_way_are_not_ordered_again(name: str, seed: int) -> None:
+    draw, world = random.Random(seed), fresh(name, seed=seed % 2)
+    share, others = draw.choice((0.3, 1.0)), set[str]()
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        chosen = draw.sample(steps, min(len(steps), draw.choice((1, 2, 5))))
+        calls = []
+        if not (steps[0].changes and draw.random() < share):
+            chosen, calls = chosen[:1], [chosen[0].call]
+        elif len(chosen) == 1 or not (calls := merged(chosen)):
+            chosen, calls = chosen[:1], rewritten(chosen[0], draw)
+        assert others.isdisjoint(step.label for step in chosen), "it was done in another way"
+        play(world, calls)
+        if calls[0] != chosen[0].call:
+            others |= {step.label for step in chosen}
+        copied = pickle.loads(pickle.dumps(world.progress))
+        assert copied.lines() == world.progress.lines()
+        restored = type(world).read_task(world.task())
+        restored.read_state(world.state())
+        assert restored.optimal_calls() == world.optimal_calls()
+        if draw.random() < 0.1:
+            break
+    again = obey(world)
+    assert others.isdisjoint(step.label for step in again)
+    check_end(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: int) -> None:
+    """An agent may read by other calls, of which the plan knows nothing."""
+    draw, world = random.Random(seed), fresh(name)
+    changes = [step for step in solved_steps(name) if step.changes or step.call.name == "login"]
+    count = draw.choice((len(changes), draw.randint(1, len(changes))))
+    for step in changes[:count]:
+        calls = [step.call] if draw.random() < 0.2 else rewritten(step, draw)
+        play(world, calls)
+    obey(world)
+    check_end(world)
