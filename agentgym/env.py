@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
+import numpy as np
 from gymnasium.error import ResetNeeded
+from numpy.typing import NDArray
 
 from agentgym.arguments import check_bool, check_choice, check_int
 from agentgym.config import make_config
@@ -16,6 +18,7 @@ from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, r
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
+from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.splits import SplitName, check_split, draw_instance
@@ -74,7 +77,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             (`World.max_failed_rounds`).
         on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
             `raise` it out of the step.
-        render_mode: `ansi` renders the chat as text.
+        render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
+            picture.
         split: Whether all instances are drawn (None) or only those for training (`train`) or for
             testing (`test`), which never meet (`agentgym.splits`).
         **config: Fields of the world's `Config`.
@@ -90,7 +94,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         MissingRequirement: The host lacks what the world needs.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
     sees_all: ClassVar[bool] = True
 
     def __init__(
@@ -255,7 +259,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def restated_task(self) -> str | None:
         """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
-        return self.world.restate()
+        with self.guard.watch("the restated task", "its task could not be restated"):
+            return self.world.restate()
+        return None
 
     def _moment(self, world: World[Any]) -> str:
         """Return the moment of the messages that are written now (`Message.moment`)."""
@@ -522,9 +528,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             if isinstance(owner, Toolset):
                 owner.close()
 
-    def render(self) -> str | None:
-        """Return the chat as text in `ansi` mode, None otherwise."""
-        return self.chat.to_text() if self.render_mode == "ansi" else None
+    def render(self) -> str | NDArray[np.uint8] | None:
+        """Return the chat and the board as text (`ansi`), the board as pixels (`rgb_array`), or
+        None.
+        """
+        return render_chat(self.render_mode, self.chat, self.world.board())
 
     def snapshot(self) -> Snapshot:
         """Return the state of the episode, for `restore` here or in another env of the same world

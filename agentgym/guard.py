@@ -9,13 +9,13 @@ import json
 import traceback
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agentgym.messages import Content, ToolCall
-from agentgym.step_info import Fault
+from agentgym.step_info import Fault, StepInfo
 from agentgym.tools import BoundTool, HostLimitError, RollbackError
 
 if TYPE_CHECKING:
@@ -90,6 +90,14 @@ class Guard:
         """Return the faults of this step, and forget them."""
         faults, self._faults = self._faults, ()
         return faults
+
+    def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Return the info of a step with the faults of the wrappers that looked at it."""
+        if not self._faults:
+            return info
+        detail: StepInfo = info["detail"]
+        faults = (*detail.faults, *self.take_faults())
+        return {**info, "detail": replace(detail, faults=faults, invalid=self.invalid)}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
         """Keep an exception for the info of this step, or raise it if the user wants that.

@@ -367,6 +367,9 @@ class Chat(Record, frozen=True):
         """
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 
+    def __str__(self) -> str:
+        return self.to_text()
+
     def to_text(self) -> str:
         """Return the chat as text for people to read."""
         return "\n\n".join(f"[{m.role}]\n{_readable(m)}" for m in self.messages)

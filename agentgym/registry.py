@@ -13,9 +13,9 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 from agentgym.config import json_schema, make_config
 from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
-from agentgym.stacks import build_stack, import_owner
+from agentgym.stacks import build_stack, import_owner, needed_hooks
 from agentgym.tools import first_paragraph
-from agentgym.world import World, check_world, load_world
+from agentgym.world import World, check_defined, check_world, load_world
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
@@ -160,8 +160,10 @@ def spec(
 
     Args:
         env_id: The id, in full or short.
-        oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S),
-            in any order.
+        oracles: Which oracles help: letters of P (plan), S (state), H (history, which needs S) and,
+            for teams, C (communication), in any order. After a letter of P and S may stand the
+            probability with which a hint is right (`P0.5`; `P0` is always wrong), and after any but
+            H `_`, for a placebo of the same length.
         hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
             only.
         oracle_options: Arguments of the oracles' wrappers by letter, such as
@@ -182,7 +184,7 @@ def spec(
         ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
         MissingRequirement: The host lacks what the world or a wrapper needs.
     """
-    env_spec, world = _bare_spec(env_id, options, is_for_team=agents is not None)
+    env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)
     shared: dict[str, Any] = {
         "oracles": oracles,
         "hint_scope": hint_scope,
@@ -200,6 +202,7 @@ def spec(
         layers = [{"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack]
     for layer in layers:
         wrapper = load_env_creator(layer["entry_point"])
+        check_defined(world, config, needed_hooks(wrapper, layer["kwargs"]))
         requirements = getattr(wrapper, "requirements", None)
         if requirements is not None:
             owner = layer["entry_point"].rpartition(":")[2]
@@ -209,8 +212,10 @@ def spec(
 
 def _bare_spec(
     env_id: str, options: Mapping[str, Any], *, is_for_team: bool
-) -> tuple[EnvSpec, type[World[Any]]]:
-    """Return the spec without wrappers, with its options checked, and the class of the world."""
+) -> tuple[EnvSpec, type[World[Any]], Any]:
+    """Return the spec without wrappers, with its options checked, the class of the world, and its
+    configuration.
+    """
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
@@ -222,7 +227,7 @@ def _bare_spec(
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
-    return env_spec, world
+    return env_spec, world, config
 
 
 def _team_stacks(
@@ -246,7 +251,8 @@ def _team_stacks(
                 f"{', '.join(shared)}"
             )
     stacks = {
-        agent: build_stack(world, **{**shared, **own}) for agent, own in {"": {}, **agents}.items()
+        agent: build_stack(world, is_team=True, **{**shared, **own})
+        for agent, own in {"": {}, **agents}.items()
     }
     return {
         agent: [

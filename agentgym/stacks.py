@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,13 @@ LOCA-bench's comparison.
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
-"""Returns the arguments of an oracle's wrapper for an arm and a hint scope."""
+"""Returns the arguments of an oracle's wrapper for the letters of an arm whose hints are always
+right, and a hint scope.
+"""
+
+PLACEBO = "_"
+"""What follows the letter of an oracle whose hints are replaced by text without information."""
+_HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
 
 _strategies: dict[str, Layer] = {}
 _oracles: dict[str, Oracle] = {}
@@ -113,7 +120,8 @@ def register_oracle(
         letter: The capital letter that stands for it in an arm.
         name: The name that errors give it.
         wrapper: The class, with its attribute `stage`.
-        arguments: Its arguments in an arm, by the letters of the arm and the hint scope.
+        arguments: Its arguments in an arm, by the letters of the arm whose hints are always right,
+            and the hint scope.
         needs: The letter of another oracle without which it cannot stand.
         reason: Why it needs the other.
     """
@@ -151,21 +159,67 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str) -> str:
-    """Return the letters of an arm.
+    """Return an arm with each oracle named once and as shortly as it can be: `P0.50S1` is `P0.5S`.
 
     Raises:
-        ValueError: A letter is unknown or doubled, or one that it needs is missing.
+        ValueError: A letter is unknown or doubled, or one that it needs is missing; what follows a
+            letter is no probability and no placebo, or its oracle has none.
     """
-    letters = "" if oracles == "none" else oracles
-    if set(letters) - _oracles.keys() or len(set(letters)) != len(letters):
+    return "".join(f"{letter}{suffix}" for letter, suffix in _read_arm(oracles).items())
+
+
+def _read_arm(oracles: str) -> dict[str, str]:
+    """Return the letters of an arm with what follows each: nothing, a probability below 1, or
+    `PLACEBO`.
+    """
+    text = "" if oracles == "none" else oracles
+    parts = _HINT.findall(text)
+    letters = [letter for letter, _ in parts]
+    if (
+        "".join(map("".join, parts)) != text
+        or set(letters) - _oracles.keys()
+        or len(set(letters)) != len(letters)
+    ):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
-        raise ValueError(f"oracles must be letters of {known}, each at most once, got {oracles!r}")
-    for letter in letters:
-        if (needs := _oracles[letter].needs) and needs not in letters:
-            why = f"{_oracles[letter].reason}, so {letter} needs {needs}"
-            raise ValueError(f"oracles {oracles!r}: {why}; use {letters}{needs}")
-    return letters
+        raise ValueError(
+            f"oracles must be letters of {known}, each at most once, got {oracles!r}; after a "
+            "letter may stand the probability that a hint is right (P0.5), or "
+            f"{PLACEBO} for a placebo (P{PLACEBO})"
+        )
+    arm = {
+        letter: suffix if suffix in ("", PLACEBO) else _shorten(suffix) for letter, suffix in parts
+    }
+    for letter, suffix in arm.items():
+        oracle = _oracles[letter]
+        if oracle.needs and arm.get(oracle.needs, PLACEBO) == PLACEBO:
+            why = f"{oracle.reason}, so {letter} needs {oracle.needs}"
+            raise ValueError(f"oracles {oracles!r}: {why}; use {letter}{oracle.needs}")
+        if option := _variant(suffix):
+            _check_variant(oracles, letter, next(iter(option)))
+    return arm
+
+
+def _shorten(probability: str) -> str:
+    """Return a probability without zeros at its end; nothing for 1."""
+    value = float(probability)
+    return "" if value == 1 else f"{value:g}"
+
+
+def _variant(suffix: str) -> dict[str, Any]:
+    """Return the arguments of a wrapper for what follows its letter."""
+    if suffix == PLACEBO:
+        return {"placebo": True}
+    return {"accuracy": float(suffix)} if suffix else {}
+
+
+def _check_variant(oracles: str, letter: str, option: str) -> None:
+    """Refuse an oracle that cannot be wrong, or has no placebo."""
+    layer = _oracles[letter].layer
+    wrong = option == "accuracy" and not getattr(layer.wrapper, "wrong_hooks", ())
+    if wrong or option not in inspect.signature(layer.wrapper).parameters:
+        what = "wrong hints" if option == "accuracy" else "placebo"
+        raise ValueError(f"oracles {oracles!r}: {letter} ({layer.name}) has no {what}")
 
 
 def check_context(context: str) -> tuple[str, ...]:
@@ -203,6 +257,7 @@ def build_stack(
     context_options: Mapping[str, Mapping[str, Any]],
     oracle_options: Mapping[str, Mapping[str, Any]],
     shots: int = 0,
+    is_team: bool = False,
 ) -> list[WrapperSpec]:
     """Compose the wrappers of an env, inner to outer; the other arguments are those of
     `agentgym.spec`.
@@ -215,23 +270,37 @@ def build_stack(
     """
     check_int("shots", shots, 0, 100)
     layers = _context_layers(context, window, context_options)
-    letters = check_arm(oracles)
+    arm = _read_arm(oracles)
     check_choice("hint_scope", hint_scope, HINT_SCOPES)
     if labels:
         layers.append((_options["labels"], {}))
-    layers += _oracle_layers(letters, hint_scope, oracle_options)
+    layers += _oracle_layers(arm, hint_scope, oracle_options)
     if shots:
         layers.append((_options["examples"], {"shots": shots}))
-    for layer, _ in layers:
-        check_hooks(world, getattr(layer.wrapper, "hooks", ()))
+    for layer, arguments in layers:
+        check_hooks(world, needed_hooks(layer.wrapper, arguments))
+        if getattr(layer.wrapper, "for_teams", False) and not is_team:
+            raise ValueError(
+                f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} is played by "
+                "one agent; make a team, such as ListWorld-team"
+            )
     layers.sort(key=lambda pair: pair[0].stage)  # stable: within a stage, the order of registration
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]
 
 
+def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hooks that a wrapper needs of a world: for wrong hints, those to make them of
+    too.
+    """
+    hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
+    wrong: tuple[str, ...] = getattr(wrapper, "wrong_hooks", ())
+    return (*hooks, *(wrong if arguments.get("accuracy", 1.0) < 1.0 else ()))
+
+
 def _oracle_layers(
-    letters: str, hint_scope: str, options: Mapping[str, Mapping[str, Any]]
+    arm: Mapping[str, str], hint_scope: str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
     """Return the oracles of an arm, each with its arguments."""
     for letter, own in options.items():
@@ -245,10 +314,18 @@ def _oracle_layers(
                 f"oracle_options of {letter} ({_oracles[letter].layer.name}) name {unknown[0]!r}; "
                 f"options: {', '.join(name for name in known if name != 'env')}"
             )
+    right = "".join(letter for letter, suffix in arm.items() if not suffix)
     return [
-        (oracle.layer, {**oracle.arguments(letters, hint_scope), **options.get(letter, {})})
+        (
+            oracle.layer,
+            {
+                **oracle.arguments(right, hint_scope),
+                **_variant(arm[letter]),
+                **options.get(letter, {}),
+            },
+        )
         for letter, oracle in _oracles.items()
-        if letter in letters
+        if letter in arm
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -170,6 +171,12 @@ class World(Generic[ConfigT]):
         """
         return None
 
+    def board(self) -> str:
+        """Draw the world as it stands for a person, from what was shown; empty if there is nothing
+        to draw.
+        """
+        return ""
+
     # For oracles and labels: what an agent that has seen exactly the shown history could know.
     # These depend on nothing hidden and change nothing.
 
@@ -194,6 +201,14 @@ class World(Generic[ConfigT]):
             with_state: Whether the policy is shown `state()` too; the step may then refer to it.
         """
         raise MissingHook(type(self), "subtask")
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Return the words in which `subtask` would ask for any of the `legal_calls`, a wrong one
+        too; by default its name and arguments.
+
+        Wrong plan hints are written with it, and should look like right ones.
+        """
+        return phrase(call)
 
     def restate(self) -> str | None:
         """Return the task without what goes stale in the episode, for a view in which `state()`
@@ -275,6 +290,16 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "features")
 
+    # For worlds that take data.
+
+    @classmethod
+    def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
+        """Return the hooks that cannot give a true answer in a configuration, each with the reason.
+
+        A feature that needs one of them is refused when an env is made.
+        """
+        return {}
+
     # For hosts that lack something.
 
     @classmethod
@@ -332,6 +357,7 @@ _REQUIRED = ("generate", "rules", "task", "score")
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
+    "reasoning": "an example (shots)",
     "optimal_calls": "optimal play",
     "read_task": "scripted play from the chat",
     "read_result": "scripted play from the chat",
@@ -343,6 +369,13 @@ _FEATURES: Mapping[str, str] = {
     "config_for_horizon": "a horizon",
 }
 """The features that need the hooks which a world need not fill."""
+
+
+def phrase(call: ToolCall) -> str:
+    """Return a sentence that asks for a call by its name and arguments."""
+    if not call.arguments:
+        return f"Call {call.name}."
+    return f"Call {call.name} with {json.dumps(dict(call.arguments), ensure_ascii=False)}."
 
 
 def has_hook(world: type[World[Any]], hook: str) -> bool:
@@ -362,6 +395,18 @@ def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = ""
     for hook in hooks:
         if not has_hook(world, hook):
             raise MissingHook(world, hook, feature)
+
+
+def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
+    """Refuse what needs a hook that has no true answer in a configuration.
+
+    Raises:
+        ValueError: Naming the feature and the reason.
+    """
+    undefined = world.undefined_hooks(config)
+    for hook in hooks:
+        if hook in undefined:
+            raise ValueError(f"{_FEATURES[hook]} is not defined here: {undefined[hook]}")
 
 
 def check_world(world: type[World[Any]]) -> None:

@@ -36,6 +36,8 @@ HEAD = """# Controls of the oracle method
 
 <!-- Written by `python docs/build_controls.py`; edit that in its place. -->
 
+Arms that say *why* an oracle helps, and a positive control of theirs, have [a page of their own](arms.md).
+
 """
 
 

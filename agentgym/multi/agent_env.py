@@ -10,7 +10,7 @@ import gymnasium
 from agentgym.env import ToolEnv
 from agentgym.guard import rebuild
 from agentgym.messages import Chat, Content, Message, ToolCall
-from agentgym.multi.team import Team, TeamProtocol
+from agentgym.multi.team import Team, TeamAction, TeamProtocol
 from agentgym.step_info import StepInfo
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
@@ -50,6 +50,11 @@ class AgentEnv(ToolEnv):
         self._team_tools = frozenset(tools_of(self._team_toolset))
         self._replies = self._deliveries = 0
         super().__init__(world, **options)
+
+    @property
+    def shares_world(self) -> bool:
+        """Report whether all agents of the team play one world."""
+        return self._protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the role, and those of the team."""
@@ -107,7 +112,10 @@ class AgentEnv(ToolEnv):
                 )  # it is no call of the world, which may have ended before a host has answered
                 return result
             go = partial(super()._run, world, tools, name, arguments)
-            return self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
+            answer = self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
+        text = answer.text if isinstance(answer, Content) else answer
+        self.team.actions.append(TeamAction(self.agent, ToolCall(name, dict(arguments)), text))
+        return answer
 
     def _bind(self, world: World[Any]) -> None:
         super()._bind(world)

@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym.arguments import check_int
@@ -22,6 +23,15 @@ _AGENT = re.compile(r"[a-z]+_[0-9]+")
 _ROLE = re.compile(r"[a-z]+")
 
 
+@dataclass(frozen=True, slots=True)
+class TeamAction:
+    """A call of the world's tools that an agent made, with what it was shown."""
+
+    agent: str
+    call: ToolCall
+    result: str
+
+
 class Team:
     """State of a team in an episode, as far as it is not the world's. The tools of the agents
     change it.
@@ -31,6 +41,7 @@ class Team:
         worlds: The world that each agent plays; the same one for all, or one each.
         mail: The texts that each agent is shown at the end of the cycle.
         messages: The number of texts that the agents have sent each other.
+        actions: The calls of the world's tools that were carried out, in order.
         idle: The agents that are not asked for a reply until there is mail for them.
         tasks: The sub-task of each agent that is given one.
         restarting: The agents that begin a new chat at the end of the cycle.
@@ -54,6 +65,7 @@ class Team:
         self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
         self.idle: set[str] = set()
         self.messages = 0
+        self.actions: list[TeamAction] = []
         self.tasks: dict[str, str] = {}
         self.restarting: set[str] = set()
         self.ended = ""
@@ -92,7 +104,8 @@ class Team:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Context that restores the team if an exception leaves it."""
-        before = {name: copy.copy(value) for name, value in vars(self).items()}
+        # An action is added after its transaction, so that none has to copy the long list.
+        before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:
             yield

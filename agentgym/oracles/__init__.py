@@ -5,15 +5,24 @@ examples; `StepOptimality` labels its steps. Scripted policies play from the tex
 as a model does: optimally, at random, with errors, with planted deficits, as a team.
 """
 
+from agentgym.oracles.communication import CommunicationOracle
 from agentgym.oracles.control import ControlPolicy
 from agentgym.oracles.examples import InContextExamples
-from agentgym.oracles.hints import ARMS, HintOracle, HistoryOracle, PlanOracle, StateOracle
+from agentgym.oracles.hints import (
+    ARMS,
+    HintOracle,
+    HistoryOracle,
+    PlanOracle,
+    StateOracle,
+    sort_arms,
+)
 from agentgym.oracles.optimality import StepOptimality
 from agentgym.oracles.policies import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.teams import TeamPolicy
 
 __all__ = [
     "ARMS",
+    "CommunicationOracle",
     "ControlPolicy",
     "HintOracle",
     "HistoryOracle",
@@ -25,4 +34,5 @@ __all__ = [
     "StateOracle",
     "StepOptimality",
     "TeamPolicy",
+    "sort_arms",
 ]

@@ -12,15 +12,13 @@ import numpy as np
 
 from agentgym.config import Config, Share
 from agentgym.messages import ToolCall
+from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.policies import (
     NoisyPolicy,
     ParsedChat,
     ScriptedPolicy,
     apply_result,
-    best_call,
-    choose,
     read_state,
-    wrong_call,
 )
 from agentgym.parsing import Dialect
 from agentgym.world import World

@@ -13,12 +13,12 @@ from gymnasium.utils import RecordConstructorArgs
 from agentgym.arguments import check_int
 from agentgym.env import ToolEnv, tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
+from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
 from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_hooks, has_hook
+from agentgym.world import check_defined, check_hooks, has_hook
 
 EXAMPLE_SEED = 2**31
 """The first seed of examples, which runs should leave alone; so far up that none comes there by
@@ -58,7 +58,9 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
             )
         RecordConstructorArgs.__init__(self, shots=shots)
         gymnasium.ObservationWrapper.__init__(self, env)
-        check_hooks(tool_env(env).world_class, self.hooks)
+        inner = tool_env(env)
+        check_hooks(inner.world_class, self.hooks)
+        check_defined(inner.world_class, inner.config, ("reasoning",))
         example_env = gymnasium.make(env.spec)
         self.examples = tuple(
             message for shot in range(shots) for message in _set_off(_roll(example_env, shot))

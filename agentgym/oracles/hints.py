@@ -3,29 +3,37 @@
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
 leaves open whether earlier hints stay: `persistent` ones do (the prompt only grows), `ephemeral`
 ones show on the newest message only.
+
+Beyond the paper, to tell why an oracle helps: a hint may be right with some probability only, and a
+placebo may stand in its place.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
+import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.arguments import check_bool, check_choice
+from agentgym.arguments import check_bool, check_choice, check_float
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
-from agentgym.stacks import HINT_SCOPES, register_oracle
+from agentgym.oracles.placebo import placebo_for
+from agentgym.oracles.wrong import Decoys, wrong_plan
+from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_hooks
+from agentgym.world import World, check_defined, check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _NOTICE_END = "</{}>"
-_HINT = re.compile(r"\n\n<(plan|state)>\n")
+_HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _HINT_END = "\n</{}>"
 _SPACE = re.compile(r"\s*")
 
@@ -40,6 +48,11 @@ STATE_NOTE = (
     "environment, not from the user or a tool, and is always right: it sums up all that you have "
     "been shown so far, as it stands now. A hint on an earlier message was for that moment."
 )
+PLACEBO_NOTE = (
+    "# {title}\nMessages to you end with a block between <{tag}> and </{tag}>. It comes from the "
+    "environment, not from the user or a tool, and never matters: it is text of some length that "
+    "says nothing about the task. A block on an earlier message did not matter either."
+)
 _NOTE = (
     "# Hints\nMessages to you end with a hint between <{tag}> and </{tag}>. It comes from the "
     "environment, not from the user or a tool."
@@ -53,38 +66,108 @@ HISTORY_NOTE = (
 class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
     """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
 
+    What is drawn depends on the instance and the turn, as with the scripted policies: the same
+    hints are wrong in every arm with the same probability, and those that are right at a lower
+    probability are right at a higher one.
+
+    Args:
+        env: The env to help with.
+        hint_scope: `persistent` or `ephemeral`.
+        accuracy: The probability, in [0, 1], that a hint is right. Wrong ones look and are
+            announced like right ones.
+        placebo: Whether text of the same length that says nothing stands in place of the hints.
+        **recorded: Arguments of the subclass, for specs.
+
     Attributes:
         tag: The name of the block.
+        placebo_tag: The name of the block of a placebo.
         note: The announcement of the hint in the system message; by default it names the block and
             says that the environment speaks.
         hooks: The hooks of `World` that the hint is read from.
+        wrong_hooks: Those that a wrong hint is made of too; none where a hint is always right.
         source: The chat as it came in, before this hint.
         hint: The newest hint, empty after the end of the episode.
+
+    Raises:
+        ValueError: The oracle has no wrong hints, or is to show wrong placebos.
     """
 
     stage = Stage.HINTS
-    tag: ClassVar[str]
+    tag: str
+    placebo_tag: ClassVar[str] = "aside"
     note: ClassVar[str] = ""
     hooks: ClassVar[tuple[str, ...]] = ()
+    wrong_hooks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any
+        self,
+        env: gymnasium.Env[Chat, str],
+        hint_scope: str = "persistent",
+        accuracy: float = 1.0,
+        placebo: bool = False,
+        **recorded: Any,
     ) -> None:
         check_order(env, type(self))
         check_choice("hint_scope", hint_scope, HINT_SCOPES)
-        RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
+        self._check_variant(accuracy, placebo)
+        variant: dict[str, Any] = {"accuracy": accuracy} if accuracy < 1.0 else {}
+        if placebo:
+            variant["placebo"] = True
+        RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **{**variant, **recorded})
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
-        check_hooks(self.world_env.world_class, self.hooks)
-        self.world_env.announce(self.note or _NOTE.format(tag=self.tag))
+        hooks = needed_hooks(type(self), {"accuracy": accuracy})
+        check_hooks(self.world_env.world_class, hooks)
+        check_defined(self.world_env.world_class, self.world_env.config, hooks)
+        self.accuracy, self.placebo = accuracy, placebo
+        if placebo:
+            self.tag = self.placebo_tag
+        self.world_env.announce(self._announcement())
         self.persistent = hint_scope == "persistent"
         self.source = Chat()
         self.hint = ""
         self._shown = Chat()
 
+    def _check_variant(self, accuracy: float, placebo: bool) -> None:
+        """Check the arguments that make hints wrong or empty."""
+        check_float("accuracy", accuracy, 0.0, 1.0)
+        check_bool("placebo", placebo)
+        if accuracy < 1.0 and (placebo or not self.wrong_hooks):
+            why = "a placebo is neither right nor wrong" if placebo else "it has no wrong hints"
+            raise ValueError(
+                f"{type(self).__name__} takes no accuracy, got {accuracy}: {why}; leave it out"
+            )
+
+    def _announcement(self) -> str:
+        """Return the text of the system message about the hints."""
+        if self.placebo:
+            return PLACEBO_NOTE.format(title=f"{self.tag.capitalize()}s", tag=self.tag)
+        return self.note or _NOTE.format(tag=self.tag)
+
     def text(self) -> str:
         """Return the hint for the moment."""
         raise NotImplementedError
+
+    def wrong_text(self, rng: np.random.Generator) -> str:
+        """Return a wrong hint for the moment; empty if there is none.
+
+        Args:
+            rng: Draws it.
+        """
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Prepare for an episode that has just begun."""
+
+    def _draw(self) -> str:
+        """Return what is shown: the hint, a wrong one, or a placebo."""
+        if self.placebo:
+            return placebo_for(self.text(), self.world_env.world.turn)
+        if self.accuracy == 1.0:
+            return self.text()
+        moment = f"{self.source.moment()}:{self.tag}"
+        rng = np.random.default_rng(zlib.crc32(moment.encode()))
+        return self.text() if rng.random() < self.accuracy else self.wrong_text(rng)
 
     def observation(self, observation: Chat) -> Chat:
         """Put the hint on the newest message of a chat."""
@@ -94,7 +177,10 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
             and observation.shared_prefix(self.source) == known
         )
         self.source = observation
-        self.hint = "" if self.world_env.over else self.text()
+        self.hint = ""
+        if not self.world_env.over:
+            with self.world_env.guard.watch(f"{self.tag} hints", "its hints broke"):
+                self.hint = self._draw()
         last = with_hints(observation.messages[-1], [self])
         if not self.persistent:
             return observation.without_last().with_last(last)
@@ -108,10 +194,18 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply, and put the hint on what comes back."""
+        chat, reward, terminated, truncated, info = self.env.step(action)
+        shown, guard = self.observation(chat), self.world_env.guard
+        return shown, reward, terminated, truncated, guard.add_faults(info)
+
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Forget the last episode."""
         self.source = Chat()
-        return super().reset(**options)
+        observation, info = self.env.reset(**options)
+        self.begin()
+        return self.observation(observation), info
 
 
 class PlanOracle(HintOracle):
@@ -121,28 +215,39 @@ class PlanOracle(HintOracle):
         env: The env to help with.
         hint_scope: `persistent` or `ephemeral`.
         with_state: Whether the policy is shown the state too, which the step may then refer to.
+        accuracy: The probability that a hint is right; a wrong one asks for a legal call that is
+            not optimal.
+        placebo: Whether text that says nothing stands in place of the hints.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
     """
 
     tag = "plan"
+    placebo_tag = "note"
     note = PLAN_NOTE
     hooks = ("subtask",)
+    wrong_hooks = ("optimal_calls",)
 
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
         hint_scope: str = "persistent",
         with_state: bool = False,
+        accuracy: float = 1.0,
+        placebo: bool = False,
     ) -> None:
         check_bool("with_state", with_state)
-        super().__init__(env, hint_scope, with_state=with_state)
+        super().__init__(env, hint_scope, accuracy, placebo, with_state=with_state)
         self.with_state = with_state
 
     def text(self) -> str:
         """Return the world's next subtask."""
         return self.world_env.world.subtask(self.with_state)
+
+    def wrong_text(self, rng: np.random.Generator) -> str:
+        """Return the words for a call that is not optimal."""
+        return wrong_plan(self.world_env, self.with_state, rng)
 
 
 class StateOracle(HintOracle):
@@ -154,33 +259,52 @@ class StateOracle(HintOracle):
         whole: Whether the state is to stand in place of the history. Then that of a long episode is
             shown whole after the brief one (`World.brief_state`), else the brief one alone; to an
             agent of a team, whose chat is a part of the history, it is always shown whole.
+        accuracy: The probability that a hint is right; a wrong one is the state of another
+            instance.
+        placebo: Whether text that says nothing stands in place of the hints.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
     """
 
     tag = "state"
+    placebo_tag = "remark"
     note = STATE_NOTE
     hooks = ("state",)
+    wrong_hooks = ("optimal_calls",)
 
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
         hint_scope: str = "persistent",
         whole: bool = True,
+        accuracy: float = 1.0,
+        placebo: bool = False,
     ) -> None:
         check_bool("whole", whole)
-        super().__init__(env, hint_scope, whole=whole)
+        super().__init__(env, hint_scope, accuracy, placebo, whole=whole)
         self.whole = whole
+
+    def begin(self) -> None:
+        """Draw another instance, if there are to be wrong states."""
+        if self.accuracy < 1.0:
+            self._decoys = Decoys(self.world_env)
 
     def text(self) -> str:
         """Return the world's state in words."""
-        world = self.world_env.world
+        return self._describe(self.world_env.world)
+
+    def _describe(self, world: World[Any]) -> str:
+        """Return the state of a world in words, in the length that is asked for."""
         brief = world.brief_state()
         if not self.whole and self.world_env.sees_all:
             return brief
         state = world.state()
         return state if state == brief else f"{brief}\n\n{state}"
+
+    def wrong_text(self, rng: np.random.Generator) -> str:
+        """Return the state of another instance."""
+        return self._decoys.state(self._describe)
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
@@ -213,7 +337,7 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         self.world_env.announce(HISTORY_NOTE)
         self.keep_last_error = keep_last_error
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
-        if not any(isinstance(hint, StateOracle) for hint in self.hints):
+        if not any(isinstance(hint, StateOracle) and not hint.placebo for hint in self.hints):
             raise ValueError(
                 "HistoryOracle needs a StateOracle inside: without history the agent cannot know "
                 "the state"
@@ -239,6 +363,14 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
 
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 """The arms of LUMINA (section 4.3), in the order of its figures; history needs state."""
+
+
+def sort_arms(arms: Iterable[str]) -> list[str]:
+    """Return arms without doubles: those of the paper in the order of its figures, then others by
+    name.
+    """
+    return sorted(set(arms), key=lambda arm: (ARMS.index(arm) if arm in ARMS else len(ARMS), arm))
+
 
 register_oracle(
     "P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -60,9 +59,7 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         if best is not None and not info["detail"].faults:
             with guard.watch("labels"):
                 labels = self._label(world, best, label_calls, start, all_ran=info["valid"])
-        if faults := guard.take_faults():
-            info = {**info, "detail": replace(info["detail"], faults=faults)}
-        return chat, reward, terminated, truncated, {**info, **labels}
+        return chat, reward, terminated, truncated, {**guard.add_faults(info), **labels}
 
     def _label(
         self,

@@ -19,6 +19,7 @@ import numpy as np
 
 from agentgym.arguments import check_float
 from agentgym.messages import Chat, Message, ToolCall
+from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
@@ -257,20 +258,3 @@ def apply_result(world: World[object], call: ToolCall, result: str) -> None:
     """
     with suppress(ValueError, KeyError):
         world.read_result(call, result)
-
-
-def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or the first legal one if there is no optimal one."""
-    return next(iter(world.optimal_calls() or world.legal_calls()))
-
-
-def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random legal call that is not optimal; an optimal one if there is no other."""
-    best = world.optimal_calls() or ()
-    legal = world.legal_calls()
-    return choose([call for call in legal if call not in best] or legal, rng)
-
-
-def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
-    """Return one of the calls at random."""
-    return calls[int(rng.integers(len(calls)))]

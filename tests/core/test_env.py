@@ -344,7 +344,7 @@ def test_rendering() -> None:
             {"max_failed_rounds": 0},
             r"max_failed_rounds must be an integer in \[1, 1000000\], got 0",
         ),
-        ({"render_mode": "human"}, "render_mode must be one of ansi, got 'human'"),
+        ({"render_mode": "human"}, "render_mode must be one of ansi, rgb_array, got 'human'"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], why: str) -> None:

@@ -277,3 +277,8 @@ def test_people_can_read_a_chat() -> None:
         render(ToolCall("found", {"id": "x"}))
         in Chat((Message("assistant", raw=render(ToolCall("found", {"id": "x"}))),)).to_text()
     )
+
+
+def test_a_chat_is_printed_as_text() -> None:
+    chat = Chat((Message("system", "Rules."), Message("user", "Do it.")))
+    assert str(chat) == f"{chat}" == chat.to_text() == "[system]\nRules.\n\n[user]\nDo it."

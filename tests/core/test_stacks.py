@@ -113,9 +113,9 @@ class Shout(ContextWrapper):
 def registered() -> Iterator[None]:
     """What is registered here is forgotten afterwards."""
     register_strategy("shout", Shout)
-    register_oracle("C", "cheer", Cheer, lambda arm, scope: {"hint_scope": scope})
+    register_oracle("E", "cheer", Cheer, lambda arm, scope: {"hint_scope": scope})
     yield
-    del stacks._strategies["shout"], stacks._oracles["C"]
+    del stacks._strategies["shout"], stacks._oracles["E"]
 
 
 def test_the_package_has_the_strategies_of_the_paper_and_the_arms_of_lumina() -> None:
@@ -160,12 +160,12 @@ def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
-    chat, _ = make("ListWorld", oracles="CS", hint_scope="ephemeral").reset(seed=0)
+    chat, _ = make("ListWorld", oracles="ES", hint_scope="ephemeral").reset(seed=0)
     assert "<cheer>\nGo on!\n</cheer>" in chat.messages[-1].text
     assert "<state>" in chat.messages[-1].text
     with pytest.raises(
         ValueError,
-        match=r"letters of P \(plan\), S \(state\), H \(history\) and C \(cheer\), each at most once, got 'X'",
+        match=r"letters of P \(plan\), S \(state\), H \(history\), C \(communication\) and E \(cheer\), each at most once, got 'X'",
     ):
         make("ListWorld", oracles="X")
 

@@ -20,9 +20,10 @@ from agentgym.oracles import (
     StepOptimality,
     TeamPolicy,
 )
+from agentgym.oracles.choices import best_call
 from agentgym.oracles.examples import TASK_FOLLOWS
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import ParsedChat, best_call
+from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout import rollout
 from tests.sampling import OFFICE, few
 

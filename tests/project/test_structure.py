@@ -57,7 +57,8 @@ ROOMS = {
     "papers": {"rollout", "evaluation", "rl"},
     "integrations": {"rollout", "evaluation", "rl"},
     "audit": {"rollout", "evaluation"},
-    "cli": {"rollout", "evaluation", "rl", "papers", "integrations", "audit"},
+    "viewer": {"rollout"},
+    "cli": {"rollout", "evaluation", "rl", "papers", "integrations", "audit", "viewer"},
 }
 
 

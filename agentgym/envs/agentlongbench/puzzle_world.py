@@ -396,8 +396,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         calls = self.optimal_calls()
         if not calls:
             return _LOST
-        if calls[0].name == "guess":
-            return f"{_GUESS}{json.dumps(calls[0].arguments['name'])}."
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the guess, or ask for the query."""
+        if call.name == "guess":
+            return f"{_GUESS}{json.dumps(call.arguments['name'])}."
         return _QUERY
 
     def reasoning(self, call: ToolCall) -> str:

@@ -342,8 +342,12 @@ class LongContextQA(World[QAConfig]):
         calls = self.optimal_calls()
         if not calls:
             return _LOST
-        if calls[0].name == "read_log":
-            return f"Read page {calls[0].arguments['page']} of the log."
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the page to read, or say how to answer."""
+        if call.name == "read_log":
+            return f"Read page {call.arguments['page']} of the log."
         spec = self.evidence.spec
         kind, numbers = "feedback", spec.feedback
         if spec.results:

@@ -171,6 +171,10 @@ class SearchKnowledge:
             yield f"{_write(target)} = {terms}"
         missing = ", ".join(map(_write, self.missing()))
         yield f"Still missing: {missing or 'nothing'}"
+        yield from self.search_lines()
+
+    def search_lines(self) -> Iterator[str]:
+        """Write the searches in words; `read_searches` reads them."""
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
         yield f"Looked up last: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
 
@@ -187,12 +191,20 @@ class SearchKnowledge:
         month = first.removeprefix("Month: ")
         known = cls(question, "" if month == "not known" else month)
         known.facts = dict(map(_read, facts))
+        known.read_searches(pages, last)
+        return known
+
+    def read_searches(self, pages: str, last: str) -> None:
+        """Read the text of `search_lines`.
+
+        Raises:
+            ValueError: The text is something else.
+        """
         try:
-            known.pages = dict(json.loads(pages.partition(": ")[2]))
-            known.last, known.cursor = json.loads(last.partition(": ")[2])
+            self.pages = dict(json.loads(pages.partition(": ")[2]))
+            self.last, self.cursor = json.loads(last.partition(": ")[2])
         except (ValueError, TypeError) as error:
             raise ValueError(f"this is not what a searcher knows: {error}") from error
-        return known
 
 
 def _write(quantity: Quantity) -> str:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import CallsPerTurn, Choice
 from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.gold import GoldKnowledge, ProductiveSearches
 from agentgym.envs.gsm_agent.knowledge import PAGES, SearchKnowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import (
@@ -142,6 +143,22 @@ class SearchWorld(World[SearchConfig]):
         """Return the extra of the vectors, if they are searched by."""
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
+    @classmethod
+    def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
+        """Return the plan and the reasoning, for a folder of questions that cannot be read: they
+        would have to name the next query, which nothing but the text of the missing documents
+        tells.
+        """
+        if not config.data or config.setting == "static":
+            return {}
+        task = _unreadable(config.database_options)
+        why = (
+            f"the question of the task {task!r} in {config.data!r} cannot be read without a model, "
+            "and the next query of a plan would give its documents away; use oracles='S', which "
+            "comes from the documents of the tasks, or setting='static'"
+        )
+        return dict.fromkeys(("subtask", "reasoning"), why) if task else {}
+
     # The episode.
 
     def generate(self) -> None:
@@ -157,10 +174,19 @@ class SearchWorld(World[SearchConfig]):
             )
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
-        self.known = SearchKnowledge.of(self.problem.question)
-        self._missing = set(self.problem.documents)
+        self.known = _knowledge_of(self.problem.question)
+        self._missing = set() if self.static else set(self.problem.documents)
+        if isinstance(self.known, GoldKnowledge):
+            self.known.solution = self.problem.answer
+            self._record_gold(self.known)
         if self.static:
             self.known.learn(self._documents())
+
+    def _record_gold(self, known: GoldKnowledge) -> None:
+        """Record which documents of the task were shown."""
+        shown = [place for place in self.problem.documents if place not in self._missing]
+        texts = [self.database.documents.document(place).show() for place in shown]
+        known.record(texts, len(self._missing))
 
     def instance_key(self) -> str:
         """Return the problem, which names its people and, where it matters, the month."""
@@ -266,6 +292,8 @@ class SearchWorld(World[SearchConfig]):
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
         texts = [document.show() for document in documents] or ["No document fits."]
         result = "\n\n".join([head, *texts])
+        if isinstance(self.known, GoldKnowledge):
+            self._record_gold(self.known)
         self.known.learn(result)
         return result
 
@@ -305,18 +333,37 @@ class SearchWorld(World[SearchConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """The answer if it follows from what was read, else the next search for each missing
-        quantity; None if the question is not a drawn one, which alone can be read without a model.
+        quantity.
+
+        Only drawn questions can be read without a model. Of any other, these are the answer of the
+        data once all documents of the task were shown, and before it each search that shows a
+        missing one; None in a world that was read from a chat.
         """
-        if self.known.question is None:
+        known = self.known
+        gold = isinstance(known, GoldKnowledge)
+        if isinstance(known, GoldKnowledge) and known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:
             return ()
-        answer = self.known.answer()
+        answer = known.answer()
+        if answer is None and gold:
+            return self._productive() if self.turns_left > 1 else ()
         if answer is None:
             return self.known.useful() if self.turns_left > 1 and not self.static else ()
         if not self.static and self.rounds < self.min_rounds and self.turns_left > 1:
             return (self._more(),)
         return (ToolCall("answer", {"value": answer}),)
+
+    def _productive(self) -> ProductiveSearches:
+        """The searches that show a missing document of the task."""
+        documents, index = self.database.documents, self.database.index
+        cursor = self.known.cursor
+        return ProductiveSearches(
+            lambda query: index.best(query, PAGE) if query.strip() else (),
+            self._results[PAGE * cursor : PAGE * (cursor + 1)],
+            self._missing,
+            lambda place: documents.document(place).content[:MAX_QUERY_CHARS],
+        )
 
     def _more(self) -> ToolCall:
         """A search in place of an answer that would come too early."""
@@ -353,9 +400,14 @@ class SearchWorld(World[SearchConfig]):
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
+        if isinstance(calls, ProductiveSearches):
+            return _OPEN
         if not calls:
             return _OPEN if calls is None else _LOST
-        call = calls[0]
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the query, the next page or the answer."""
         return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(
             call.arguments["query"]
         )
@@ -392,7 +444,7 @@ class SearchWorld(World[SearchConfig]):
             raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
         documents = match["documents"] or ""
         world = cls(cls.Config(), 0)
-        world.known = SearchKnowledge.of(match["question"])
+        world.known = _knowledge_of(match["question"])
         world.static = documents.startswith("Documents:\n")
         rounds = _ROUNDS.search(documents)
         world.min_rounds = int(rounds[1]) if rounds else 0
@@ -421,7 +473,10 @@ class SearchWorld(World[SearchConfig]):
         left = _LEFT.fullmatch(f"Turns spent{ends}")
         if left is None:
             raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
-        self.known = SearchKnowledge.from_lines(self.known.question, lines.split("\n"))
+        if isinstance(self.known, GoldKnowledge):
+            self.known = GoldKnowledge.read_lines(lines.split("\n"))
+        else:
+            self.known = SearchKnowledge.from_lines(self.known.question, lines.split("\n"))
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn
@@ -454,6 +509,24 @@ class SearchWorld(World[SearchConfig]):
             "early_stops": self._early_stops,
             "answer": self._submitted,
         }
+
+
+def _knowledge_of(question: str) -> SearchKnowledge:
+    """Return the knowledge from the question alone; from the documents, if it cannot be read."""
+    known = SearchKnowledge.of(question)
+    return GoldKnowledge(None) if known.question is None else known
+
+
+@lru_cache(maxsize=8)  # as few as the databases of a process
+def _unreadable(options: DatabaseOptions) -> str:
+    """Return the id of the first task of a database whose question cannot be read; empty if all
+    can.
+    """
+    tasks = get_database(options).tasks
+    every = (tasks.task(place) for place in range(len(tasks)))
+    return next(
+        (task.id for task in every if SearchKnowledge.of(task.question).question is None), ""
+    )
 
 
 _SEARCHES = ("search", "next_page", "explore", "revisit")

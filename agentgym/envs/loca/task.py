@@ -30,7 +30,7 @@ from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter
-from agentgym.world import World
+from agentgym.world import World, phrase
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
@@ -264,6 +264,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return "The task cannot be done right any more."
         return _order(self.progress.pending()[0])
 
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Return the order of the step, pending or completed, that makes the call."""
+        return next((_order(step) for step in self._steps() if step.call == call), phrase(call))
+
+    def _steps(self) -> Sequence[Step]:
+        """Return the steps that an order may be about, those of the plan first."""
+        return [*self.progress.pending(), *self.progress.completed(), CLAIM]
+
     def reasoning(self, call: ToolCall) -> str:
         """Return the order that the call carries out."""
         return next(
@@ -329,9 +337,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the call of the step with that order."""
-        return next(
-            (step.call for step in self.progress.pending() if _order(step) == subtask), None
-        )
+        return next((step.call for step in self._steps() if _order(step) == subtask), None)
 
 
 def _order(step: Step) -> str:

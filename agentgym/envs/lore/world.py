@@ -311,9 +311,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         calls = self.optimal_calls()
         if not calls:
             return _LOST
-        if calls[0].name == "submit":
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Describe the document to read, or ask for the answer."""
+        if call.name == "submit":
             return _SUBMIT
-        return self.known.describe(calls[0].arguments["file_id"], self.config.hints == "full")
+        return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
 
     # Reading what the hooks above wrote.
 

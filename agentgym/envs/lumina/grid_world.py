@@ -17,16 +17,18 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.digests import digest
+from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.turn_budget import TurnBudget
 from agentgym.world import World
 
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
 _MAX_SIZE = 2_000  # four million cells, through which a cheapest path still takes only seconds
+_SIGHT = 15
+"""Cells that are drawn on each side of the agent: 31 columns fit into a terminal of 80."""
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
@@ -36,10 +38,31 @@ _TASK = re.compile(
     r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
     re.DOTALL,
 )
+_PAPER_RULES = (
+    "You are an intelligent agent in a navigation game on a grid. Your goal is to get from a start "
+    "to a goal in as few moves as you can. The board has these properties:\n"
+    "- The top left corner is (0, 0), the bottom right one (size-1, size-1); positions are "
+    "(row, column).\n"
+    "- You are told the size of the board, your start, the goal, the holes, and the most moves that "
+    "you may make.\n"
+    "- You move with up, down, left and right.\n"
+    "- Call done *only* at the goal; it ends the game, and you can move no more.\n"
+    "- Reason if you like, but end with one action.\n"
+    "- Each move costs **1 move**.\n"
+    "- A move into a hole has a **penalty of more moves**, which the task names.\n"
+    "- Stay on the board.\n"
+    "- Your objective: **reach the goal in as few moves as possible, within the budget.**\n"
+    "- After each move you are told your position and the moves that remain."
+)
+_PAPER_REMINDER = (
+    "Go from the start to the goal in as few moves as possible. Remember: move with up, down, left "
+    "and right; at the goal, end the game with done; avoid holes where you can, since they cost "
+    "extra moves; stay within the budget. Begin with your next move now."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridConfig(TurnBudget):
+class GridConfig(LuminaConfig):
     """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
@@ -117,6 +140,8 @@ class GridWorld(World[GridConfig]):
 
     def rules(self) -> str:
         """The system message."""
+        if self.config.prompts == "paper":
+            return _PAPER_RULES
         return (
             "You walk on a square board, one step per turn, from a start to a goal, and want to "
             "use as few moves as you can.\n"
@@ -133,19 +158,33 @@ class GridWorld(World[GridConfig]):
 
     def task(self) -> str:
         """The board, start, goal and budget."""
-        return (
-            f"Board size: {self.size} x {self.size}\nStart: {self.position}\n{self._board()}\n"
-            f"Move budget: {self.moves_left}"
-        )
+        size = f"Board size: {self.size} x {self.size}"
+        task = f"{size}\nStart: {self.position}\n{self._board()}\nMove budget: {self.moves_left}"
+        return self.config.frame(task, _PAPER_REMINDER)
 
     def restate(self) -> str:
         """The board and the goal; the state has the position and the moves left."""
-        return f"Board size: {self.size} x {self.size}\n{self._board()}"
+        task = f"Board size: {self.size} x {self.size}\n{self._board()}"
+        return self.config.frame(task, _PAPER_REMINDER)
 
     def _board(self) -> str:
         holes = ", ".join(map(str, self.holes)) or "none"
         cost = f"A step into a hole costs {self.penalty} more moves."
         return f"Goal: {self.goal}\nHoles: {holes}\n{cost}"
+
+    def board(self) -> str:
+        """Draw the cells around the agent: `A` the agent, `G` the goal, `O` a hole."""
+        top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
+        rows, columns = (
+            range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
+        )
+        marks = {**dict.fromkeys(self.holes, "O"), self.goal: "G", self.position: "A"}
+        lines = [
+            f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
+            for row in rows
+        ]
+        header = "     " + " ".join(str(column % 10) for column in columns)
+        return "\n".join([header, *lines])
 
     @tool
     def up(self) -> str:
@@ -265,14 +304,18 @@ class GridWorld(World[GridConfig]):
         calls = self.optimal_calls()
         if not calls:
             return "The goal can no longer be reached within the budget."
-        if calls[0] == _DONE:
+        return self.subtask_for(calls[0], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the cell that a step enters."""
+        if call == _DONE:
             return "You are at the goal: finish."
-        return f"Enter cell {self._next(calls[0].name)} next."
+        return f"Enter cell {self._next(call.name)} next."
 
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the board and the budget."""
-        match = _TASK.fullmatch(task)
+        match = _TASK.fullmatch(without_frame(task))
         if match is None:
             raise ValueError(f"this is not a task of GridWorld: {task[:100]!r}")
         board, start, goal, holes, cost, budget = match.groups()

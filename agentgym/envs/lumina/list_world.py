@@ -16,15 +16,30 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.digests import digest
+from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
-from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World
 
 _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _RESTATED = "Turn the current list into the target list."
+_PAPER_RULES = (
+    "You are an assistant that **edits lists** by simple commands, one in each turn. A task gives "
+    "you an initial list and a target list; you turn the one into the other with the functions "
+    "below.\n"
+    "The initial list holds every element of the target list in the same order, and some more, "
+    "which have to go. Remove each with pop and its index; the indices of the elements behind it "
+    "then decrease by 1. The most important rule: you may **only pop from left to right**. Elements "
+    "before one that was popped cannot be popped any more, and trying it is an error. Call done "
+    "once the list equals the target list.\n"
+    "Reason step by step, and choose each action by the list as it is now. Make no needless calls."
+)
+_PAPER_REMINDER = (
+    "Turn the initial list into the target list with pop, then call done. Remember to **only pop "
+    "from left to right**."
+)
 _COUNTED = 50
 """Items of a list that are counted: those of any other list have more instances yet."""
 _NUMBERS = re.compile(r"-?[0-9]+")
@@ -33,9 +48,12 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
+_DRAWN, _DRAWN_LOCKED = 15, 2
+"""Elements that are drawn, and how many of them before the lock: a line of 80 columns holds them."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class ListConfig(TurnBudget):
+class ListConfig(LuminaConfig):
     """Options of ListWorld.
 
     Attributes:
@@ -103,6 +121,8 @@ class ListWorld(World[ListConfig]):
 
     def rules(self) -> str:
         """The system message."""
+        if self.config.prompts == "paper":
+            return _PAPER_RULES
         return (
             "You edit a list of integers, one command per turn, until it equals a target list.\n"
             "The target holds elements of the initial list in their order; the others have to be "
@@ -119,9 +139,25 @@ class ListWorld(World[ListConfig]):
 
     def task(self) -> str:
         """The two lists and the budget."""
-        return (
-            f"Initial list: {self.items}\nTarget list: {self.target}\nTurn budget: {self.max_turns}"
-        )
+        lists = f"Initial list: {self.items}\nTarget list: {self.target}"
+        return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
+
+    def board(self) -> str:
+        """Draw the list from the lock on, above the target; `|` stands before what may be popped."""
+        first = max(0, self.locked - _DRAWN_LOCKED)
+        items = self.items[first : first + _DRAWN]
+        indices = range(first, first + len(items))
+        width = max(map(len, map(str, (*items, *self.target, len(self.items)))), default=1)
+        rows = [
+            ("index ", [f"{k:{width}}" for k in indices]),
+            ("list  ", [f"{value:{width}}" for value in items]),
+            ("target", [f"{value:{width}}" for value in self.target[first : first + _DRAWN]]),
+        ]
+        for name, cells in rows:
+            cells.insert(self.locked - first, " " if name == "target" else "|")
+        rest = len(self.items) - first - len(items)
+        more = [f"and {rest} more"] if rest > 0 else []
+        return "\n".join([*(" ".join((name, *cells)).rstrip() for name, cells in rows), *more])
 
     @tool
     def pop(self, id: int) -> str:
@@ -222,7 +258,7 @@ class ListWorld(World[ListConfig]):
 
     def restate(self) -> str:
         """The goal; the state has both lists and the turns left."""
-        return _RESTATED
+        return self.config.frame(_RESTATED, _PAPER_REMINDER)
 
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
@@ -233,9 +269,13 @@ class ListWorld(World[ListConfig]):
         calls = self.optimal_calls()
         if not calls:
             return "The target can no longer be reached."
-        if calls[-1] == _DONE:
+        return self.subtask_for(calls[-1], with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name an element, or say that the list is finished."""
+        if call == _DONE:
             return "The list equals the target: finish."
-        index = calls[-1].arguments["id"]
+        index = call.arguments["id"]
         position = f"had index {self._origins[index]} in the initial list"
         if with_state:
             position = f"has index {index} in the current list"
@@ -253,7 +293,7 @@ class ListWorld(World[ListConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""
-        world = cls(ListConfig(), 0)
+        world, task = cls(ListConfig(), 0), without_frame(task)
         if task.startswith(_RESTATED):
             world._start([], [])
             return world

@@ -17,10 +17,10 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.digests import digest
+from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
@@ -33,10 +33,26 @@ _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
 _MAY_BE_ABSENT = "The target may be missing from the tree."
 _IS_THERE = "The target is in the tree."
+_PAPER_RULES = (
+    "You are a reasoning agent that searches a tree for a node with a given value, which you may or "
+    "may not be able to reach. Each node has an id (a unique string) and a value (a unique integer). "
+    "A task tells you a part of the tree. A node whose children are told reads "
+    "(id=<id>, value=<value>) -> [<child id>, <child id>, ...], and an empty list means that it is a "
+    "leaf; where the children are not told, UNKNOWN stands in their place.\n"
+    "Your job is to find the node with the target value and to report its id, with the functions "
+    "below. get_children tells the ids and values of the children of a node. found reports the "
+    "node; it ends the task, and you succeed if it is the right one. unreachable says that there is "
+    "no way to the node; it ends the task too, and you succeed if that is so.\n"
+    "Reason step by step, and choose each action by the search as it stands. Make no needless calls."
+)
+_PAPER_REMINDER = (
+    "Once you know the node with this value, report its id with found. If you think that it cannot "
+    "be reached, call unreachable."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeConfig(TurnBudget):
+class TreeConfig(LuminaConfig):
     """Options of TreeWorld.
 
     Attributes:
@@ -150,6 +166,8 @@ class TreeWorld(World[TreeConfig]):
 
     def rules(self) -> str:
         """The system message."""
+        if self.config.prompts == "paper":
+            return _PAPER_RULES
         return (
             "You search a tree for the node that holds a target value. Every node has an id (a "
             "text) and a value (an integer), "
@@ -166,10 +184,14 @@ class TreeWorld(World[TreeConfig]):
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
-        return f"{self.restate()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
+        task = f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
+        return self.config.frame(task, _PAPER_REMINDER)
 
     def restate(self) -> str:
         """The target; the state has the tree as far as it is known."""
+        return self.config.frame(self._goal(), _PAPER_REMINDER)
+
+    def _goal(self) -> str:
         presence = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
         return f"Find the node with value {self.target}. {presence}"
 
@@ -271,6 +293,20 @@ class TreeWorld(World[TreeConfig]):
         turns = min(self.turns_left / (nodes + 1), 1)
         return np.concatenate((rows.ravel(), (self._may_be_absent, turns)), dtype=np.float32)
 
+    def board(self) -> str:
+        """Draw the nodes shown so far, children indented; `?` where children are not known."""
+        explored = [node for node in self.known if node not in self._frontier]
+        inner = {child for node in explored for child in self.children[node]}
+        rest = [(node, 0) for node in self.known if node not in inner][::-1]
+        lines = [f"target {self.target}"]
+        while rest:
+            node, depth = rest.pop()
+            unknown = " ?" if node in self._frontier else ""
+            lines.append(f"{'  ' * depth}{node} = {self.known[node]}{unknown}")
+            if not unknown:
+                rest += [(child, depth + 1) for child in reversed(self.children[node])]
+        return "\n".join(lines)
+
     def state(self) -> str:
         """Every node shown so far with its children, in the form of the task, and the turns
         left.
@@ -281,18 +317,26 @@ class TreeWorld(World[TreeConfig]):
 
     def subtask(self, with_state: bool) -> str:
         """Look at the newest unexplored node (depth first), or report."""
-        if not self.optimal_calls():
+        calls = self.optimal_calls()
+        if not calls:
             return "The task can no longer be solved."
-        if self.target in self._by_value:
-            return f"Report {self._by_value[self.target]} as the node with the target value."
-        if self._frontier and self.turns_left > 1:
-            return f"List the children of {next(reversed(self._frontier))}."
+        call = next(iter(calls))
+        if call.name == "get_children":
+            call = ToolCall(call.name, {"id": next(reversed(self._frontier))})
+        return self.subtask_for(call, with_state)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the node to look at or to report."""
+        if call.name == "found":
+            return f"Report {call.arguments['id']} as the node with the target value."
+        if call.name == "get_children":
+            return f"List the children of {call.arguments['id']}."
         return "Report that the target is unreachable."
 
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the target, the known nodes and the budget."""
-        world = cls(TreeConfig(), 0)
+        world, task = cls(TreeConfig(), 0), without_frame(task)
         world._start(int(_TARGET.findall(task)[0]), _MAY_BE_ABSENT in task)
         world._read_nodes(task)
         budget = _BUDGET.findall(task)

@@ -27,6 +27,8 @@ in which they begin late.
 _SLACK = "budget_slack"
 """The option that worlds have by custom for more turns than a good policy needs."""
 _DIALECTS = ("auto", "json", "python")
+_ARMS = (*ARMS, "P0.5S_")
+"""The arms that cases go round with: the paper's, and one with wrong hints and a placebo."""
 
 
 def pack(text: str) -> Any:
@@ -218,7 +220,7 @@ def draw_options(case: Case) -> dict[str, Any]:
     turn, stack = divmod(index, 4)
     layers: dict[str, Any] = {}
     if stack in (1, 3):
-        arm = ARMS[turn % len(ARMS)]
+        arm = _ARMS[turn % len(_ARMS)]
         scope = ("persistent", "ephemeral")[turn % 2]
         layers |= {"oracles": arm, "hint_scope": scope, "labels": turn % 3 > 0}
         if turn % 7 == 6 and not is_team(case.id):

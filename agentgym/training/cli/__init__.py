@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score, doctor, export, longbench, gsm,
+"""The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm,
 serve, fuzz, audit.
 
 Needs the extra `cli`.

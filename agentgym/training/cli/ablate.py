@@ -61,7 +61,11 @@ def ablate(
     ),
     world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
     arms: Annotated[
-        str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")
+        str | None,
+        typer.Option(
+            help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
+            "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S."
+        ),
     ] = None,
     horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,

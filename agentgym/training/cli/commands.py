@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
 from agentgym.training.cli.doctor import doctor
-from agentgym.training.cli.episodes import list_worlds, play, rollout
+from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
 from agentgym.training.cli.fuzz import fuzz
 from agentgym.training.cli.papers import add_paper_commands
+from agentgym.training.cli.play import play
 from agentgym.training.cli.serve import serve
 from agentgym.training.cli.train import train
+from agentgym.training.cli.view import view
 
 app = typer.Typer(
-    help="Long-horizon text worlds for training and examining LLM agents.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"agentgym {importlib.metadata.version('agentgym')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Long-horizon text worlds for training and examining LLM agents."""
+
+
 app.command("list")(list_worlds)
-for _command in (play, rollout, ablate, train, score, doctor, export):
+for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command()(_command)
 add_paper_commands(app)
 app.command()(serve)

@@ -1,4 +1,4 @@
-"""The commands `list`, `play` and `rollout`: worlds and their episodes."""
+"""The commands `list` and `rollout`: worlds and their episodes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from agentgym.messages import Chat
 from agentgym.oracles.control import Deficits
-from agentgym.parsing import parse
-from agentgym.registry import make, resolve, spec, teams, worlds
+from agentgym.registry import resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     Distraction,
@@ -34,47 +32,25 @@ Oracles = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
 
 
-def list_worlds() -> None:
+def list_worlds(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Only ids in which all of these stand, in any case, such as grid."),
+    ] = None,
+) -> None:
     """List the worlds with their presets, and the teams."""
-    for entry in (*worlds(presets=True), *teams()):
+    parts = [word.lower() for word in words or ()]
+    entries = [
+        entry
+        for entry in (*worlds(presets=True), *teams())
+        if all(part in entry.id.lower() for part in parts)
+    ]
+    for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         typer.echo(f"{entry.id:34} {options or entry.summary}")
-
-
-def play(
-    env_id: str,
-    seed: Seed = 0,
-    oracles: Oracles = "",
-    options: Options = [],  # noqa: B006 - typer's form of a repeated option
-) -> None:
-    """Play a world yourself in the terminal. Type a call such as pop(id=3); Ctrl-D ends."""
-    with exit_on_user_error():
-        env = make(env_id, oracles=oracles, **parse_options(options))
-    chat, _ = env.reset(seed=seed)
-    typer.echo(chat.to_text())
-    over = False
-    shown: dict[str, int] = {}  # by system message, which tells the agents of a team apart
-    while not over:
-        try:
-            line = input("\n> ")
-        except EOFError:
-            typer.echo("\nleft before the end")
-            return
-        shown[chat.messages[0].text] = len(chat.messages)
-        # A bare call gets the fence that the env expects.
-        chat, reward, terminated, truncated, info = env.step(
-            line if parse(line).calls else f"```python\n{line}\n```"
-        )
-        over = terminated or truncated
-        # The reply that was just typed is left out; where the history is pruned, the last message
-        # is new.
-        begin = shown.get(chat.messages[0].text, -1) + 1
-        typer.echo("\n" + Chat(tuple(chat.messages[begin:]) or tuple(chat.messages[-1:])).to_text())
-    typer.echo(
-        f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}"
-    )
-    for failure in (info["detail"].report or {}).get("faults", ()):
-        typer.echo(f"- {failure}")
+    if not entries:
+        typer.echo(f"error: no id holds {' and '.join(parts)}; agentgym list shows all", err=True)
+        raise typer.Exit(2)
 
 
 def rollout(

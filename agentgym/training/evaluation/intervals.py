@@ -68,11 +68,12 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
 }
 """The value of an episode in each metric, and the smallest change of it; None if it has none."""
 
-_PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
+PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
     "H": (("S", "SH"), ("SP", "SPH")),
 }
+"""The arms without and with an intervention, which differ in it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,12 @@ def differences(
     return intervals
 
 
-def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
+def effects(
+    results: Sequence[Result],
+    by: Sequence[str],
+    metric: str,
+    pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
+) -> dict[Key, Interval]:
     """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of
     arms that differ in it alone.
 
@@ -164,9 +170,10 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
         results: The episodes.
         by: The fields that make a group.
         metric: As in `summarize`.
+        pairs_of: The pairs of arms, without and with it, by the name of an intervention.
 
     Returns:
-        By the values of the fields and the letter of the intervention: a difference in [-1, 1].
+        By the values of the fields and the name of the intervention: a difference in [-1, 1].
         Interventions for which no pair of arms was run are left out.
 
     Raises:
@@ -175,7 +182,7 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
-        for letter, pairs in _PAIRS.items():
+        for letter, pairs in pairs_of.items():
             present = [
                 terms
                 for without, having in pairs

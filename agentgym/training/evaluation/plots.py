@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from agentgym.oracles import ARMS
+from agentgym.oracles import ARMS, sort_arms
 from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
@@ -32,6 +32,8 @@ from agentgym.world import load_world
 _COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
+_OTHERS = "#999999"
+"""The colour of bars of arms beyond the paper's, which their names tell apart."""
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
@@ -143,7 +145,7 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
             places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
             intervals = [rates[arm,] for arm in arms if (arm,) in rates]
             _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
-        panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
@@ -158,11 +160,11 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rates = summarize([row for row in results if row.world == world], ("arm",), "success")
-        arms = [arm for arm in ARMS if (arm,) in rates]
+        arms = sort_arms(str(arm) for (arm,) in rates)
         intervals = [rates[arm,] for arm in arms]
         places = np.arange(len(arms))
-        _draw_bars(panel, places, intervals, 0.7, [_COLOURS[arm] for arm in arms])
-        panel.set_xticks(places, [arm or "none" for arm in arms])
+        _draw_bars(panel, places, intervals, 0.7, [_COLOURS.get(arm, _OTHERS) for arm in arms])
+        _name_arms(panel, arms)
         panel.set(title=world, xlabel="oracles", ylim=(0, 112))
         for place, interval in zip(places, intervals, strict=True):
             above = (place, 100 * interval.high)
@@ -318,9 +320,14 @@ def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
     return values, np.maximum(errors, 0)
 
 
+def _name_arms(panel: Axes, arms: Sequence[str]) -> None:
+    """Write the arms along an axis, upright where there are more than the paper's."""
+    rotation = 90 if len(arms) > len(ARMS) else 0
+    panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
+
+
 def _arms(results: Sequence[Result]) -> list[str]:
-    present = {row.arm for row in results}
-    return [arm for arm in ARMS if arm in present]
+    return sort_arms(row.arm for row in results)
 
 
 def _worlds(results: Sequence[Result]) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym.oracles import ARMS
+from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import (
+    PAIRS,
     differences,
     effects,
     holm,
@@ -52,7 +53,11 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
     contexts = [_contexts_table(world, results) for world in worlds if managed]
     cells = [_cells_table(world, results) for world in worlds if managed and arms_differ]
     crossed = [table for table in cells if table[2]]
-    return [*headlines, *arms, *contexts, *crossed, *_effects_table(results), *others]
+    changes = [
+        *_effects_table(results, "Effect of each intervention", PAIRS),
+        *_effects_table(results, "Right hints against others", _against(results)),
+    ]
+    return [*headlines, *arms, *contexts, *crossed, *changes, *others]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
@@ -97,7 +102,7 @@ def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
 
 def _arms_table(world: str, results: Sequence[Result]) -> Table:
     rows = [row for row in results if row.world == world]
-    arms = sorted({row.arm for row in rows}, key=ARMS.index)
+    arms = sort_arms(row.arm for row in rows)
     compared = "" in arms and len(arms) > 1
     header = ["arm"]
     columns: list[list[str]] = [[arm or "none" for arm in arms]]
@@ -145,7 +150,7 @@ def _cells_table(world: str, results: Sequence[Result]) -> Table:
     """Return the success rate in each cell of arm and context, with the interaction below it."""
     rows = [row for row in results if row.world == world]
     arms, contexts = (
-        sorted({row.arm for row in rows}, key=ARMS.index),
+        sort_arms(row.arm for row in rows),
         ordered_contexts(rows),
     )
     rates = summarize(rows, ("arm", "context"), "success")
@@ -170,28 +175,43 @@ def _cells_table(world: str, results: Sequence[Result]) -> Table:
     return title, ["arm", *contexts], lines
 
 
-def _effects_table(results: Sequence[Result]) -> list[Table]:
+def _against(results: Sequence[Result]) -> dict[str, list[tuple[str, str]]]:
+    """Return the pairs of an arm whose hints are not always right and the arm of the same oracles
+    whose hints are, by names.
+
+    Over a placebo, right hints gain by what they say; over wrong ones, by being followed.
+    """
+    arms = sort_arms(row.arm for row in results)
+    right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
+    pairs = [(arm, right.get(frozenset(filter(str.isalpha, arm)), arm)) for arm in arms]
+    return {f"{best} vs {arm}": [(arm, best)] for arm, best in pairs if best != arm}
+
+
+def _effects_table(
+    results: Sequence[Result], about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
+) -> list[Table]:
+    """Return the table of the effects of some interventions; none if no pair of arms was played."""
     metrics = METRICS[:2]  # those that are shares of all episodes and steps, whatever came before
     changes = {
         (metric, *key): change
         for metric in metrics
-        for key, change in effects(results, ("world",), metric).items()
+        for key, change in effects(results, ("world",), metric, pairs_of).items()
     }
     corrected = dict(
         zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
     )
     rows = []
-    for world, letter in dict.fromkeys(key[1:] for key in changes):
-        cells = [str(world), _INTERVENTIONS[str(letter)]]
+    for world, name in dict.fromkeys(key[1:] for key in changes):
+        cells = [str(world), _INTERVENTIONS.get(str(name), str(name))]
         for metric in metrics:
-            key = metric, world, letter
+            key = metric, world, name
             cells += [percent(changes[key], signed=True), p_value(corrected[key])]
         rows.append(cells)
     header = ["world", "intervention"]
     for metric in metrics:
         header += [_NAMES[metric], "p (Holm)"]
     title = (
-        "Effect of each intervention, percentage points with 95 % intervals, and p corrected for "
-        f"the {len(changes)} effects of this table{few_instances(results)}"
+        f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
+        f"effects of this table{few_instances(results)}"
     )
     return [(title, header, rows)] if rows else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.oracles import ARMS
+from agentgym.oracles import sort_arms
 from agentgym.registry import worlds
 from agentgym.stacks import WINDOW
 from agentgym.training.evaluation import (
@@ -144,7 +144,7 @@ def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     pairs = {(row.arm, row.context) for row in rows}
     return [
         (arm, context)
-        for arm in ARMS
+        for arm in sort_arms(row.arm for row in rows)
         for context in ordered_contexts(rows)
         if (arm, context) in pairs
     ]

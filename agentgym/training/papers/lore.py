@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.arguments import check_choice, check_int
 from agentgym.envs.lore.config import DIFFICULTIES, GRID
-from agentgym.oracles import ARMS
+from agentgym.oracles import sort_arms
 from agentgym.training.evaluation import (
     Interval,
     Paper,
@@ -155,7 +155,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
     The name of a line is the arm, the context if no arms are compared, or both.
     """
     rows = [row for row in results if is_lore(row)]
-    arms = [arm for arm in ARMS if any(row.arm == arm for row in rows)]
+    arms = sort_arms(row.arm for row in rows)
     contexts = ordered_contexts(rows)
     by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
     for world, arm, context in product(by_world, arms, contexts):

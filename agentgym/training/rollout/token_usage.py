@@ -50,7 +50,7 @@ def usage(trajectory: Trajectory) -> Usage | None:
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
-    prompts = [_prompt(record) for record in records]
+    prompts = [prompt_tokens(record) for record in records]
 
     def total(name: str) -> int:
         return sum(record[name] for record in records)
@@ -98,8 +98,8 @@ class EndpointUsage:
         )
 
 
-def _prompt(record: Mapping[str, Any]) -> int:
-    """Return the tokens of the prompt before a step."""
+def prompt_tokens(record: Mapping[str, Any]) -> int:
+    """Return the tokens of the prompt before a step, by the record in its `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 
@@ -120,5 +120,7 @@ def _length(records: Sequence[Mapping[str, Any]]) -> int:
     """The first prompt, and all that was appended; what an agent of a team was sent between two
     replies made its prompt grow.
     """
-    grown = sum(max(0, _prompt(later) - record["tokens"]) for record, later in pairwise(records))
-    return int(_prompt(records[0]) + sum(record["appended"] for record in records) + grown)
+    grown = sum(
+        max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
+    )
+    return int(prompt_tokens(records[0]) + sum(record["appended"] for record in records) + grown)

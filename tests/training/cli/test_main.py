@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +42,24 @@ def test_list_shows_every_world_and_preset() -> None:
     assert "Search a hidden tree" in shown.stdout
 
 
+def test_list_shows_the_ids_with_all_words() -> None:
+    shown = command("list", "GRID", "easy")
+    ids = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert "agentgym/GridWorld-easy-v0" in ids
+    assert all("Grid" in each and "easy" in each for each in ids)
+    none = command("list", "gird")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "no id holds gird; agentgym list shows all" in none.stderr
+
+
+def test_the_version_is_printed() -> None:
+    shown = command("--version")
+    assert shown.returncode == 0
+    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym')}\n"
+    assert "rollout" in command("--help").stdout
+    assert command("lst").returncode == 2
+
+
 def test_a_person_can_play_all_agents_of_a_team() -> None:
     typed = 'tell("closer_0", "done?")\nwait()\nwait()\ndone()\n'
     shown = command(
@@ -53,14 +73,39 @@ def test_a_person_can_play_all_agents_of_a_team() -> None:
     assert "solved in 1 turns, score 1.0" in shown.stdout
 
 
-def test_a_person_can_play_to_the_end() -> None:
+def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
     shown = command(
-        "play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="what?\ndone()\n"
+        *("play", "ListWorld", "--set", "items=3", "--set", "removals=0", "--out", str(out)),
+        typed="what?\n\npop(id=9)\ndone\n",
     )
     assert shown.returncode == 0, shown.stderr
     assert "Initial list:" in shown.stdout
     assert "error:" in shown.stdout
+    assert "'what?' is no call and no command; help lists both" in shown.stdout
+    assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
     assert "solved in 2 turns, score 1.0" in shown.stdout
+    (line,) = out.read_text().splitlines()
+    assert json.loads(line)["labels"] == {"policy": "human"}
+    assert [step["info"]["optimal"] for step in json.loads(line)["steps"]] == [False, True]
+
+
+def test_a_person_is_helped_and_takes_moves_back() -> None:
+    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\n"
+    shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
+    assert shown.returncode == 0, shown.stderr
+    parts = shown.stdout.split("\n> ")
+    assert "undo    take the last move back" in parts[1]
+    assert "up(): Step to the cell above" in parts[2]
+    assert "there is nothing to take back" in parts[3]
+    assert re.search(r"(up|down|left|right)\(\)", parts[4])
+    assert "Remaining moves" in parts[5]
+    board = parts[0][parts[0].index("     0 1 2 3 4 5") :].rstrip()
+    assert board.count("A") == board.count("G") == 1
+    assert board not in parts[6]
+    assert board in parts[7], "the board is as it was"
+    assert "additionalProperties" in parts[8]
+    assert "left before the end" in shown.stdout
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:

@@ -45,6 +45,25 @@ def test_p_values_are_corrected_for_all_effects_of_the_table() -> None:
     assert by_name["history"][3] == by_name["history"][5] == "p = 1.000"
 
 
+def test_right_hints_are_compared_with_what_stands_in_their_place() -> None:
+    solved = {"": 12, "SP": 20, "P_S_": 12, "P0S": 4, "S0.5": 9, "PH": 1}
+    rows = [
+        row(seed, arm, float(seed < count)) for arm, count in solved.items() for seed in range(24)
+    ]
+    *_, (title, _, lines) = ablation_tables(rows)
+    assert title.startswith("Right hints against others")
+    assert "p corrected for the 4 effects of this table" in title
+    by_name = {line[1]: line[2].partition(" ")[0] for line in lines}
+    assert by_name == {"SP vs P0S": "+66.7", "SP vs P_S_": "+33.3"}, (
+        "S0.5 has no S to be held against"
+    )
+    order = [
+        line[0]
+        for line in next(each for each in ablation_tables(rows) if "ListWorld" in each[0])[2]
+    ]
+    assert order == ["none", "SP", "P0S", "PH", "P_S_", "S0.5"]
+
+
 def test_few_instances_are_warned_of() -> None:
     few = [row(seed, arm, 1.0) for seed in range(19) for arm in ARMS]
     assert all("WARNING: 19 instances a cell" in title for title, *_ in ablation_tables(few))

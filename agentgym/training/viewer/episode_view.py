@@ -1,0 +1,318 @@
+"""An episode as the page shows it: turns with what changed in the chat, and each message once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.messages import Message, ToolCall
+from agentgym.parsing import DIALECTS, parse
+from agentgym.tokens import TokenCounter, counter
+from agentgym.training.rollout.token_usage import prompt_tokens
+from agentgym.training.viewer.log_lines import (
+    LoggedEpisode,
+    LoggedStep,
+    decode,
+    short_world,
+    wrapper_names,
+)
+from agentgym.training.viewer.marks import DROPPED, NOTES, mark_of, split_notes
+
+Entry = tuple[int, str]
+"""A message in the pool, and its mark."""
+
+_WINDOW_BY_DEFAULT = 128_000
+"""The window of context wrappers that are given none."""
+
+
+class MessagePool:
+    """Versions of messages, each stored once.
+
+    Attributes:
+        messages: The versions.
+        tags: The tags of the notes that the wrappers of the episode write.
+    """
+
+    def __init__(self, tags: frozenset[str]) -> None:
+        self.messages: list[Message] = []
+        self.tags = tags
+
+    def add(self, message: Message) -> int:
+        """Return the number of a new version."""
+        self.messages.append(message)
+        return len(self.messages) - 1
+
+    def data(self) -> list[dict[str, Any]]:
+        """Return all versions as JSON-able data."""
+        return [self._data(message) for message in self.messages]
+
+    def _data(self, message: Message) -> dict[str, Any]:
+        data: dict[str, Any] = {"id": message.id, "role": message.role}
+        if message.role == "assistant":
+            data["parts"] = [("", message.text)]
+            data["thinking"], data["calls"] = message.thinking, _calls(message.calls)
+        else:
+            data["parts"] = split_notes(message.text, self.tags)
+        if message.images:
+            data["images"] = [
+                {"url": image.to_data_url(), "alt": image.alt} for image in message.images
+            ]
+        return data
+
+
+class Timeline:
+    """All messages that one agent has ever been shown, each at one place, and which of them it is
+    shown now.
+
+    Args:
+        pool: The versions of all messages of the episode.
+        tokens: Counter for chats whose tokens were not recorded.
+
+    Attributes:
+        tokens: The estimated tokens of the chat that is shown.
+        new: The versions of the messages that the last update showed for the first time.
+    """
+
+    def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
+        self.tokens = 0
+        self.new: list[int] = []
+        self._pool, self._counter = pool, tokens
+        self._entries: list[Entry] = []
+        self._first: dict[str, Message] = {}
+        self._places: dict[str, int] = {}
+        self._shown: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+    def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
+        """Take in the chat of a turn: `kept` messages of the one before, then others.
+
+        Returns:
+            The changes: `set` replaces entries by place, `add` puts entries at the end, and `clear`
+            says that all entries before go. O(messages that are not kept), unless the order of the
+            messages has changed.
+
+        Raises:
+            ValueError: Fewer messages were shown before than are kept.
+        """
+        if not 0 <= kept <= len(self._shown):
+            raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
+        self.new = []
+        gone = dict.fromkeys(self._shown[kept:])
+        del self._shown[kept:]
+        self.tokens -= sum(self._count(place) for place in gone)
+        if not self._fits(messages):
+            return self._rebuild(messages)
+        changed: dict[int, Entry] = {}
+        added: list[Entry] = []
+        for message in messages:
+            place = self._places.get(message.id)
+            if place is None:
+                added.append(self._append(message))
+            else:
+                gone.pop(place, None)
+                self._replace(place, message, changed)
+                self._shown.append(place)
+                self.tokens += self._count(place)
+        for place in gone:
+            changed[place] = self._entries[place] = self._entries[place][0], DROPPED
+        return {"set": [(place, *entry) for place, entry in changed.items()], "add": added}
+
+    def _fits(self, messages: Sequence[Message]) -> bool:
+        """Return whether messages follow each other as their places do, new ones at the end."""
+        place, ends = self._shown[-1] if self._shown else -1, len(self._entries)
+        for message in messages:
+            known = self._places.get(message.id, ends)
+            if known <= place and known != ends:
+                return False
+            place = known
+        ids = [message.id for message in messages]
+        return len(set(ids)) == len(ids)
+
+    def _append(self, message: Message) -> Entry:
+        number = self._pool.add(message)
+        if message.id not in self._first:
+            self._first[message.id] = message
+            self.new.append(number)
+        entry = number, self._mark(message)
+        self._places[message.id] = len(self._entries)
+        self._shown.append(len(self._entries))
+        self._entries.append(entry)
+        self.tokens += self._counter.count(message)
+        return entry
+
+    def _replace(self, place: int, message: Message, changed: dict[int, Entry]) -> None:
+        number, mark = self._entries[place]
+        if self._pool.messages[number] != message:
+            number = self._pool.add(message)
+        entry = number, self._mark(message)
+        if entry != (self._entries[place][0], mark):
+            changed[place] = self._entries[place] = entry
+
+    def _mark(self, message: Message) -> str:
+        return mark_of(self._first[message.id], message, self._pool.tags)
+
+    def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Begin again with a chat whose order is another one."""
+        shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
+        self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
+        return {"clear": True, "add": [self._append(message) for message in (*shown, *messages)]}
+
+    def _count(self, place: int) -> int:
+        return self._counter.count(self._pool.messages[self._entries[place][0]])
+
+
+def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return an episode as the page shows it.
+
+    Args:
+        line: The line of a log.
+        best: The optimal calls before each step, as `optimal_calls` returns them.
+
+    Raises:
+        ValueError: The line is not that of a trajectory.
+    """
+    try:
+        return _Builder(decode(line, LoggedEpisode), best).build()
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"the line is not a trajectory ({error!r})") from None
+
+
+class _Builder:
+    """Work on one episode.
+
+    Args:
+        episode: The episode.
+        best: The optimal calls before each step, if they are known.
+    """
+
+    def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
+        self._episode, self._best = episode, best
+        names = wrapper_names(episode.spec)
+        # The wrappers of a team's agents are options of the env, not wrappers of it.
+        team = "team" in episode.spec.get("kwargs", {})
+        tags = frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
+        self._pool = MessagePool(tags)
+        self._timelines: dict[str, Timeline] = {}
+        self._records: dict[str, Mapping[str, Any]] = {}
+        self._news: list[tuple[str, list[int]]] = []  # agents of chats, and what was new in these
+
+    def build(self) -> dict[str, Any]:
+        """Return the view."""
+        episode = self._episode
+        turns = [self._turn(k, step) for k, step in enumerate(episode.steps)]
+        agent = turns[-1]["agent"] if turns else ""
+        timeline = self._timeline(agent)
+        last = timeline.update(episode.last.kept, _messages(episode.last.messages))
+        record = self._records.get(agent, {})
+        end = {
+            "agent": agent,
+            "changes": last,
+            "shown": len(timeline),
+            "edits": record.get("edits", []),
+        }
+        self._news.append((agent, list(timeline.new)))
+        self._add_results(turns)
+        return {
+            "world": short_world(episode.spec),
+            "seed": episode.seed,
+            "labels": episode.labels,
+            "failure": episode.failure,
+            "spec": episode.spec,
+            "window": _window(episode.spec),
+            "turns": turns,
+            "end": end,
+            "messages": self._pool.data(),
+            "tools": self._tools(),
+        }
+
+    def _timeline(self, agent: str) -> Timeline:
+        if agent not in self._timelines:
+            self._timelines[agent] = Timeline(self._pool, counter("heuristic"))
+        return self._timelines[agent]
+
+    def _turn(self, number: int, step: LoggedStep) -> dict[str, Any]:
+        info = step.info
+        agent = str(info.get("agent") or "")
+        timeline = self._timeline(agent)
+        changes = timeline.update(step.kept, _messages(step.messages))
+        self._news.append((agent, list(timeline.new)))
+        edits = self._records.get(agent, {}).get("edits", [])
+        record = info.get("context") or {}
+        self._records[agent] = record
+        turn = {
+            "agent": agent,
+            "changes": changes,
+            "shown": len(timeline),
+            "tokens": prompt_tokens(record) if record else timeline.tokens,
+            "counter": record.get("counter", ""),
+            "edits": edits,
+            "reply": self._reply(step.reply.text, record.get("phase") == "summary"),
+            "reward": step.reward,
+            "info": {name: value for name, value in info.items() if name != "agent"},
+        }
+        if number < len(self._best):
+            turn["best"] = self._best[number]
+        return turn
+
+    def _reply(self, text: str, summary: bool) -> dict[str, Any]:
+        dialect = self._episode.spec.get("kwargs", {}).get("dialect", "auto")
+        message = parse(text, dialect if dialect in DIALECTS else "auto")
+        return {
+            "summary": summary,
+            "raw": text,
+            "text": message.text,
+            "thinking": message.thinking,
+            "calls": [] if summary else _calls(message.calls),
+        }
+
+    def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
+        """Add the results of each reply: what the next chat of its agent shows for the first time.
+
+        A policy without history is shown no results until the end; each then goes to its turn as
+        `hidden`.
+        """
+        following: dict[str, list[int]] = {}
+        for place in range(len(turns), -1, -1):
+            agent, new = self._news[place]
+            if place < len(turns):
+                turns[place]["results"] = following.get(agent, [])
+            following[agent] = [k for k in new if self._pool.messages[k].role != "assistant"]
+        late = turns[-1]["results"] if turns else []
+        by_turn: dict[str, list[int]] = {}
+        for number in late:
+            turn_id = self._pool.messages[number].id.partition(":")[0]
+            by_turn.setdefault(turn_id, []).append(number)
+        if len(by_turn) > 1 and not turns[-1]["agent"]:
+            for turn in turns:
+                turn["hidden"] = by_turn.get(str(turn["info"].get("turn")), [])
+            turns[-1]["results"], turns[-1]["hidden"] = turns[-1]["hidden"], []
+
+    def _tools(self) -> list[dict[str, Any]]:
+        """Return the tools of each agent's first chat."""
+        tools: dict[str, dict[str, Any]] = {}
+        for step in self._episode.steps:
+            tools.update({str(tool["name"]): tool for tool in step.tools or ()})
+        return list(tools.values())
+
+
+def _messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+    return [Message.from_dict(message) for message in messages]
+
+
+def _calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+
+
+def _window(spec: Mapping[str, Any]) -> int | None:
+    """Return the tokens of the context window; None if nothing limits it."""
+    wrappers = spec.get("additional_wrappers") or ()
+    budgets = [(item.get("kwargs") or {}) for item in wrappers]
+    given = [item["budget"]["window"] for item in budgets if item.get("budget")]
+    if given:
+        return int(given[0])
+    window = spec.get("kwargs", {}).get("window")
+    if isinstance(window, int):
+        return window
+    return _WINDOW_BY_DEFAULT if any("budget" in item for item in budgets) else None

@@ -1,0 +1,175 @@
+"""Lines of logs, decoded only as far as a reader needs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+
+
+class LoggedReply(msgspec.Struct, frozen=True):
+    """Reply of a policy; its token ids are of no use to a reader."""
+
+    text: str = ""
+
+
+class LoggedChat(msgspec.Struct, frozen=True):
+    """Chat as the difference from the one before of the same agent."""
+
+    kept: int = 0
+    messages: list[dict[str, Any]] = []
+    tools: list[dict[str, Any]] | None = None
+
+
+class LoggedStep(LoggedChat, frozen=True, kw_only=True):
+    """One decision with the chat before it."""
+
+    reply: LoggedReply = LoggedReply()
+    reward: float = 0.0
+    info: dict[str, Any]
+
+
+class StepHead(msgspec.Struct, frozen=True):
+    """Figures of a step, without its texts."""
+
+    reward: float
+    info: dict[str, Any]
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Figures of an episode, without its texts."""
+
+    spec: dict[str, Any]
+    seed: int
+    labels: dict[str, Any]
+    terminated: bool
+    truncated: bool
+    steps: list[StepHead]
+    failure: str = ""
+
+
+class LoggedEpisode(msgspec.Struct, frozen=True):
+    """One line of a log of trajectories."""
+
+    spec: dict[str, Any]
+    seed: int
+    labels: dict[str, Any]
+    terminated: bool
+    truncated: bool
+    steps: list[LoggedStep]
+    last: LoggedChat
+    failure: str = ""
+
+
+_Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
+
+
+def is_trajectory(line: bytes) -> bool:
+    """Return whether a line is JSON with the keys of a trajectory, whatever their values are.
+
+    Raises:
+        ValueError: It is not JSON at all.
+    """
+    try:
+        keys: Any = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return False
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        keys = _loads(line)
+    return isinstance(keys, dict) and {"spec", "seed", "steps"} <= keys.keys()
+
+
+def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
+    """Return a line as a record.
+
+    Raises:
+        ValueError: The line is not that of a trajectory.
+    """
+    try:
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return msgspec.convert(_loads(line), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the line is not a trajectory: {error}") from None
+
+
+def _loads(line: bytes) -> Any:
+    """Return a line of JSON as the standard library reads it, which also knows the lone surrogates
+    that a model can write, and NaN.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        return json.loads(line)
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"the line is not a trajectory: it is not JSON ({error})") from None
+
+
+def contains(line: bytes, needle: str) -> bool:
+    """Return whether a text stands in a message, a reply or a call of an episode, in any case.
+
+    Raises:
+        ValueError: The line is not that of a trajectory.
+    """
+    needle = needle.lower()
+    # JSON text of ASCII letters is the text itself, so most lines need no decoding.
+    if needle.isascii() and json.dumps(needle)[1:-1].encode() not in line.lower():
+        return False
+    return any(needle in text.lower() for text in _texts(decode(line, LoggedEpisode)))
+
+
+def _texts(episode: LoggedEpisode) -> Iterator[str]:
+    for chat in (*episode.steps, episode.last):
+        for message in chat.messages:
+            yield from (str(message.get(name, "")) for name in ("text", "thinking"))
+            for call in message.get("calls", ()):
+                yield json.dumps(call.get("arguments", {}), ensure_ascii=False)
+        if isinstance(chat, LoggedStep):
+            yield chat.reply.text
+
+
+def short_world(spec: Mapping[str, Any]) -> str:
+    """Return the name of a world without its namespace and version."""
+    name = str(spec.get("id", "")).rpartition("/")[2]
+    return name.rpartition("-v")[0] or name
+
+
+def instance_key(spec: Mapping[str, Any], seed: int) -> str:
+    """Return a digest that episodes of one instance share, whatever helped the policy in them."""
+    parts = [spec.get("id"), spec.get("kwargs"), seed]
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
+    """Return the class names of the wrappers in a spec, inner to outer."""
+    return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
+
+
+_ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
+
+
+def arm_of(head: Head) -> str:
+    """Return the oracle arm of an episode, by its label or by its wrappers; `none` without one."""
+    letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
+    found = head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))
+    return str(found) or "none"
+
+
+def context_of(head: Head) -> str:
+    """Return the context strategies of an episode, by its label or by its wrappers."""
+    if "context" in head.labels:
+        return str(head.labels["context"])
+    wrappers = head.spec.get("additional_wrappers") or ()
+    names = [
+        str(item.get("name", ""))
+        for item in wrappers
+        if str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
+    ]
+    return "+".join(name for name in names if name != "Trim") or "none"

@@ -1,0 +1,69 @@
+"""Optimal calls before each step of an episode, found by playing it again."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.env import tool_env
+from agentgym.training.rollout import Trajectory
+from agentgym.training.viewer.episode_view import build_view
+
+_SHOWN = 20
+"""Optimal calls of one step that are shown; a world may have thousands, and more tell no more."""
+
+
+def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
+    """Return an episode as the page shows it, with the optimal calls before each step, or with a
+    note why there are none.
+
+    Raises:
+        ValueError: The line is not that of a trajectory.
+    """
+    try:
+        return build_view(line, optimal_calls(line))
+    except (ValueError, TypeError, ImportError, AttributeError, gymnasium.error.Error) as error:
+        return {**build_view(line), "note": f"no optimal calls: {error}"}
+
+
+def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
+    """Play the replies of an episode again, and return the optimal calls before each.
+
+    Returns:
+        For each step the number of optimal calls and the first of them; None where the world does
+        not define them.
+
+    Raises:
+        ValueError: The line is not a trajectory, or plays differently now.
+        TypeError: It is that of a team.
+    """
+    trajectory = Trajectory.from_json(line.decode("utf-8"))
+    env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
+    try:
+        world_env = tool_env(env)
+        chat, _ = env.reset(seed=trajectory.seed)
+        best = []
+        for number, step in enumerate(trajectory.steps, 1):
+            if chat != step.chat:
+                raise ValueError(
+                    f"the episode of seed {trajectory.seed} plays differently from turn {number} "
+                    "on: it was recorded with another version, or of another world"
+                )
+            best.append(_described(world_env.world.optimal_calls()))
+            chat, *_ = env.step(step.reply.text)
+    finally:
+        env.close()
+    return best
+
+
+def _described(calls: Any) -> dict[str, Any] | None:
+    if calls is None:
+        return None
+    first = islice(calls, _SHOWN)
+    return {
+        "count": len(calls),
+        "calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in first],
+    }

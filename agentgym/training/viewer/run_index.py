@@ -1,0 +1,263 @@
+"""Index of the episodes of a run, read in parts, so that a run that goes on can be followed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.training.viewer.log_lines import (
+    Head,
+    StepHead,
+    arm_of,
+    contains,
+    context_of,
+    decode,
+    instance_key,
+    is_trajectory,
+    short_world,
+)
+
+PART = 16 << 20
+"""Bytes that one refresh reads, apart from the end of a line: a fraction of a second of decoding,
+so that the page shows the first episodes of a large run at once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures of one episode, as the list of the page shows them.
+
+    Attributes:
+        number: Its number in the index, from 0.
+        log: The name of its log.
+        world: Its world.
+        arm: Its oracle arm; `none` without one.
+        context: Its context strategies, joined by `+`; `none` without any.
+        policy: The name of the policy.
+        seed: The seed of the instance.
+        horizon: The size that was asked for, if an ablation played it.
+        outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
+        reward: The sum of the rewards.
+        turns: The number of steps.
+        optimal: The share of optimal steps among those with a label; None without any.
+        labels: The number of steps with each label of the world.
+        instance: The key that episodes of one instance share.
+        agents: The agents of a team.
+        tokens: The largest number of tokens that was shown, if they were counted.
+        edits: The number of edits of the context.
+        problem: The fault of a broken or damaged episode.
+    """
+
+    number: int
+    log: str
+    world: str = ""
+    arm: str = ""
+    context: str = ""
+    policy: str = ""
+    seed: int | None = None
+    horizon: int | None = None
+    outcome: str = "damaged"
+    reward: float = 0.0
+    turns: int = 0
+    optimal: float | None = None
+    labels: dict[str, int] = field(default_factory=dict)
+    instance: str = ""
+    agents: tuple[str, ...] = ()
+    tokens: int | None = None
+    edits: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Log:
+    """A file as far as it was read.
+
+    Attributes:
+        path: The file.
+        identity: The device and number of the file, by which another one in its place is noticed.
+        position: The bytes read, up to the end of a line.
+        is_log: Whether it holds trajectories, so that a line that cannot be read is damage.
+    """
+
+    path: Path
+    identity: tuple[int, int]
+    position: int = 0
+    is_log: bool = False
+
+
+class RunIndex:
+    """Episodes of a folder or of one log, in the order in which they were found.
+
+    Only whole lines are read. A line that cannot be read is an episode of its own with the outcome
+    `damaged`. Links that lead out of the folder are left out.
+
+    Args:
+        run: A folder that a command writes to, or a log of trajectories.
+
+    Attributes:
+        run: The folder or the log.
+        rows: The episodes found so far.
+        generation: A number that grows when a log was replaced and the index began again.
+
+    Raises:
+        ValueError: There is no such folder or file.
+    """
+
+    def __init__(self, run: Path) -> None:
+        if not run.exists():
+            raise ValueError(f"there is no run at {run}; name a folder of a run or a log (.jsonl)")
+        self.run = run
+        self.generation = 0
+        self.rows: list[Row] = []
+        self._places: list[tuple[Path, int, int]] = []
+        self._logs: dict[Path, _Log] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self, part: int = PART) -> bool:
+        """Read on, about `part` bytes; return whether there is more to read at once."""
+        with self._lock:
+            if any(_replaced(log) for log in self._logs.values()):
+                self.generation += 1
+                self.rows, self._places, self._logs = [], [], {}
+            rest = part
+            for path in self._paths():
+                log = self._logs.get(path) or self._open(path)
+                rest -= self._read(log, rest)
+                if rest <= 0:
+                    return True
+            return False
+
+    def line(self, number: int) -> bytes:
+        """Return the line of an episode.
+
+        Raises:
+            LookupError: There is no such episode.
+            OSError: The log cannot be read.
+        """
+        if not 0 <= number < len(self._places):
+            raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
+        path, start, length = self._places[number]
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def search(self, needle: str) -> Iterator[int]:
+        """Yield the numbers of the episodes in which a text stands."""
+        for row in list(self.rows):
+            if row.outcome == "damaged":
+                continue
+            try:
+                if contains(self.line(row.number), needle):
+                    yield row.number
+            except (LookupError, OSError, ValueError):
+                continue  # the log was replaced meanwhile; the next refresh notices
+
+    def _paths(self) -> list[Path]:
+        if self.run.is_file():
+            return [self.run]
+        root = self.run.resolve()
+        return [
+            path
+            for path in sorted(self.run.rglob("*.jsonl"))
+            if path.is_file() and path.resolve().is_relative_to(root)
+        ]
+
+    def _open(self, path: Path) -> _Log:
+        status = path.stat()
+        log = _Log(path, (status.st_dev, status.st_ino), is_log=path == self.run)
+        self._logs[path] = log
+        return log
+
+    def _read(self, log: _Log, most: int) -> int:
+        """Take in the whole lines of the next part of a log; return the bytes read."""
+        begin = log.position
+        with log.path.open("rb") as file:
+            file.seek(begin)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # it is being written
+                self._take(log, line)
+                log.position += len(line)
+                if log.position - begin >= most:
+                    break
+        return log.position - begin
+
+    def _take(self, log: _Log, line: bytes) -> None:
+        name = log.path.name if log.path == self.run else str(log.path.relative_to(self.run))
+        number = len(self.rows)
+        try:
+            log.is_log = is_trajectory(line) or log.is_log
+            row = _row(number, name, decode(line, Head))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not (log.is_log and line.strip()):
+                return
+            row = Row(number, name, problem=str(error))
+        self.rows.append(row)
+        self._places.append((log.path, log.position, len(line)))
+
+
+def _replaced(log: _Log) -> bool:
+    """Return whether another file is in the place of a log, or a shorter one."""
+    try:
+        status = log.path.stat()
+    except OSError:
+        return True
+    return (status.st_dev, status.st_ino) != log.identity or status.st_size < log.position
+
+
+def row_data(row: Row) -> dict[str, Any]:
+    """Return a row as JSON-able data."""
+    return asdict(row)
+
+
+def _row(number: int, log: str, head: Head) -> Row:
+    infos = [step.info for step in head.steps]
+    marks = [info["optimal"] for info in infos if info.get("optimal") is not None]
+    contexts = [info["context"] for info in infos if info.get("context")]
+    horizon = head.labels.get("horizon")
+    return Row(
+        number,
+        log,
+        world=str(head.labels.get("world", short_world(head.spec))),
+        arm=arm_of(head),
+        context=context_of(head),
+        policy=str(head.labels.get("policy", "")),
+        seed=head.seed,
+        horizon=horizon if isinstance(horizon, int) else None,
+        outcome=_outcome(head),
+        reward=sum(step.reward for step in head.steps),
+        turns=len(head.steps),
+        optimal=sum(map(bool, marks)) / len(marks) if marks else None,
+        labels=_label_counts(head.steps),
+        instance=instance_key(head.spec, head.seed),
+        agents=tuple(dict.fromkeys(str(info["agent"]) for info in infos if info.get("agent"))),
+        tokens=max((int(record["tokens"]) for record in contexts), default=None),
+        edits=sum(len(record["edits"]) for record in contexts),
+        problem=head.failure,
+    )
+
+
+def _outcome(head: Head) -> str:
+    if head.failure:
+        return "broken"
+    last = head.steps[-1].info if head.steps else {}
+    if last.get("success"):
+        return "solved"
+    if head.truncated and not head.terminated:
+        return str(last.get("detail", {}).get("ended") or "truncated")
+    return "lost"
+
+
+def _label_counts(steps: list[StepHead]) -> dict[str, int]:
+    """Count the labels of steps: the world's words, or `optimal` and `not optimal`."""
+    counts: dict[str, int] = {}
+    for step in steps:
+        words = {str(word) for word in step.info.get("labels") or ()}
+        if not words and step.info.get("optimal") is not None:
+            words = {"optimal" if step.info["optimal"] else "not optimal"}
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+    return counts

@@ -1,0 +1,149 @@
+"""Oracles on data of the user's own: true, from the documents of the tasks, or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from agentgym import ToolCall, ToolEnv, make, render, spec, tool_env
+from agentgym.envs.gsm_agent.database import get_database
+from agentgym.envs.gsm_agent.loaders import as_folder, load_gsm8k
+from agentgym.envs.gsm_agent.search_world import SearchWorld
+from agentgym.oracles import NoisyPolicy, OraclePolicy, PlanOracle
+from agentgym.oracles.choices import best_call
+from agentgym.oracles.hints import split_hints
+from agentgym.training.rollout import rollout
+
+NAMES = ["Natalia", "Weng", "Betty", "Julie", "Ken", "Alexis"]
+THINGS = ["clips", "pencils", "wallets", "pages", "boxes", "shoes"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """A folder of six problems, each with two documents."""
+    lines = [
+        {
+            "question": f"{name} sold {10 + k} {thing} in April. In May {name} sold {k + 2} times "
+            f"as many {thing} to friends. How many {thing} did {name} sell altogether?",
+            "answer": f"so #### {(10 + k) * (k + 3)}",
+        }
+        for k, (name, thing) in enumerate(zip(NAMES, THINGS, strict=True))
+    ]
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    as_folder(load_gsm8k(path), tmp_path / "data")
+    return str(tmp_path / "data")
+
+
+def world_of(env: gymnasium.Env[Any, Any]) -> SearchWorld:
+    world = tool_env(env).world
+    assert isinstance(world, SearchWorld)
+    return world
+
+
+def state(chat: Any) -> str:
+    return split_hints(chat.messages[-1].text)[1]["state"]
+
+
+def test_the_state_comes_from_the_documents_of_the_task(folder: str) -> None:
+    env = make("SearchWorld", data=folder, oracles="S", labels=True)
+    chat, _ = env.reset(seed=0)
+    world = world_of(env)
+    first, second = (world.database.documents.document(place) for place in world.problem.documents)
+    assert "Still missing: 2 documents" in state(chat)
+    assert "Document of the task" not in state(chat)
+    chat, _, _, _, info = env.step(render(ToolCall("search", {"query": "zebra"})))
+    assert (info["optimal"], info["alive"], info["labels"]) == (False, True, ("barren",))
+    assert "Still missing: 2 documents" in state(chat)
+    shown = set()
+    for document in (first, second):
+        chat, _, _, _, info = env.step(render(ToolCall("search", {"query": document.content})))
+        if document.content not in shown:
+            assert (info["optimal"], info["labels"]) == (True, ("productive",))
+        shown = {each.content for each in (first, second) if each.content in chat.messages[-1].text}
+        if len(shown) == 2:
+            break
+    assert "Still missing: nothing" in state(chat)
+    assert all(json.dumps(each.show()) in state(chat) for each in (first, second))
+    wrong = ToolCall("answer", {"value": "0"})
+    assert wrong not in world.optimal_calls()  # type: ignore[operator]
+    *_, info = env.step(render(ToolCall("answer", {"value": world.problem.answer})))
+    assert (info["optimal"], info["success"]) == (True, True)
+
+
+def test_optimal_calls_solve_it_and_are_labelled_optimal(folder: str) -> None:
+    for seed in range(12):
+        env = make("SearchWorld", data=folder, labels=True, tools="explore_revisit")
+        env.reset(seed=seed)
+        over = False
+        while not over:
+            _, reward, over, _, info = env.step(render(best_call(world_of(env))))
+            assert info["optimal"]
+        assert reward == 1.0
+        assert info["turn"] <= 3
+
+
+def test_the_next_page_is_optimal_if_it_shows_what_is_missing(folder: str) -> None:
+    env = ToolEnv(SearchWorld, data=folder)
+    agree = 0
+    for seed in range(10):
+        env.reset(seed=seed)
+        world = world_of(env)
+        for call in (ToolCall("search", {"query": "How many in May?"}), ToolCall("next_page", {})):
+            best, before = world.optimal_calls(), len(world.log)
+            expected = call in (best or ())
+            env.step(render(call))
+            assert expected == (world.log[before]["label"] == "productive")
+            agree += expected
+    assert agree
+
+
+def test_a_plan_is_refused_with_the_reason(folder: str) -> None:
+    for oracles in ("P", "SP", "P0.5", "P_"):
+        with pytest.raises(ValueError, match=r"oracles='P' is not defined here: the question of"):
+            spec("SearchWorld", data=folder, oracles=oracles)
+    with pytest.raises(ValueError, match="use oracles='S', which"):
+        PlanOracle(gymnasium.make("agentgym/SearchWorld-v0", data=folder))
+    with pytest.raises(ValueError, match="is not defined here"):
+        spec("SearchWorld-team", data=folder, oracles="P")
+    with pytest.raises(ValueError, match=r"an example \(shots\) is not defined here"):
+        make("SearchWorld", data=folder, shots=1)
+
+
+def test_where_all_documents_are_shown_the_plan_is_to_answer(folder: str) -> None:
+    env = make("SearchWorld", data=folder, setting="static", oracles="SP", labels=True)
+    chat, _ = env.reset(seed=2)
+    assert "<plan>\nGive the answer.\n</plan>" in chat.messages[-1].text
+    assert "Still missing: nothing" in state(chat)
+    *_, info = env.step(render(best_call(world_of(env))))
+    assert (info["optimal"], info["success"]) == (True, True)
+
+
+def test_a_saved_database_of_drawn_tasks_has_all_oracles(tmp_path: Path) -> None:
+    options = SearchWorld.Config(tasks=12).database_options
+    get_database(options).save(tmp_path / "saved")
+    env = make("SearchWorld", data=str(tmp_path / "saved"), oracles="SP")
+    assert rollout(env, OraclePolicy("SearchWorld"), 1).reward == 1.0
+
+
+def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
+    for arm, context in (("", "compaction"), ("S", "none"), ("SH", "none"), ("S0.5", "none")):
+        env = make(
+            "SearchWorld", data=folder, oracles=arm, context=context, window=1_200, max_rounds=8
+        )
+        trajectory = rollout(env, NoisyPolicy("SearchWorld", 0.5), 3)
+        assert len(trajectory.steps) >= 1
+    env = make("SearchWorld", data=folder, oracles="S")
+    chat, _ = env.reset(seed=0)
+    text = state(chat)
+    world = SearchWorld.read_task(world_of(env).restate())
+    assert (
+        "Still missing: not known"
+        in SearchWorld.read_task(chat.messages[-1].text.partition("\n\n<")[0]).state()
+    )
+    world.read_state(text)
+    assert world.state() == text

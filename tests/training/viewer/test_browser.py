@@ -1,0 +1,207 @@
+"""The page in a real browser: what is clicked, typed and pressed, and what is then in sight."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentgym.training.viewer import RunIndex, ViewerServer, build_view, write_page
+from tests.training.viewer.browser import DOWN, ENTER, ESCAPE, Browser, browsing, needs_browser
+from tests.training.viewer.episodes import HOSTILE, played, write_run
+
+pytestmark = needs_browser
+
+ROWS = "[...document.querySelectorAll('.row')].map(row => row.textContent)"
+SELECTED = "document.querySelector('.row[aria-selected=true]')"
+TITLE = "document.querySelector('#bar h1').textContent"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run = write_run(tmp_path_factory.mktemp("run"))
+    index = RunIndex(run)
+    while index.refresh():
+        pass
+    write_page(index, run / "page.html", build_view)
+    return (run / "page.html").as_uri()
+
+
+def opened(browser: Browser, url: str, where: str = "") -> None:
+    browser.open("about:blank")  # so that another place in the page is a new page too
+    browser.open(url + where)
+    browser.wait("document.querySelector('.row, .cell, .empty')")
+
+
+def test_episodes_are_listed_filtered_and_opened_by_click(browser: Browser, page: str) -> None:
+    opened(browser, page)
+    assert len(browser.run(f"return {ROWS}")) == 5
+    browser.run(
+        "const box = document.querySelector('select[name=world]'); box.value = 'ListWorld-team';"
+        "box.dispatchEvent(new Event('change'))"
+    )
+    (row,) = browser.run(f"return {ROWS}")
+    assert "ListWorld-team" in row
+    assert "1 of 5 episodes" in browser.run("return document.querySelector('#count').textContent")
+    browser.click(".row")
+    browser.wait("document.querySelector('.reply')")
+    assert "ListWorld-team" in browser.run(f"return {TITLE}")
+    browser.click("#team")
+    browser.wait("document.querySelector('.cell')")
+    names = browser.run("return [...document.querySelectorAll('.column')].map(c => c.textContent)")
+    assert names == ["actor_0", "closer_0"]
+    assert browser.errors() == []
+
+
+def test_an_episode_is_read_by_keyboard(browser: Browser, page: str) -> None:
+    opened(browser, page)
+    browser.keys(DOWN, "j", "k", "k", ENTER)
+    browser.wait("document.querySelector('.reply')")
+    assert "seed 0, none, none" in browser.run(f"return {TITLE}")
+    assert "Turn 1 of 6" in browser.run("return document.querySelector('.detail').textContent")
+    browser.keys("j", "j")
+    assert "Turn 3 of 6" in browser.run("return document.querySelector('.detail').textContent")
+    assert browser.run("return location.hash") == "#episode=0&turn=2"
+    browser.keys("\ue010")  # End
+    assert "After the last reply" in browser.run(
+        "return document.querySelector('.detail').textContent"
+    )
+    browser.keys("?")
+    assert browser.run("return document.querySelector('dialog').open")
+    browser.keys(ESCAPE)
+    browser.wait("!document.querySelector('dialog').open")
+    browser.keys(ESCAPE)
+    browser.wait(f"{ROWS}.length === 5")
+    assert browser.errors() == []
+
+
+def test_a_text_is_searched_for_in_all_episodes_and_in_one(browser: Browser, page: str) -> None:
+    opened(browser, page)
+    browser.keys("/", *"onerror")
+    browser.wait(f"{ROWS}.length === 1")
+    browser.keys(ESCAPE, ENTER)
+    browser.wait("document.querySelector('.detail mark')")
+    assert browser.run("return document.querySelector('.detail mark').textContent") == "onerror"
+    first = browser.run("return location.hash")
+    browser.keys("n")
+    assert browser.run("return location.hash") != first
+    browser.keys("N")
+    assert browser.run("return location.hash") == first
+    assert browser.errors() == []
+
+
+def test_texts_of_models_stay_texts(browser: Browser, page: str) -> None:
+    opened(browser, page, "#episode=3&turn=1")
+    browser.wait("document.querySelector('.reply')")
+    written = browser.run("return document.querySelector('.reply > pre').textContent")
+    # The driver has no form for a lone surrogate, which the page has.
+    assert all(part in written for part in HOSTILE.split("\ud800"))
+    assert browser.run("return document.title") != "taken"
+    assert (
+        browser.run("return document.querySelectorAll('.detail img, .detail script').length") == 0
+    )
+    assert browser.run("return document.querySelector('.reply details').open") is False
+    assert browser.errors() == []
+
+
+def test_edits_hints_and_the_window_are_marked(browser: Browser, page: str) -> None:
+    opened(browser, page, "#episode=2&turn=0")
+    browser.wait("document.querySelector('.reply')")
+    assert browser.run("return document.querySelectorAll('.note').length") >= 2
+    assert browser.run("return document.querySelector('.chart .limit') !== null")
+    assert browser.run("return document.querySelectorAll('.chart .edit').length") > 0
+    browser.keys("\ue010")
+    marks = browser.run("return [...document.querySelectorAll('.mark')].map(m => m.textContent)")
+    assert {"dropped", "summary"} <= set(marks)
+    shown = "document.querySelector('.message.dropped details').open"
+    assert browser.run(f"return {shown}") is False, "what was dropped is folded"
+
+
+def test_two_episodes_of_an_instance_side_by_side(browser: Browser, page: str) -> None:
+    opened(browser, page, "#episode=0")
+    browser.wait("document.querySelector('#compare')")
+    browser.run(
+        "const box = document.querySelector('#compare'); box.value = '1';"
+        "box.dispatchEvent(new Event('change'))"
+    )
+    browser.wait("document.querySelector('.cell')")
+    place = int(browser.run(f"return {TITLE}").removeprefix("they part at turn "))
+    views = [played(), played()]
+    assert 1 <= place <= len(views[0].steps)
+    texts = browser.run(
+        "return [...document.querySelectorAll('.parting ~ .cell > pre:first-of-type')]"
+        ".slice(0, 2).map(c => c.textContent)"
+    )
+    assert texts[0] != texts[1]
+    assert browser.errors() == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_sticks_out_at_any_width(
+    browser: Browser, page: str, width: int, dark: bool
+) -> None:
+    browser.size(width, 800, dark=dark)
+    for where in ("", "#episode=2&turn=3", "#episode=0&with=1", "#episode=4&team="):
+        opened(browser, page, where)
+        browser.wait("document.querySelector('.row, .reply, .cell')")
+        assert browser.run("return document.documentElement.scrollWidth") <= width
+        assert browser.run("return document.documentElement.scrollHeight") <= 800
+    colour = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
+
+
+def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
+    data = json.loads(played().to_json())
+    lines = [json.dumps({**data, "seed": seed}) for seed in range(499)]
+    later = {**data["steps"][1], "kept": 2, "messages": []}
+    steps = [data["steps"][0], *[later] * 1_999]
+    lines.append(json.dumps({**data, "steps": steps, "last": {"kept": 2, "messages": []}}))
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
+    index = RunIndex(tmp_path)
+    while index.refresh():
+        pass
+    write_page(index, tmp_path / "page.html", build_view)
+    browser.size(1280, 800)
+    opened(browser, (tmp_path / "page.html").as_uri())
+    assert browser.run("return document.querySelectorAll('.row').length") < 60
+    browser.keys("\ue010")
+    browser.wait(f"{SELECTED}.textContent.startsWith('499')")
+    browser.keys(ENTER)
+    browser.wait("document.querySelector('.reply')")
+    assert browser.run("return document.querySelectorAll('.row').length") < 60
+    assert browser.run("return cache.size") == 1, "only what was opened is decoded"
+    browser.keys("\ue010", "k")
+    assert "Turn 2000 of 2000" in browser.run(
+        "return document.querySelector('.detail').textContent"
+    )
+
+
+def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> None:
+    log = tmp_path / "t.jsonl"
+    line = played(seed=1).to_json() + "\n"
+    log.write_text(line[:99])
+    server = ViewerServer(RunIndex(tmp_path), build_view)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        browser.open(server.url)
+        browser.wait("document.querySelector('#count').textContent.startsWith('0 of 0')")
+        log.write_text(line)
+        browser.wait(f"{ROWS}.length === 1")
+        browser.keys(ENTER)
+        browser.wait("document.querySelector('.reply')")
+        assert browser.errors() == []
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

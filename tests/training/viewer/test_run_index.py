@@ -1,0 +1,132 @@
+"""The index follows a run that goes on, and nothing in a folder breaks it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.oracles import NoisyPolicy
+from agentgym.training.viewer import RunIndex
+from tests.training.viewer.episodes import HOSTILE, hostile_policy, played, write_run
+
+
+def outcomes(index: RunIndex) -> list[str]:
+    while index.refresh():
+        pass
+    return [row.outcome for row in index.rows]
+
+
+def test_rows_have_the_figures_of_their_episodes(tmp_path: Path) -> None:
+    index = RunIndex(write_run(tmp_path))
+    assert outcomes(index)[0] == "solved"
+    first, noisy, compacted, hostile, team = index.rows
+    assert (first.world, first.arm, first.context, first.policy) == (
+        "ListWorld",
+        "none",
+        "none",
+        "oracle",
+    )
+    assert (first.seed, first.turns, first.reward, first.optimal) == (0, 6, 1.0, 1.0)
+    assert first.instance == noisy.instance != hostile.instance
+    assert (compacted.arm, compacted.context) == ("SP", "ClearToolResults+Compaction")
+    assert compacted.edits > 0
+    assert (compacted.tokens or 0) > 500
+    assert len(team.agents) == 2
+    assert hostile.labels == {"not optimal": 2}
+
+
+def test_a_line_counts_once_it_is_whole(tmp_path: Path) -> None:
+    log = tmp_path / "t.jsonl"
+    lines = [played(seed=k).to_json().encode() + b"\n" for k in range(3)]
+    log.write_bytes(b"")
+    index = RunIndex(log)
+    assert outcomes(index) == []
+    for place in (0, 1, len(lines[0]) - 1):
+        log.write_bytes(lines[0][:place])
+        assert outcomes(index) == []
+    log.write_bytes(lines[0] + lines[1] + lines[2][:-1])
+    assert outcomes(index) == ["solved"] * 2
+    with log.open("ab") as file:
+        file.write(b"\n")
+    assert outcomes(index) == ["solved"] * 3
+    assert index.generation == 0
+    assert [json.loads(index.line(k))["seed"] for k in range(3)] == [0, 1, 2]
+
+
+def test_a_part_is_read_at_a_time(tmp_path: Path) -> None:
+    index = RunIndex(write_run(tmp_path))
+    counts = []
+    while index.refresh(part=1):
+        counts.append(len(index.rows))
+    assert counts == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"{", b'"', b"\xff\xfe", b"[" * 100_000, b'{"spec": {}, "seed": "x", "steps": []}'],
+)
+def test_a_damaged_line_is_shown_as_such_between_the_others(tmp_path: Path, damage: bytes) -> None:
+    log = tmp_path / "t.jsonl"
+    whole = played().to_json().encode()
+    log.write_bytes(whole + b"\n" + damage + b"\n\n" + whole + b"\n" + damage)
+    index = RunIndex(log)
+    assert outcomes(index) == ["solved", "damaged", "solved"]
+    assert index.rows[1].problem
+    assert index.line(2) == whole + b"\n"
+    assert list(index.search("pop")) == [0, 2]
+
+
+def test_files_that_are_no_logs_are_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnot JSON\n[1]\n')
+    (tmp_path / "notes.txt").write_text(played().to_json() + "\n")
+    index = RunIndex(tmp_path)
+    assert {row.log for row in index.rows} <= {"trajectories.jsonl"}
+    assert len(outcomes(index)) == 5
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write_run(outside)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "link.jsonl").symlink_to(outside / "trajectories.jsonl")
+    (run / "folder").symlink_to(outside)
+    assert outcomes(RunIndex(run)) == []
+
+
+def test_a_log_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    log = tmp_path / "t.jsonl"
+    log.write_text(played(seed=1).to_json() + "\n" + played(seed=2).to_json() + "\n")
+    index = RunIndex(tmp_path)
+    assert len(outcomes(index)) == 2
+    other = tmp_path / "other"
+    other.write_text(played(seed=7).to_json() + "\n")
+    other.replace(log)
+    outcomes(index)
+    assert [row.seed for row in index.rows] == [7]
+    assert index.generation == 1
+    log.unlink()
+    assert outcomes(index) == []
+
+
+def test_search_finds_texts_in_any_case_and_not_the_markup_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "t.jsonl"
+    episodes = [played(), played(NoisyPolicy("ListWorld", p=0.9)), played(hostile_policy)]
+    log.write_text("".join(episode.to_json() + "\n" for episode in episodes))
+    index = RunIndex(log)
+    outcomes(index)
+    assert list(index.search("TARGET LIST")) == [0, 1, 2]
+    assert list(index.search("</SCRIPT><script>")) == [2]
+    assert list(index.search("\u2028")) == [2]
+    assert list(index.search(HOSTILE[:60])) == [2]
+    assert list(index.search('"messages"')) == []
+    assert list(index.search("entry_point")) == []
+
+
+def test_a_run_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no run at .*nowhere; name a folder"):
+        RunIndex(tmp_path / "nowhere")

@@ -1,0 +1,111 @@
+"""The server shows one run to the user of this machine, and nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentgym.training.viewer import RunIndex, ViewerServer, build_view
+from tests.helpers import PATIENCE
+from tests.training.viewer.episodes import played, write_run
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ViewerServer]:
+    (tmp_path / "secret.txt").write_text("not for you")
+    run = tmp_path / "run"
+    run.mkdir()
+    serving = ViewerServer(RunIndex(write_run(run)), build_view)
+    thread = threading.Thread(target=serving.serve_forever)
+    thread.start()
+    yield serving
+    serving.shutdown()
+    serving.server_close()
+    thread.join()
+
+
+def ask(
+    server: ViewerServer, path: str, host: str = "", method: str = "GET"
+) -> tuple[int, dict[str, str], str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
+    try:
+        headers = {"Host": host or f"127.0.0.1:{server.server_port}"}
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_the_page_and_its_data(server: ViewerServer) -> None:
+    status, headers, page = ask(server, f"/{server.key}/")
+    assert status == 200
+    assert "script-src 'sha256-" in headers["Content-Security-Policy"]
+    assert '"live": true' in page
+    status, _, text = ask(server, f"/{server.key}/rows?from=0&generation=0")
+    rows = json.loads(text)
+    assert len(rows["rows"]) == 5
+    assert rows["more"] is False
+    assert json.loads(ask(server, f"/{server.key}/episodes/0")[2])["world"] == "ListWorld"
+    assert json.loads(ask(server, f"/{server.key}/search?text=target")[2]) == [0, 1, 2, 3, 4]
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_new_episodes_come_with_the_next_question(server: ViewerServer) -> None:
+    ask(server, f"/{server.key}/rows?from=0&generation=0")
+    log = server.index.run / "later.jsonl"
+    line = played(seed=9).to_json() + "\n"
+    log.write_text(line[:500])
+    assert json.loads(ask(server, f"/{server.key}/rows?from=5&generation=0")[2])["rows"] == []
+    log.write_text(line)
+    (row,) = json.loads(ask(server, f"/{server.key}/rows?from=5&generation=0")[2])["rows"]
+    assert (row["number"], row["seed"]) == (5, 9)
+    log.unlink()
+    news = json.loads(ask(server, f"/{server.key}/rows?from=6&generation=0")[2])
+    assert news["generation"] == 1
+    assert len(news["rows"]) == 5
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "episodes/../../secret.txt",
+        "episodes/-1",
+        "episodes/5",
+        "episodes/٣",
+        "episodes/",
+        "trajectories.jsonl",
+        "rows",
+        "rows?from=x&generation=0",
+        "search",
+        "assets/app.js",
+        "/etc/passwd",
+    ],
+)
+def test_nothing_else_can_be_read(server: ViewerServer, path: str) -> None:
+    ask(server, f"/{server.key}/rows?from=0&generation=0")
+    status, _, text = ask(server, f"/{server.key}/{path}".replace("٣", "%D9%A3"))
+    assert status == 404
+    assert "not for you" not in text
+
+
+@pytest.mark.parametrize("path", ["/", "/wrong/", "/wrong/rows?from=0&generation=0", "/ü/", "//"])
+def test_an_address_without_the_key_is_refused(server: ViewerServer, path: str) -> None:
+    assert ask(server, path.replace("ü", "%C3%BC"))[0] == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "evil.example:80", "127.0.0.1:1"])
+def test_a_page_of_another_site_is_refused(server: ViewerServer, host: str) -> None:
+    assert ask(server, f"/{server.key}/", host)[0] == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_changed(server: ViewerServer, method: str) -> None:
+    assert ask(server, f"/{server.key}/", method=method)[0] == 501
