@@ -126,7 +126,11 @@ def _workbook(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     cut = draw.randint(1, len(data))
     path = draw.choice(("", "./", "/workspace/")) + arguments["filepath"]
     parts = [(top, data[:cut]), (top + cut, data[cut:])]
-    return [
+    first = []
+    if "start_cell" not in arguments:  # a new sheet
+        names = {"old_name": "Sheet1", "new_name": arguments["sheet_name"]}
+        first = [ToolCall("rename_worksheet", {"filepath": path, **names})][: draw.randint(0, 1)]
+    return first + [
         ToolCall(
             "write_data_to_excel",
             {
@@ -138,16 +142,6 @@ def _workbook(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
         )
         for row, rows in parts
         if rows
-    ]
-
-
-def _rename(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    if draw.random() < 0.3:
-        return [ToolCall("rename_worksheet", arguments)]
-    path = arguments["filepath"]
-    return [
-        ToolCall("create_worksheet", {"filepath": path, "sheet_name": arguments["new_name"]}),
-        ToolCall("delete_worksheet", {"filepath": path, "sheet_name": arguments["old_name"]}),
     ]
 
 
@@ -205,7 +199,6 @@ REWRITERS: dict[str, Rewriter] = {
     "woo_products_batch_update": _products,
     "update_cells": _cells,
     "write_data_to_excel": _workbook,
-    "rename_worksheet": _rename,
     "create_event": _event,
     "logging_write_log": _entry,
     "woo_products_categories_create": _category,

@@ -301,15 +301,20 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             table.append([year, *growth])
         yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
         yield write(
-            f"Call its sheet {form}.",
+            f"Write the report into its sheet {form}.",
             RESULT,
-            "rename_worksheet",
+            "write_data_to_excel",
             filepath=RESULT,
-            old_name="Sheet1",
-            new_name=form,
+            sheet_name=form,
+            data=table,
         )
-        sheet = {"filepath": RESULT, "sheet_name": form}
-        yield write("Write the report.", RESULT, "write_data_to_excel", **sheet, data=table)
+        yield write(
+            "Remove its empty sheet.",
+            RESULT,
+            "delete_worksheet",
+            filepath=RESULT,
+            sheet_name="Sheet1",
+        )
 
     def task_failures(self) -> Iterator[str]:
         """Check that the report has exactly the expected sheet, heads and rows, and that no other

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from agentgym import ToolCall
 from agentgym.envs.loca.plan import CLAIM, Step
+from agentgym.tools import ToolError
 from tests.envs.loca.office import TASKS, fresh, solved
 from tests.envs.loca.rewriting import merged, rewritten
 
@@ -59,6 +61,9 @@ def test_steps_that_were_taken_in_another_way_are_not_ordered_again(name: str, s
         elif len(chosen) == 1 or not (calls := merged(chosen)):
             chosen, calls = chosen[:1], rewritten(chosen[0], draw)
         assert others.isdisjoint(step.label for step in chosen), "it was done in another way"
+        if len(calls) > 1 and draw.random() < 0.2:
+            play(world, calls[:1])
+            break
         play(world, calls)
         if calls[0] != chosen[0].call:
             others |= {step.label for step in chosen}
@@ -84,6 +89,8 @@ def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: in
         for step in changes
         for call in ([step.call] if draw.random() < 0.2 else rewritten(step, draw))
     ]
-    play(world, calls[: draw.choice((len(calls), draw.randint(1, len(calls))))])
+    for call in calls[: draw.choice((len(calls), draw.randint(1, len(calls))))]:
+        with suppress(ToolError):  # one way of a step may leave nothing to do for the next
+            play(world, [call])
     obey(world)
     check_end(world)
