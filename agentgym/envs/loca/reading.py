@@ -177,9 +177,16 @@ def mail_text(arguments: Mapping[str, Any]) -> str:
     return text_of(arguments.get("body") or "", arguments.get("html_body"))
 
 
-def same_words(body: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return whether a mail has a text, however its lines are broken; see `Step.accepts`."""
-    return lambda arguments: mail_text(arguments).split() == body.split()
+def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return whether a mail has a text, however its lines are broken, and attachments of some
+    names; see `Step.accepts`.
+    """
+
+    def accepts(mail: Mapping[str, Any]) -> bool:
+        names = [path.rpartition("/")[2] for path in mail.get("attachments") or ()]
+        return mail_text(mail).split() == body.split() and names == list(attachments)
+
+    return accepts
 
 
 def split_letter(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 _LONGEST = 100_000
 """The characters of the longest statement that is parsed, which takes about a second."""
@@ -21,7 +22,13 @@ def canonical_query(query: str, dialect: str) -> str:
     """Return a script as its dialect writes it, whatever its letter case and optional words; the
     script itself if it cannot be parsed.
     """
-    return ";".join(each.sql(dialect) for each in _parse(query, dialect)) or query
+    try:
+        statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
+        for comment in (each for each in statements if isinstance(each, exp.Comment)):
+            comment.set("kind", str(comment.args["kind"]).upper())  # the parser keeps its case
+        return ";".join(each.sql(dialect) for each in statements) or query
+    except (SqlglotError, RecursionError):  # it is deep, or its dialect cannot write it
+        return query
 
 
 def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -291,7 +291,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                     self.outputs[2],
                     "send_email",
                     same=("to", "subject"),
-                    accepts=same_words(body),
+                    accepts=same_words(body, TABLE),
                     **message,
                 )
             )

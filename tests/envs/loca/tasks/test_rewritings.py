@@ -6,12 +6,14 @@ import pickle
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from agentgym import ToolCall
+import agentgym
+from agentgym import ToolCall, render
 from agentgym.envs.loca.plan import CLAIM, Step
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.tools import ToolError
 from tests.envs.loca.office import TASKS, fresh, solved
 from tests.envs.loca.rewriting import merged, rewritten
@@ -94,3 +96,49 @@ def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: in
             play(world, [call])
     obey(world)
     check_end(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(3))
+def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
+    """A step in another form is productive, and success stays possible."""
+    draw, env = random.Random(seed), agentgym.make(name, labels=True, budget_slack=50)
+    env.reset(seed=seed)
+    world = cast("OfficeTask[Any]", agentgym.tool_env(env).world)
+    reward = 0.0
+    while steps := world.progress.pending():
+        step = draw.choice(steps)
+        calls = rewritten(step, draw) if step.changes else [step.call]
+        before = len(list(world.all_failures()))
+        *_, info = results = env.step("\n".join(map(render, calls)))
+        reward = float(results[1])
+        assert info["alive"]
+        assert info["optimal"] or calls != [step.call]
+        better = len(list(world.all_failures())) < before
+        assert step.label in world.progress.facts or step is CLAIM
+        assert better or len(calls) > 1 or set(info["labels"]) == {"productive"}, calls
+    assert reward == 1.0
+
+
+WRONG_MAILS = {
+    "CourseAssistant": {"body": "Please hand in your presentation."},
+    "WoocommerceNewWelcome": {"body": "Welcome."},
+    "WoocommerceStockAlert": {"body": "There is little left."},
+    "FilterLowSellingProducts": {"attachments": []},
+    "ApplyPhDEmail": {"attachments": []},
+    "PayableInvoiceChecker": {"body": "Some invoices are not paid."},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MAILS)
+def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
+    world = fresh(name)
+    while (steps := world.progress.pending())[0].call.name != "send_email":
+        play(world, [steps[0].call])
+    mail = steps[0].call.arguments
+    play(world, [ToolCall("send_email", {**mail, **WRONG_MAILS[name]})])
+    assert steps[0].label in [step.label for step in world.progress.pending()]
+    while (steps := world.progress.pending()) != [CLAIM]:
+        play(world, [steps[0].call])
+    assert list(world.all_failures())
+    assert world.optimal_calls() == []
+    assert world.subtask(True) == "The task cannot be done right any more."
