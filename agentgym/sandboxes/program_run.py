@@ -8,6 +8,7 @@ import contextlib
 import json
 import mmap
 import os
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -164,6 +165,8 @@ class ProgramRun:
     def _watch(self) -> bool:
         """Stop what takes too much; return False when it does not even stop."""
         now = time.monotonic()
+        if self._stopped:
+            self._end_program()  # again, in case that it was missed
         if self._stopped or not self._ours:
             # How long the host takes to lay out the files is not the program's doing, so its
             # seconds are counted from then on.
@@ -186,10 +189,22 @@ class ProgramRun:
         return True
 
     def _stop(self, reason: str) -> None:
-        """Tell the first process of the run to end the others and give back the files."""
+        """End the processes of the program, so that the files are given back."""
         self._stopped, self._deadline = reason, time.monotonic() + _GRACE
-        with contextlib.suppress(OSError):
-            self._process.channel.send(_STOP)
+        self._end_program()
+
+    def _end_program(self) -> None:
+        """Kill the first process of the program's namespaces, with which the kernel ends all others:
+        a fork bomb would leave it no time to end them. Where it has none of its own, ask it to.
+        """
+        with contextlib.suppress(OSError, IndexError):  # it has ended
+            if self._ours == 1:
+                self._process.channel.send(_STOP)
+                return
+            first = self._process.pid
+            for _ in range(self._ours):
+                first = children(first)[0]
+            os.kill(first, signal.SIGKILL)
 
     def result(self) -> ProgramResult:
         """Return the result of a program that was started."""

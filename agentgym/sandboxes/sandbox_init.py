@@ -247,20 +247,26 @@ class Kernel:
         self._check(self._library.prctl(option, *map(ctypes.c_ulong, words)))
 
 
-def play(top: str, channel: int, outputs: list[int], kernel: Kernel, *, nested: bool) -> None:
-    """Do one job, as the first process of its namespaces."""
-    with open(channel, "rb", closefd=False) as stream:
-        job = json.loads(stream.readline())
-        if nested:
-            for path, size in job["folders"].items():
-                kernel.mount_memory(path, size)
-        kernel.confine(bytes.fromhex(job["filter"]))
-        state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
-        os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
-        os.pwrite(state, bytes.fromhex(job["state"]), 0)
-        lay_out(top, job["files"], stream)
+def read_job(channel: int) -> tuple[Any, Any]:
+    """Read what is to be done; return it, and the stream of the files that follow."""
+    stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
+    return json.loads(stream.readline()), stream
+
+
+def run(
+    top: str, channel: int, job: Any, stream: Any, outputs: list[int], kernel: Kernel, ready: bytes
+) -> tuple[int | None, str]:
+    """Run the program of a job, as the first process of its namespaces; return its exit status, or
+    None and the reason why it was not waited for.
+    """
+    kernel.confine(bytes.fromhex(job["filter"]))
+    state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
+    os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
+    os.pwrite(state, bytes.fromhex(job["state"]), 0)
+    os.close(state)
+    lay_out(top, job["files"], stream)
     source = RandomSource(job["seed"])
-    os.write(channel, b"ready many\n" if nested else b"ready once\n")
+    os.write(channel, ready)
     child = os.fork()
     if child == 0:
         for number, output in enumerate(outputs, 1):
@@ -268,22 +274,45 @@ def play(top: str, channel: int, outputs: list[int], kernel: Kernel, *, nested: 
         start(job)
     for output in outputs:
         os.close(output)
-    end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
-    end_all()
-    elapsed = int.from_bytes(os.pread(state, 32, 0)[_ELAPSED], "little", signed=True)
+    return wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
+
+
+def finish(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
+    """Give back what a job has left, once all of its processes have ended."""
+    with open(_STATE, "rb") as state:  # noqa: PTH123
+        elapsed = int.from_bytes(state.read(32)[_ELAPSED], "little", signed=True)
     give_back(channel, top, job, end, max(0, elapsed))
 
 
+def play(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
+    """Do one job in the namespaces that there are."""
+    job, stream = read_job(channel)
+    end = run(top, channel, job, stream, outputs, kernel, b"ready once\n")
+    end_all()
+    finish(channel, top, job, end)
+
+
 def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
-    """Do one job in namespaces of its own."""
+    """Do one job in namespaces of its own.
+
+    The kernel ends all processes of a job with the first of them, which the host may kill: a fork
+    bomb would leave it no time to end the others itself.
+    """
     kernel.new_namespaces()
+    job, stream = read_job(channel)
+    for path, size in job["folders"].items():
+        kernel.mount_memory(path, size)
+    said, says = os.pipe()
     child = os.fork()
     if child == 0:
-        play(top, channel, outputs, kernel, nested=True)
+        end = run(top, channel, job, stream, outputs, kernel, b"ready many\n")
+        os.write(says, json.dumps(end).encode())
         os._exit(0)
-    for output in outputs:
-        os.close(output)
+    for number in (*outputs, says):
+        os.close(number)
     os.waitpid(child, 0)
+    kernel.confine(bytes.fromhex(job["filter"]))
+    finish(channel, top, job, json.loads(os.read(said, _CHUNK) or '[null, "stop"]'))
 
 
 def main(top: str) -> None:
@@ -305,14 +334,12 @@ def main(top: str) -> None:
         order, attached, _, _ = host.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
         if not order:
             return
-        if not attached:  # a stop that came when the program had ended by itself
-            continue
         outputs = [
             int.from_bytes(attached[0][2][k : k + _INT_BYTES], sys.byteorder)
             for k in (0, _INT_BYTES)
         ]
         if not nested:
-            play(top, channel, outputs, kernel, nested=False)
+            play(top, channel, outputs, kernel)
             return
         child = os.fork()
         if child == 0:

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from agentgym import make, register, tool_env
+from agentgym import make, tool_env
 from agentgym.envs.lumina.list_world import ListWorld
 
 HOOKS = ("subtask", "state", "restate", "optimal_calls", "label_calls", "subtask_for")
@@ -38,16 +38,20 @@ for each in HOOKS:
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    before = set(gymnasium.registry)
-    register(Fragile)
+    gymnasium.register(
+        "Fragile-v0",
+        entry_point="agentgym.env:ToolEnv",
+        kwargs={"world": f"{__name__}:Fragile"},
+        disable_env_checker=True,
+        order_enforce=False,
+    )
     yield
-    for env_id in set(gymnasium.registry) - before:
-        del gymnasium.registry[env_id]
+    del gymnasium.registry["Fragile-v0"]
 
 
 @pytest.mark.parametrize("arm", ["P", "S", "SP", "SH", "SPH", "P_", "S_", "P0.5", "P0S0"])
 def test_hooks_that_break_make_an_episode_invalid_and_raise_nothing(arm: str) -> None:
-    env = make("Fragile", oracles=arm, labels=True, items=6, removals=3)
+    env = make("Fragile-v0", oracles=arm, labels=True, items=6, removals=3)
     env.reset(seed=0)
     _, _, _, _, info = env.step(GOOD)
     assert {fault.tool for fault in info["detail"].faults} != set()
@@ -59,7 +63,7 @@ def test_hooks_that_break_make_an_episode_invalid_and_raise_nothing(arm: str) ->
 
 
 def test_the_exception_is_raised_for_who_wants_it() -> None:
-    env = make("Fragile", oracles="P", on_fault="raise", items=6, removals=3)
+    env = make("Fragile-v0", oracles="P", on_fault="raise", items=6, removals=3)
     env.reset(seed=0)
     with pytest.raises(RuntimeError, match="broke"):
         env.step(GOOD)

@@ -167,6 +167,15 @@ WORLDS = [
 ]
 
 
+def objects_in(schema: Any, top: bool = False) -> Iterator[list[str]]:
+    """The fields of each object in a schema."""
+    if isinstance(schema, dict) and "properties" in schema and not top:
+        yield list(schema["properties"])
+    for each in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(each, (dict, list)):
+            yield from objects_in(each)
+
+
 @pytest.mark.parametrize(("world", "options"), WORLDS)
 def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -> None:
     environment = environment_factory(world, **options)()
@@ -182,11 +191,9 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
     assert type(environment).__name__ == world
     for each in tools:
         method = getattr(environment, each.name)
-        shown, nested = (
-            get_json_schema(method),
-            each.parameters.get("$defs", {}).values(),
-        )  # no annotation says what is nested
-        fields = [field for definition in nested for field in definition["properties"]]
+        shown = get_json_schema(method)
+        # No annotation says what is nested.
+        fields = [field for shape in objects_in(each.parameters, top=True) for field in shape]
         told = plain(each.to_openai())
         for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
             text = " ".join(shape.get("description", f"The argument {name}.").split())

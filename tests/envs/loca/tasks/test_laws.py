@@ -71,7 +71,7 @@ def test_opaque_ids_belong_to_one_seed(name: str) -> None:
         world = fresh(name, seed=seed)
         headers, sheets = ("get_email_headers", {"email_id": "1"}), ("list_spreadsheets", {})
         answer = world.office.call(*(headers if name == "SetConfCrDdl" else sheets))
-        ids = set(re.findall("[0-9a-f]{24,}", answer))
+        ids = set(re.findall("[0-9a-f-]{24,}", answer))
         assert ids
         assert texts.setdefault(seed, ids) == ids
     assert not texts[0] & texts[1]

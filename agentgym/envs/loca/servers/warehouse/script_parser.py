@@ -149,10 +149,12 @@ def statements_of(body: Body) -> Iterator[Sql]:
                 yield from statements_of(inner)
 
 
+# What is not closed goes on to the end, since it would be tried again from each beginning otherwise.
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*|\#[^\n]*|/\*.*?\*/)
+    r"""(?P<skip>\s+|--[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z))
     |(?P<text>(?:\b(?:r|b|rb|br))?(?:
-        "{3}(?:[^\\]|\\.)*?"{3} | [']{3}(?:[^\\]|\\.)*?[']{3} | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'))
+        "{3}(?:[^\\]|\\.)*?(?:"{3}|\Z) | [']{3}(?:[^\\]|\\.)*?(?:[']{3}|\Z)
+        | "(?:[^"\\\n]|\\.)*"? | '(?:[^'\\\n]|\\.)*'?))
     |(?P<name>`[^`\n]*`)|(?P<word>@{0,2}[A-Za-z_]\w*)|(?P<other>\d[\w.]*|.)""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )

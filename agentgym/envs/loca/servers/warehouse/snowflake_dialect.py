@@ -54,7 +54,7 @@ class SnowSQL(Warehouse):
         Raises:
             ToolError: It cannot be parsed, or is a block of Snowflake Scripting.
         """
-        if re.fullmatch(r"\s*START\s+TRANSACTION\s*;?\s*", sql, re.IGNORECASE):
+        if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
         if _SCRIPTING.match(sql):
             raise ToolError(

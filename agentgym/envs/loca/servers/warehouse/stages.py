@@ -210,17 +210,18 @@ class Stages:
 
     def _place(self, text: str) -> tuple[str, str]:
         """Return the stage and the path in it that `@stage/path` names."""
-        match = re.fullmatch(r"'?@([^/']*)/?([^']*)'?", text)
+        match = re.fullmatch(r"@([^/']*)(/[^']*)?", text.removeprefix("'").removesuffix("'"))
         if not match:
             raise ToolError(
                 f"invalid argument: {echo(text)} is no stage; write @stage or @stage/path"
             )
+        path = (match[2] or "").removeprefix("/")
         if match[1].startswith(("~", "%")):
-            return match[1].upper(), match[2]  # the user's own stage, and those of tables
+            return match[1].upper(), path  # the user's own stage, and those of tables
         stage = self._stage_name(match[1])
         if not self._server.store.find("stages", name=stage):
             raise ToolError(f"not found: the stage {stage} does not exist or not authorized")
-        return stage, match[2]
+        return stage, path
 
     def _stage_name(self, text: str) -> str:
         schema, name = self._warehouse.resolve_table(self._warehouse.parse_name(text, "stage"))
