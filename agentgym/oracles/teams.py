@@ -30,6 +30,10 @@ _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
 _HOST = "\n# Host\nYou are host_0"
 _ANSWER = "host_0 answers:\n"
+_ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
+_PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
+_PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
+_YOUR_TURN = "It is your turn."
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
@@ -42,40 +46,62 @@ class _TeamChat:
         history: Its replies to the world since then, with what answered them.
         has_floor: Whether it is to act: True after it got mail or has acted, False after it has
             sent some, None if nothing shows it.
+        parts: The parts that it was sent of a state that is longer than a message.
+        parts_sent: The number of parts that it has sent of such a state.
     """
 
     state: str = ""
     history: list[Message] = field(default_factory=list)
     has_floor: bool | None = None
+    parts: list[str] = field(default_factory=list)
+    parts_sent: int = 0
 
     @classmethod
     def of(cls, chat: Chat) -> _TeamChat:
         """Read what follows the task."""
         view = cls()
-        previous, names = "", set[str]()
+        previous, calls, names = "", tuple[ToolCall, ...](), set[str]()
         for message in chat.messages[chat.pinned() :]:
             text = split_hints(message.text)[0]
             if message.role == "assistant":
-                names = {call.name for call in message.calls}
+                calls, names = message.calls, {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
                 view.take(previous)
                 view.has_floor = (
                     previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
                 )
-            elif message.role == "user" and _MAIL.match(text):
-                view.take(text)
-                view.has_floor = True
+            elif message.role == "user" and (heading := _MAIL.match(text)):
+                view.take_mail(text[heading.end() :])
             elif text.startswith(_ANSWER) and view.history:
                 view.history[-1] = replace(view.history[-1], text=text.removeprefix(_ANSWER))
             elif not names or names - TEAM_TOOLS:
                 view.history.append(message)
             if message.role == "tool" and not text.startswith("error:"):
                 if names - TEAM_TOOLS:
-                    view.has_floor = True
+                    view.has_floor, view.parts_sent = True, 0
                 elif "tell" in names:
-                    view.has_floor = False
+                    view.note_sent(str(calls[0].arguments.get("text")))
             previous = text
         return view
+
+    def take_mail(self, text: str) -> None:
+        """Take the state from a mail; of one in parts, once they are all there."""
+        part = _PART.match(text)
+        if part is None:
+            self.take(text)
+            self.has_floor = True
+            return
+        number, count = int(part[1]), int(part[2])
+        self.parts = [*(self.parts if number > 1 else ()), part[3]]
+        if len(self.parts) == count:  # else one was lost from the chat, and the older state stays
+            self.take("".join(self.parts))
+        self.has_floor = number == count
+
+    def note_sent(self, text: str) -> None:
+        """Note a message that was sent: after the last part it is the turn of the other agent."""
+        part = _PART.fullmatch(text)
+        unfinished = part is not None and part[1] != part[2]
+        self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take(self, text: str) -> None:
         """Take the state from a text that holds one."""
@@ -95,9 +121,10 @@ class TeamPolicy:
     as all policies are.
 
     In a split team, who has the tool for the next call plays it; any other sends the state to the
-    one who has it, and waits. A manager plays its own calls and delegates the rest with the task
-    and the state; a worker plays up to `patience` turns and reports the state. A host answers from
-    the text of the question. Rivals in a duel play for themselves.
+    one who has it, in parts if it is longer than a message may be, and waits. A manager plays its
+    own calls and delegates the rest with the task and the state; a worker plays up to `patience`
+    turns and reports the state. A host answers from the text of the question. Rivals in a duel play
+    for themselves.
 
     Args:
         env_id: The id of the team.
@@ -163,12 +190,30 @@ class TeamPolicy:
         # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
         # the state to all, so that sending it once more does no harm.
         if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
-            return ToolCall(
-                "tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True}
-            )
+            room = int(next(iter(_ROOM.findall(rules)), 0))
+            text, last = _message(_tag(self.player.recall(parsed)), view, room)
+            return ToolCall("tell", {"agent": others[0], "text": text, "wait": last})
         return ToolCall("wait", {})
 
 
 def _tag(world: World[Any]) -> str:
     """Return the state of a world in a tag, as summaries and mail hold it."""
     return f"<state>\n{world.state()}\n</state>"
+
+
+def _message(state: str, view: _TeamChat, room: int) -> tuple[str, bool]:
+    """Return what an agent sends next to pass on a state, and whether that is all of it.
+
+    Args:
+        state: The state in its tag.
+        view: The chat of the agent, which shows how many parts it has sent.
+        room: The most characters of a message; 0 if the rules give no limit.
+    """
+    if not room or len(state) <= room:
+        return state, True
+    if view.has_floor is None:  # a hint shows the state to all
+        return _YOUR_TURN, True
+    size = max(1, room - _PART_TAGS)
+    count, start = -(-len(state) // size), view.parts_sent * size
+    number = view.parts_sent + 1
+    return f"<part {number} of {count}>\n{state[start : start + size]}\n</part>", number >= count
