@@ -32,6 +32,7 @@ _HOST = "\n# Host\nYou are host_0"
 _ANSWER = "host_0 answers:\n"
 _ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
 _PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
+_BEGUN = "\n<part "
 _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
 _YOUR_TURN = "It is your turn."
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
@@ -46,14 +47,17 @@ class _TeamChat:
         history: Its replies to the world since then, with what answered them.
         has_floor: Whether it is to act: True after it got mail or has acted, False after it has
             sent some, None if nothing shows it.
-        parts: The parts that it was sent of a state that is longer than a message.
+        parts: The numbers of parts that it was sent of a state that is longer than a message, and
+            of all its parts.
+        begun: The text of these parts.
         parts_sent: The number of parts that it has sent of such a state.
     """
 
     state: str = ""
     history: list[Message] = field(default_factory=list)
     has_floor: bool | None = None
-    parts: list[str] = field(default_factory=list)
+    parts: tuple[int, int] = (0, 0)
+    begun: str = ""
     parts_sent: int = 0
 
     @classmethod
@@ -66,10 +70,7 @@ class _TeamChat:
             if message.role == "assistant":
                 calls, names = message.calls, {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
-                view.take(previous)
-                view.has_floor = (
-                    previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
-                )
+                view.take_summary(previous)
             elif message.role == "user" and (heading := _MAIL.match(text)):
                 view.take_mail(text[heading.end() :])
             elif text.startswith(_ANSWER) and view.history:
@@ -92,10 +93,32 @@ class _TeamChat:
             self.has_floor = True
             return
         number, count = int(part[1]), int(part[2])
-        self.parts = [*(self.parts if number > 1 else ()), part[3]]
-        if len(self.parts) == count:  # else one was lost from the chat, and the older state stays
-            self.take("".join(self.parts))
-        self.has_floor = number == count
+        if number == 1:
+            self.begun = part[3]
+        elif self.parts == (number - 1, count):
+            self.begun += part[3]
+        else:  # one was lost from the chat; the older state stays
+            number = count + 1
+        self.parts = (number, count)
+        if number == count:
+            self.take(self.begun)
+        self.has_floor = number >= count
+
+    def take_summary(self, text: str) -> None:
+        """Take the state, whose turn it is, and a state that was not all sent yet, from a text of
+        `summary`.
+        """
+        self.take(text)
+        self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
+        if part := _PART.match(text, text.find(_BEGUN) + 1):
+            self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
+
+    def summary(self, state: str) -> str:
+        """Return a summary of the chat with a state in its tag."""
+        number, count = self.parts
+        begun = f"{_BEGUN}{number} of {count}>\n{self.begun}\n</part>" if number < count else ""
+        whose_turn = {None: "", True: _MINE, False: _THEIRS}[self.has_floor]
+        return f"{state}{begun}\n{whose_turn}".rstrip()
 
     def note_sent(self, text: str) -> None:
         """Note a message that was sent: after the last part it is the turn of the other agent."""
@@ -158,8 +181,7 @@ class TeamPolicy:
             view.state = next(iter(_STATE.findall(chat.messages[chat.pinned() - 1].text)), "")
         parsed = view.parsed(chat)
         if parsed.summarize:
-            whose_turn = {None: "", True: _MINE, False: _THEIRS}[view.has_floor]
-            return f"{_tag(self.player.remember(parsed))}\n{whose_turn}".rstrip()
+            return view.summary(_tag(self.player.remember(parsed)))
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
             return parsed.render(
