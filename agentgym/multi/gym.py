@@ -24,7 +24,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
     `info["agent"]` is the agent whose reply was just played, or after a reset the one asked first,
     and `info["task"]` the number of chats that it has begun in this episode. The reward is the
     score of the team, once, at the end; what each agent earns is then in the report
-    (`info["detail"].report["team"]`).
+    (`info["detail"].report["team"]`), from which trajectories and trainers take it.
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.

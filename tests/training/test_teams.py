@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.evaluation import Ablation, run_ablation
 from agentgym.training.integrations import to_chat_rows, to_training_dict
 from agentgym.training.rl import Cloning, CloningConfig
+from agentgym.training.rl import rows as token_rows
 from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rl.grpo import advantages
 from agentgym.training.rollout import (
     PolicyConfig,
     Renderer,
@@ -255,3 +258,68 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
         not torch.equal(old, new)
         for old, new in zip(before, trainer.model.parameters(), strict=True)
     )
+
+
+def duels() -> list[Trajectory]:
+    """Duels that one player wins and the other loses, of policies that err."""
+    policy = TeamPolicy("PuzzleWorld-duel", NoisyPolicy("PuzzleWorld", 0.5))
+    played = collect(policy, "PuzzleWorld-duel", range(12), 4)
+    return [t for t in played if sorted(t.reward_of(agent) for agent in t.by_agent()) == [0.0, 1.0]]
+
+
+def test_each_player_of_a_decided_duel_has_its_own_reward() -> None:
+    played = duels()
+    assert played, "some duels are decided"
+    for trajectory in played:
+        again = Trajectory.from_json(trajectory.to_json())
+        rewards = again.own_rewards()
+        shares = again.steps[-1].info["detail"]["report"]["team"]["rewards"]
+        for agent, numbers in again.by_agent().items():
+            assert sum(rewards[k] for k in numbers) == shares[agent] == again.reward_of(agent)
+            assert all(rewards[k] == 0.0 for k in numbers[:-1])
+        loser, winner = sorted(shares, key=shares.__getitem__)
+        for row in to_chat_rows(again):
+            assert row["reward"] == shares[row["agent"]]
+        assert shares[loser] == 0.0 < shares[winner]
+
+
+def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:
+    """The closer earns the score and the others half of it, and each is compared with itself."""
+    env_id = "ListWorld-team"
+    agents = make(env_id).unwrapped.game.agents  # type: ignore[attr-defined]
+    reward = {agents[0]: 1.0, agents[1]: 0.5}
+    good = rollout(make(env_id, reward=reward), TeamPolicy(env_id), 3)
+    assert good.reward == 1.0
+    assert {agent: good.reward_of(agent) for agent in agents[:2]} == reward
+    bad = replace(
+        good,
+        steps=(
+            *good.steps[:-1],
+            replace(
+                good.steps[-1],
+                reward=0.0,
+                info={
+                    **good.steps[-1].info,
+                    "detail": {"score": 0.0, "report": {"team": {"rewards": {}}}},
+                },
+            ),
+        ),
+    )
+    for level in ("episode", "turn"):
+        one, two = advantages([good, bad], "mean", level)
+        for agent, numbers in good.by_agent().items():
+            for k in numbers:
+                assert one[k] == -two[k] == reward.get(agent, 0.0) / 2
+
+
+def test_rows_bear_the_name_of_their_agent() -> None:
+    env_id = "ListWorld-team"
+    texts = [m.raw or m.text for m in recorded(env_id, 0).last.messages]
+    policy = Tokenized(TeamPolicy(env_id), Renderer(make_tokenizer(texts, 400)))
+    trajectory = rollout(make(env_id), policy, 1)
+    names = set(trajectory.by_agent())
+    for row in token_rows(trajectory):
+        assert {trajectory.agent_of(k) for k in row.steps} == {row.agent}
+    exported = to_training_dict(trajectory)["rows"]
+    assert {row["agent"] for row in exported} == names
+    assert all(row["reward"] == trajectory.reward_of(row["agent"]) for row in exported)

@@ -17,14 +17,21 @@ from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     OPTION_HELP,
+    BatchSize,
+    Device,
     Distraction,
+    DTypeName,
+    MaxNewTokens,
     Noise,
     Planning,
     PolicyName,
+    Temperature,
+    Template,
     Tracking,
     Window,
     console,
     exit_on_user_error,
+    model_options,
     parse_arms,
     parse_options,
     parse_sizes,
@@ -55,34 +62,50 @@ _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
 
+ArmList = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S."
+    ),
+]
+Axis = Annotated[
+    str | None,
+    typer.Option(help="Meaning of the sizes: horizon, or an option of the worlds, e.g. removals."),
+]
+ContextList = Annotated[
+    str,
+    typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
+]
+KeepLastError = Annotated[
+    bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
+]
+
+
 def ablate(
     preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(
         iter(presets())
     ),
     world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
-    arms: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
-            "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S."
-        ),
-    ] = None,
+    arms: ArmList = None,
     horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
+    axis: Axis = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
     policy: PolicyName = "control",
     planning: Planning = 0.02,
     tracking: Tracking = 0.01,
     distraction: Distraction = 0.002,
     noise: Noise = 0.1,
+    device: Device = None,
+    dtype: DTypeName = None,
+    temperature: Temperature = 0.0,
+    max_new_tokens: MaxNewTokens = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
-    keep_last_error: Annotated[
-        bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
-    ] = False,
+    keep_last_error: KeepLastError = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
-    context: Annotated[
-        str,
-        typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
-    ] = "none",
+    context: ContextList = "none",
     window: Window = None,
     options: Annotated[
         list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
@@ -97,9 +120,14 @@ def ablate(
     """
     with exit_on_user_error():
         ablation = Ablation(
-            **_from_preset(preset, world, arms, horizons, seeds, window, options),
+            **_from_preset(preset, world, arms, horizons, seeds, window, options, axis),
             policy=PolicyConfig(
-                policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
+                policy,
+                noise=noise,
+                deficits=Deficits(planning, tracking, distraction),
+                model=model_options(
+                    device, dtype, temperature, max_new_tokens, batch_size, template
+                ),
             ),
             hint_scope=hint_scope,
             oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
@@ -107,6 +135,8 @@ def ablate(
             contexts=split(context),
         )
         prepare_ablation(ablation, out)
+        if ablation.policy.is_model:  # says now if it cannot be loaded
+            ablation.policy.make(ablation.worlds[0])
     losses: list[str] = []
     with progress_bar() as progress, resume_hint():
         task = progress.add_task("episodes", total=len(ablation.cells()))
@@ -136,6 +166,7 @@ def _from_preset(
     seeds: int | None,
     window: str | None,
     options: list[str],
+    axis: str | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
     options, besides.
@@ -148,6 +179,8 @@ def _from_preset(
         settings["arms"] = parse_arms(arms)
     if sizes is not None:
         settings["horizons"] = parse_sizes(sizes)
+    if axis is not None:
+        settings["axis"] = axis
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:

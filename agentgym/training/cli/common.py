@@ -20,7 +20,12 @@ from agentgym.arguments import parse_count
 from agentgym.policy import PolicyError
 from agentgym.stacks import strategies
 from agentgym.training.evaluation import Table, papers
-from agentgym.training.rollout import CollectionError, DamagedFileError, RunLockedError
+from agentgym.training.rollout import (
+    CollectionError,
+    DamagedFileError,
+    ModelOptions,
+    RunLockedError,
+)
 from agentgym.world import MissingHook
 
 console = Console(width=None if sys.stdout.isatty() else 140)
@@ -46,6 +51,26 @@ PolicyName = Annotated[
     typer.Option(
         help="control, oracle, noisy, random, the folder of a trained model, or "
         "package.module:factory."
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(help="Device of a model, e.g. cuda; a GPU by default if there is one.")
+]
+DTypeName = Annotated[
+    str | None, typer.Option(help="Weights of a model: auto, float32, bfloat16 or float16.")
+]
+Temperature = Annotated[
+    float, typer.Option(help="Temperature of a model; 0 for the most probable tokens.")
+]
+MaxNewTokens = Annotated[int | None, typer.Option(help="The most tokens of a model's reply.")]
+BatchSize = Annotated[
+    int | None, typer.Option(help="The most episodes that a model plays at once: 32.")
+]
+Template = Annotated[
+    list[str],
+    typer.Option(
+        help="A variable of the chat template as name=value, e.g. enable_thinking=false; may be "
+        "repeated."
     ),
 ]
 Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
@@ -151,8 +176,30 @@ def parse_sizes(text: str) -> list[int]:
     return [names.get(part.lower()) or parse_integer("horizons", part) for part in split(text)]
 
 
-def parse_options(options: list[str]) -> dict[str, Any]:
-    """Return the values of `--set`, by name.
+def model_options(
+    device: str | None,
+    dtype: str | None,
+    temperature: float,
+    max_new_tokens: int | None,
+    batch_size: int | None,
+    template: list[str],
+) -> ModelOptions:
+    """Return the options of a model that plays; those that are None are left at their defaults.
+
+    Raises:
+        ValueError: A value is out of bounds.
+    """
+    given: dict[str, Any] = {"device": device, "dtype": dtype, "batch_size": batch_size}
+    return ModelOptions(
+        **{name: value for name, value in given.items() if value is not None},
+        temperature=temperature,
+        max_new_tokens=max_new_tokens,
+        template=parse_options(template, "--template"),
+    )
+
+
+def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
+    """Return the values of an option that is given as name=value, by name.
 
     Raises:
         ValueError: One is not of the form name=value.
@@ -161,7 +208,7 @@ def parse_options(options: list[str]) -> dict[str, Any]:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name:
-            raise ValueError(f"--set takes name=value, got {option!r}")
+            raise ValueError(f"{flag} takes name=value, got {option!r}")
         parsed[name] = _parse_value(value)
     return parsed
 

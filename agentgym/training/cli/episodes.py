@@ -11,14 +11,21 @@ from agentgym.oracles.control import Deficits
 from agentgym.registry import resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
+    BatchSize,
+    Device,
     Distraction,
+    DTypeName,
+    MaxNewTokens,
     Noise,
     Options,
     Planning,
     PolicyName,
+    Temperature,
+    Template,
     Tracking,
     Window,
     exit_on_user_error,
+    model_options,
     parse_options,
     parse_window,
     progress_bar,
@@ -66,6 +73,12 @@ def rollout(
     planning: Planning = 0.0,
     tracking: Tracking = 0.0,
     distraction: Distraction = 0.0,
+    device: Device = None,
+    dtype: DTypeName = None,
+    temperature: Temperature = 0.0,
+    max_new_tokens: MaxNewTokens = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
     num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
     engine: Annotated[
         str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")
@@ -84,7 +97,10 @@ def rollout(
     """Let a policy play a world. With --out, the same command goes on where it was stopped."""
     with exit_on_user_error():
         config = PolicyConfig(
-            policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
+            policy,
+            noise=noise,
+            deficits=Deficits(planning, tracking, distraction),
+            model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
         )
         player = config.make(resolve(env_id))
         env_spec = spec(

@@ -29,7 +29,8 @@ from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, who
 
 SIDE = ".damaged"
 """The end of the name of the file to which a repair moves what is damaged."""
-TRAIN, CURVE, METRICS, CHECKPOINT = "train.json", "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
+TRAIN, FINETUNE = "train.json", "finetune.json"
+CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
 """The files of a training; their modules are imported when there is one, as they are slow."""
 _WEIGHTS = ("*.safetensors", "*.bin")
 """The files of transformers that hold weights."""
@@ -115,6 +116,7 @@ def _faults(path: Path) -> Iterator[Fault]:
     whole_files: dict[str, Callable[[Path], Iterator[Fault]]] = {
         SETTINGS: _ablation_faults,
         TRAIN: _training_faults,
+        FINETUNE: _training_faults,
         CHECKPOINT: _checkpoint_faults,
         "config.json": _model_faults,
     }
@@ -134,9 +136,10 @@ def _ablation_faults(path: Path) -> Iterator[Fault]:
 
 def _training_faults(path: Path) -> Iterator[Fault]:
     with needs_extra("the inspection of a training", "train"):
-        from agentgym.training.rl.from_scratch import load_settings as load_training  # noqa: PLC0415 - slow to import, and an extra
+        from agentgym.training.rl import finetuning, from_scratch  # noqa: PLC0415 - slow to import, and an extra
+    run = from_scratch if path.name == TRAIN else finetuning
     try:
-        load_training(path.parent)
+        run.load_settings(path.parent)
     except DamagedFileError as error:
         yield Fault(path, error.problem, "agentgym train with the same options writes it again")
     folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]

@@ -1,16 +1,20 @@
-"""The command `train`: learning a world from nothing."""
+"""The command `train`: learning a world from nothing, or fine-tuning a language model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress, TaskID
 
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
+    BatchSize,
+    Device,
+    DTypeName,
+    MaxNewTokens,
     Options,
+    Template,
     Window,
     exit_on_user_error,
     parse_arms,
@@ -21,92 +25,166 @@ from agentgym.training.cli.common import (
     resume_hint,
     split,
 )
+from agentgym.training.cli.finetune import FIGURE, finetune, parse_cells, show_progress
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import Point, learning_figure
+from agentgym.training.rl.learning_curve import learning_figure
 
-if TYPE_CHECKING:
-    from agentgym.training.rl import Learning
+_TUNING = "Fine-tuning (with --model)"
 
-FIGURE = "learning_curve.png"
+
+World = Annotated[str, typer.Option(help="The world to learn.")]
+Horizons = Annotated[
+    str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
+]
+Arms = Annotated[
+    str,
+    typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
+]
+Contexts = Annotated[
+    str,
+    typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
+]
+Noise = Annotated[float, typer.Option(help="Error rate of a teacher that errs.")]
+CloningSteps = Annotated[
+    int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
+]
+RlSteps = Annotated[
+    int | None, typer.Option(help="Steps of GRPO after it: 120, or 20 with --model.")
+]
+Episodes = Annotated[
+    int | None,
+    typer.Option(help="Held-out episodes: 100 an evaluation, or 24 a cell with --model."),
+]
+HintSteps = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps of cloning in all arms and contexts, between the two: 300.",
+        rich_help_panel="From nothing (without --model)",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Fine-tune this model: a folder of transformers, a GGUF file, or smollm2."),
+]
+Lora = Annotated[
+    int | None, typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING)
+]
+Teacher = Annotated[
+    str | None, typer.Option(help="oracle, thinking or noisy.", rich_help_panel=_TUNING)
+]
+Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
+Evaluation = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        help="What is evaluated before and after, as ARMS:HORIZONS, e.g. none,P:2,3,4.",
+        rich_help_panel=_TUNING,
+    ),
+]
+CurriculumName = Annotated[
+    str | None,
+    typer.Option(
+        help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
+        rich_help_panel=_TUNING,
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        help="Any other field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
+        "repeated.",
+        rich_help_panel=_TUNING,
+    ),
+]
+RunSeed = Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
+]
 
 
 def train(
-    world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
-    horizons: Annotated[
-        str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
-    ] = "3",
-    arms: Annotated[
-        str,
-        typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
-    ] = "none",
-    context: Annotated[
-        str,
-        typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
-    ] = "none",
+    model: Model = None,
+    world: World = "ListWorld",
+    horizons: Horizons = "3",
+    arms: Arms = "none",
+    context: Contexts = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    noise: Annotated[float, typer.Option(help="Error rate of the teacher, in each step.")] = 0.2,
-    cloning: Annotated[
-        int, typer.Option(help="Steps of cloning in the first arm and context.")
-    ] = 600,
-    hints: Annotated[
-        int, typer.Option(help="Steps of cloning in all arms and contexts after it.")
-    ] = 300,
-    rl: Annotated[int, typer.Option(help="Steps of reinforcement learning (GRPO) after it.")] = 120,
-    episodes: Annotated[int, typer.Option(help="Held-out episodes of each evaluation.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")] = 0,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
-    ] = Path("runs/train"),
+    noise: Noise = 0.2,
+    cloning: CloningSteps = None,
+    rl: RlSteps = None,
+    hints: HintSteps = None,
+    episodes: Episodes = None,
+    lora: Lora = None,
+    teacher: Teacher = None,
+    method: Method = None,
+    evaluation: Evaluation = None,
+    curriculum: CurriculumName = None,
+    setting: Settings = [],  # noqa: B006
+    max_new_tokens: MaxNewTokens = None,
+    device: Device = None,
+    dtype: DTypeName = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
+    seed: RunSeed = 0,
+    out: Out = Path("runs/train"),
 ) -> None:
-    """Train a small transformer from nothing: cloning, then GRPO.
+    """Train a small transformer from nothing, or fine-tune a model: cloning, then GRPO.
 
     Started again, it goes on where it was stopped.
     """
     with exit_on_user_error():
+        settings: dict[str, Any] = {
+            "world": world,
+            "horizons": [parse_integer("horizons", text) for text in split(horizons)],
+            "arms": parse_arms(arms),
+            "contexts": split(context),
+            "window": parse_window(window),
+            "options": parse_options(options),
+            "noise": noise,
+            "seed": seed,
+        }
+        tuning = {
+            "lora": lora,
+            "teacher": teacher,
+            "method": method,
+            "curriculum": curriculum,
+            "max_new_tokens": max_new_tokens,
+            "device": device,
+            "dtype": dtype,
+            "batch_size": batch_size,
+            "template": parse_options(template) or None,
+            **(parse_cells(evaluation) if evaluation is not None else {}),
+            **parse_options(setting, "--setting"),
+        }
+        tuning = {name: value for name, value in tuning.items() if value is not None}
+        if model is None:
+            steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
+            _refuse(tuning, "needs --model; without it a small transformer is made from nothing")
+        else:
+            steps = {"clone_steps": cloning, "rl_steps": rl}
+            _refuse({"hints": hints}, "is for training from nothing; leave it out with --model")
+            settings |= {"model": model, **tuning}
+        settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
+    if model is None:
+        _learn(settings, out)
+    else:
+        finetune(settings, out)
+
+
+def _refuse(options: dict[str, Any], reason: str) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ValueError(f"{given[0]} {reason}")
+
+
+def _learn(settings: dict[str, Any], out: Path) -> None:
+    """Train a small transformer from nothing."""
+    with exit_on_user_error():
         with needs_extra("training", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
-        config = LearnConfig(
-            world=world,
-            horizons=[parse_integer("horizons", text) for text in split(horizons)],
-            arms=parse_arms(arms),
-            contexts=split(context),
-            window=parse_window(window),
-            options=parse_options(options),
-            noise=noise,
-            cloning_steps=cloning,
-            hint_steps=hints,
-            rl_steps=rl,
-            episodes=episodes,
-            seed=seed,
-        )
-        learning = Learning(config, out)
+        learning = Learning(LearnConfig(**settings), out)
     with progress_bar() as progress, resume_hint():
-        plots.save(learning_figure(_run(learning, progress)), out / FIGURE)
+        points = learning.run(show_progress(learning.curve, progress))
+        plots.save(learning_figure(points), out / FIGURE)
     typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
-
-
-def _run(learning: Learning, progress: Progress) -> list[Point]:
-    """Learn to the end, with a bar for each phase and a line for each point of the curve."""
-    tasks: dict[str, TaskID] = {}
-    shown = 0
-
-    def on_progress(phase: str, step: int, steps: int) -> None:
-        nonlocal shown
-        if phase not in tasks:
-            tasks[phase] = progress.add_task(phase)
-        progress.update(tasks[phase], completed=step, total=steps)
-        for point in learning.curve.points[shown:]:
-            progress.console.print(summarize_point(point), highlight=False)
-        shown = len(learning.curve.points)
-
-    return learning.run(on_progress)
-
-
-def summarize_point(point: Point) -> str:
-    """Return a point of the curve as a line for the terminal."""
-    if point.phase in ("chance", "teacher"):
-        return f"{point.phase}: {100 * point.sampled:.0f} % of held-out instances solved"
-    head = f"{point.phase} {point.step}, {point.episodes:,} episodes, {point.seconds:.0f} s"
-    return f"{head}: {100 * point.greedy:.0f} % greedy, {100 * point.sampled:.0f} % sampled"

@@ -23,13 +23,14 @@ from pydantic import Field
 from agentgym.config import Config
 from agentgym.messages import Chat
 from agentgym.oracles import ARMS
-from agentgym.policy import PolicyError
+from agentgym.policy import Policy, PolicyError
 from agentgym.registry import resolve, spec
 from agentgym.stacks import WINDOW, check_arm, check_context
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout import (
     CollectionError,
+    Collector,
     Episode,
     PolicyConfig,
     RunLock,
@@ -66,7 +67,8 @@ class Ablation(Config):
         arms: Oracle arms.
         horizons: The sizes of the tasks, on the axis.
         seeds: Number of instances per world and horizon.
-        policy: The policy that plays.
+        policy: The policy that plays. A trained model is loaded once, here, and plays episodes of
+            a cell together, `policy.model.batch_size` at a time.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as `agentgym.make` takes them.
         shots: Number of in-context examples.
@@ -112,7 +114,7 @@ class Ablation(Config):
                 f"{self.axis} is what sets the sizes of this ablation; give its values as "
                 "horizons, not as an option"
             )
-        for world in self.worlds:
+        for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
         first = self.worlds[0], self.arms[0], self.horizons[0]
         for world, arm, context, horizon in product(
@@ -204,6 +206,7 @@ def run_ablation(
     workers: int,
     on_progress: Callable[[int], None] = lambda episodes: None,
     on_loss: Callable[[Cell, str], None] = lambda cell, cause: None,
+    player: Policy | None = None,
 ) -> list[Result]:
     """Play the episodes that a folder does not hold yet, and score all of them.
 
@@ -216,9 +219,10 @@ def run_ablation(
         ablation: The settings.
         out: The folder for settings and trajectories; created if missing. Nobody else can write to
             it meanwhile.
-        workers: Number of processes; 1 for this one.
+        workers: Number of processes; 1 for this one. A trained model plays in this one.
         on_progress: Called with how many more episodes are there; earlier runs' come first.
         on_loss: Called with a cell that was lost and the cause.
+        player: The model that `ablation.policy` names, if it is in memory already.
 
     Raises:
         CollectionError: Cell after cell was lost.
@@ -233,7 +237,7 @@ def run_ablation(
         on_progress(len(done))
         missing = [cell for cell in ablation.cells() if cell not in done]
         losses = 0
-        for cell, line, failure in _play_all(ablation, missing, workers):
+        for cell, line, failure in _play_all(ablation, missing, workers, player):
             log.append(line)
             losses = losses + 1 if failure else 0
             if failure:
@@ -353,9 +357,14 @@ def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
     return log
 
 
-def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[_Played]:
+def _play_all(
+    ablation: Ablation, cells: Sequence[Cell], workers: int, player: Policy | None
+) -> Iterator[_Played]:
     """Yield the lines of cells as they end, and the cause of each that failed."""
     play = partial(_play, ablation)
+    if ablation.policy.is_model:
+        yield from _play_together(ablation, cells, player)
+        return
     if workers == 1:
         yield from map(play, cells)
         return
@@ -366,6 +375,21 @@ def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterat
             yield ended.cell, ablation.lost(ended.cell, ended.cause).to_json(), ended.cause
         else:
             yield ended
+
+
+def _play_together(
+    ablation: Ablation, cells: Sequence[Cell], player: Policy | None
+) -> Iterator[_Played]:
+    """Yield the lines of cells that one model plays, those of one env in batches."""
+    seeds: dict[tuple[str, str, str, int], list[int]] = {}
+    for world, arm, context, horizon, seed in cells:
+        seeds.setdefault((world, arm, context, horizon), []).append(seed)
+    for cell, some in seeds.items():
+        policy = player or ablation.policy.make(cell[0])
+        batch = min(len(some), ablation.policy.model.batch_size)
+        with Collector(ablation.spec(*cell), batch) as collector:
+            for trajectory in collector.collect(policy, some, labels=ablation.labels((*cell, 0))):
+                yield (*cell, trajectory.seed), trajectory.to_json(), trajectory.failure
 
 
 def _play(ablation: Ablation, cell: Cell) -> _Played:

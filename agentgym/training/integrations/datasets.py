@@ -40,7 +40,8 @@ class ChatRow(TypedDict):
             replies of earlier segments, which have been trained there.
         replies: The exact texts that the policy wrote, one for each position.
         tools: The function tools on offer.
-        reward: The reward of the whole episode.
+        reward: The reward of the whole episode, to its agent.
+        agent: The agent of a team; empty without a team.
         group_id: The same for all episodes of one spec and seed, in every process: what GRPO compares.
         episode_id: The same for all rows of an episode, and for no other episode of the export.
         seed: The seed of the reset.
@@ -58,6 +59,7 @@ class ChatRow(TypedDict):
     replies: list[str]
     tools: str
     reward: float
+    agent: str
     group_id: str
     episode_id: str
     seed: int
@@ -78,6 +80,8 @@ class TokenRow(TypedDict):
         loss_mask: 1 at the ids that were sampled in these steps, 0 elsewhere.
         logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply of the run has none.
         prompt_length: The number of ids before the first sampled one.
+        reward: The reward of the whole episode, to the agent of the row.
+        agent: The agent of a team that wrote the replies; empty without a team.
         advantage: None, for the trainer to fill.
         segment: The number of the segment (`Trajectory.segments`) that the steps are in.
         steps: The numbers of the steps.
@@ -88,6 +92,8 @@ class TokenRow(TypedDict):
     loss_mask: list[int]
     logprobs: list[float] | None
     prompt_length: int
+    reward: float
+    agent: str
     advantage: float | None
     segment: int
     steps: list[int]
@@ -162,7 +168,8 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
                 trainable=_positions(chat, messages, replied),
                 replies=[trajectory.steps[k].reply.text for k in segment],
                 tools=json.dumps([tool.to_openai() for tool in chat.tools], ensure_ascii=False),
-                reward=trajectory.reward,
+                reward=trajectory.reward_of(trajectory.agent_of(segment[0])),
+                agent=trajectory.agent_of(segment[0]),
                 group_id=group_id(trajectory),
                 episode_id=f"{group_id(trajectory)}-{episode}",
                 seed=trajectory.seed,
@@ -226,7 +233,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
             log-probabilities of different number.
     """
     rows = [
-        _token_row(row, k)
+        _token_row(trajectory, row, k)
         for k, segment in enumerate(trajectory.segments())
         for row in _joined(trajectory, segment)
     ]
@@ -271,8 +278,11 @@ def _joined(trajectory: Trajectory, segment: Sequence[int]) -> list[Row]:
     return join((k, trajectory.steps[k].reply) for k in segment)
 
 
-def _token_row(row: Row, segment: int) -> TokenRow:
+def _token_row(trajectory: Trajectory, row: Row, segment: int) -> TokenRow:
+    agent = trajectory.agent_of(row.steps[0])
     return TokenRow(
+        reward=trajectory.reward_of(agent),
+        agent=agent,
         input_ids=list(row.ids),
         loss_mask=list(row.sampled),
         logprobs=None if row.logprobs is None else list(row.logprobs),
@@ -408,6 +418,7 @@ def _arrow_schema() -> Any:
             "replies": pa.list_(text),
             "tools": text,
             "reward": pa.float64(),
+            "agent": text,
             **dict.fromkeys(("group_id", "episode_id"), text),
             **dict.fromkeys(("seed", "episode", "segment"), pa.int64()),
             **dict.fromkeys(("is_last", "terminated", "truncated"), pa.bool_()),

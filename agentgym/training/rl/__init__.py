@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
+from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.token_rows import Row, rows
 
 if TYPE_CHECKING:
     from agentgym.training.rl.cloning import Cloning, CloningConfig
+    from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning
     from agentgym.training.rl.from_scratch import LearnConfig, Learning
     from agentgym.training.rl.grpo import GRPO, GRPOConfig
     from agentgym.training.rl.ppo import PPO, PPOConfig
@@ -25,8 +27,13 @@ __all__ = [
     "TRAIN_SEED",
     "Cloning",
     "CloningConfig",
+    "Curriculum",
     "Curve",
+    "FineTuneConfig",
+    "FineTuning",
     "GRPOConfig",
+    "HintCurriculum",
+    "HorizonCurriculum",
     "LearnConfig",
     "Learning",
     "PPOConfig",
@@ -41,6 +48,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "cloning": ("train", "Cloning CloningConfig"),
+        "finetuning": ("train", "FineTuneConfig FineTuning"),
         "from_scratch": ("train", "LearnConfig Learning"),
         "grpo": ("train", "GRPO GRPOConfig"),
         "ppo": ("train", "PPO PPOConfig"),

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import pad as pad_tensor
 
 from agentgym.training.rl.token_rows import Row
+from agentgym.training.rollout.sampler import takes_logits_to_keep
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,21 @@ def predict(
         states: Keep the last hidden states.
         entropy_gradient: Let the entropies carry a gradient, which takes more memory.
     """
+    sampled_mask = rows.sampled[:, 1:]
+    # Logits are large (a row for each position, of the size of the vocabulary), so they are computed
+    # only where a row has a sampled token next.
+    places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
     with autocast(rows.ids.device, precision):
         out: Any = model(
             input_ids=rows.ids,
             attention_mask=rows.attended,
             output_hidden_states=states,
             use_cache=False,
+            **({} if places is None else {"logits_to_keep": places}),
         )
-    sampled_mask = rows.sampled[:, 1:]
-    logprobs = (out.logits[:, :-1][sampled_mask].float() / temperature).log_softmax(-1)
+    logits = out.logits[:, :-1] if places is None else out.logits
+    chosen = sampled_mask if places is None else sampled_mask[:, places]
+    logprobs = (logits[chosen].float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
     chosen_logprobs = logprobs.gather(-1, rows.ids[:, 1:][sampled_mask][:, None])[:, 0]
@@ -164,3 +171,14 @@ def logprobs_of(
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return the context in which a model runs in a precision, with its weights as they are."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Let a model compute activations again in the backward pass in place of keeping them, with the
+    method that its release of transformers has, and put it into training mode, without which it
+    does not.
+    """
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    (enable or model.gradient_checkpointing_enable)()
+    model.enable_input_require_grads()  # else nothing is kept behind a frozen first layer
+    model.train()

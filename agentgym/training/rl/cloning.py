@@ -39,7 +39,7 @@ class Cloning(Trainer[CloningConfig]):
 
     def __init__(self, teacher: Policy, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.teacher = Tokenized(teacher, Renderer(self.tokenizer))
+        self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""

@@ -6,27 +6,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.config import Config, Share
+from agentgym.config import Share
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy
-from agentgym.registry import resolve, spec
-from agentgym.stacks import check_arm
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
+from agentgym.training.rl.tasks import TaskConfig
 from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer
 from agentgym.training.rollout import (
     LocalPolicy,
@@ -37,9 +35,9 @@ from agentgym.training.rollout import (
     save_policy,
 )
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.models import TOKENIZER, load_tokenizer, mimic, save_tokenizer
+from agentgym.training.rollout.models import mimic
+from agentgym.training.rollout.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.training.rollout.storage import read_settings, write_text
-from agentgym.world import load_world
 
 SETTINGS = "train.json"
 CURVE = "curve.jsonl"
@@ -56,20 +54,13 @@ OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnConfig(Config):
+class LearnConfig(TaskConfig):
     """Options of `Learning`. The defaults are the run whose figures the README shows.
 
+    The model is evaluated in the first arm. It learns to read the hints of the others, and to live
+    with all contexts but the first, once it can do without.
+
     Attributes:
-        world: The id of a world.
-        options: Keyword arguments of the world.
-        horizons: Turns that an optimal policy needs, as `World.config_for_horizon` reads them;
-            episodes are of all of them in turn.
-        arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the
-            others once it can do without.
-        contexts: Context strategies, each several joined by `+`. It learns to live with all but the
-            first together with the hints.
-        window: The tokens of the context window; None for no limit, or that of the paper if a
-            strategy is asked for.
         noise: The probability that a step of the teacher is wrong.
         cloning_steps: Steps of behaviour cloning in the first arm.
         hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if
@@ -85,16 +76,8 @@ class LearnConfig(Config):
         max_new_tokens: The most tokens of a reply.
         seed: Seeds the weights and all draws.
 
-    Raises:
-        ValueError: An id, arm, horizon or option is not right.
     """
 
-    world: str = "ListWorld"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    horizons: Sequence[int] = (3,)
-    arms: Sequence[str] = ("",)
-    contexts: Sequence[str] = ("none",)
-    window: int | None = None
     noise: Share = 0.2
     cloning_steps: Annotated[int, Field(ge=1, le=MOST)] = 600
     hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
@@ -108,37 +91,6 @@ class LearnConfig(Config):
     context: int = 4_096
     max_new_tokens: int = 96
     seed: Annotated[int, Field(ge=0, le=10**6)] = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("horizons", "arms", "contexts"):
-            values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise ValueError(f"{name} must be given, each once, got {list(values)}")
-        self.specs(self.cells())
-
-    def cells(self) -> list[tuple[str, str]]:
-        """Return arms with context strategies: each arm in the first context, and each context in
-        the first arm.
-        """
-        arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
-        return [(arm, contexts[0]) for arm in arms] + [
-            (arms[0], context) for context in contexts[1:]
-        ]
-
-    def specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """Return the specs of envs, in which a reply that cannot be read ends an episode: it would
-        else fill up with errors.
-        """
-        env_id = resolve(self.world)
-        world = load_world(gymnasium.spec(env_id).kwargs["world"])
-        sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
-        rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1}
-        return [
-            spec(env_id, oracles=arm, context=context, **rest, **size)
-            for size in sizes
-            for arm, context in cells
-        ]
 
 
 class Learning:
@@ -265,6 +217,7 @@ class Learning:
             group_size=_GROUP,
             epochs=2,
             num_envs=config.groups * _GROUP,
+            batch_size=config.groups * _GROUP,
             micro_batch=64,
             max_new_tokens=config.max_new_tokens,
             seed=3 * config.seed + 2,

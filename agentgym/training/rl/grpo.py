@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Annotated, Literal
 
@@ -38,17 +38,24 @@ class GRPOConfig(PolicyGradientConfig):
         groups: Instances in each step.
         group_size: Episodes of each instance.
         baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
-            standard deviation; `rloo`, the mean of the others in its group; `reinforce`, the mean
-            of all.
+            standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
+            others in its group; `reinforce`, the mean of all.
         level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        label_reward: The reward of each step that an oracle calls optimal, beside those of the
+            env, which has to be made with `labels=True`. At the level of the turn with `gamma` 0 it
+            is a process reward: each turn is compared by its own label.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
+        resample: Rounds in which more instances are played in place of those whose episodes all
+            had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
     """
 
     groups: EpisodeCount = 8
     group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
-    baseline: Literal["grpo", "rloo", "reinforce"] = "grpo"
+    baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
     level: Literal["episode", "turn"] = "episode"
+    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     gamma: Share = 1.0
+    resample: Annotated[int, Field(ge=0, le=1_000)] = 0
 
 
 class GRPO(PolicyGradient[GRPOConfig, Experience]):
@@ -59,15 +66,68 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
     """
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Play groups of episodes, compare them, learn."""
+        """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
+        update.
+        """
         config = self.config
-        _, trajectories = self.sample(
-            seed for seed in self.seeds(config.groups) for _ in range(config.group_size)
-        )
+        trajectories = self._play_groups()
         by_step = advantages(trajectories, config.baseline, config.level, config.gamma)
         lengths = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        yield from self.optimise(experience(trajectories, tokens, config.weight, self.pad))
+        data = experience(trajectories, tokens, config.weight, self.pad, config.max_new_tokens)
+        self.records.mean(informative=fmean(any(steps) for steps in by_step))
+        informative = data.advantages.any(1).nonzero()[:, 0]
+        if config.kl or config.entropy:
+            yield from self.optimise(data)
+        elif len(informative):  # the other rows have no gradient, and cost no pass
+            yield from self.optimise(data.take(informative))
+
+    def _play_groups(self) -> list[Trajectory]:
+        """Play groups, and others in place of those without a difference, if `resample` says so."""
+        config = self.config
+        kept: list[Trajectory] = []
+        for attempt in range(1 + config.resample):
+            missing = config.groups - len({t.seed for t in kept})
+            if not missing:
+                break
+            _, played = self.sample(
+                seed for seed in self.seeds(missing) for _ in range(config.group_size)
+            )
+            played = [with_label_rewards(t, config.label_reward) for t in played]
+            last = attempt == config.resample
+            kept += played if last and not kept else self._differing(played)
+        return kept
+
+    def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the episodes of the instances that teach something; all, if none is replaced."""
+        config = self.config
+        if not config.resample:
+            return list(played)
+        by_step = advantages(played, config.baseline, config.level, config.gamma)
+        seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
+        return [trajectory for trajectory in played if trajectory.seed in seeds]
+
+
+def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
+    """Return an episode in which each step that is labelled optimal has this much more reward.
+
+    Raises:
+        ValueError: Its steps have no labels.
+    """
+    if not reward:
+        return trajectory
+    if not any("optimal" in step.info for step in trajectory.steps):
+        raise ValueError(
+            f"label_reward is {reward} and the steps of seed {trajectory.seed} have no labels; make "
+            "the env with labels=True"
+        )
+    return replace(
+        trajectory,
+        steps=tuple(
+            replace(step, reward=step.reward + reward * bool(step.info.get("optimal")))
+            for step in trajectory.steps
+        ),
+    )
 
 
 def advantages(
@@ -86,7 +146,8 @@ def advantages(
     reached gets 0. Steps are counted from the first reply; a summary that an env asked for is a
     step as any other.
 
-    `reinforce` compares with all seeds instead of one.
+    `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
+    (`Trajectory.own_rewards`) and is compared with itself.
 
     Args:
         trajectories: The episodes, in any order.
@@ -94,35 +155,52 @@ def advantages(
         level: As in `GRPOConfig`.
         gamma: As in `GRPOConfig`.
     """
-    if level == "episode":
-        compared = [((t.seed, 0), t.reward) for t in trajectories]
-    else:
-        compared = [
-            ((t.seed, k), value) for t in trajectories for k, value in enumerate(returns(t, gamma))
-        ]
-    keys: list[Hashable] = [
-        turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared
-    ]
+    units = [_compared(t, level, gamma) for t in trajectories]
     groups: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for key, (_, value) in zip(keys, compared, strict=True):
-        groups[key].append(value)
-    values = iter(
-        [
-            _advantage(value, groups[key], baseline)
-            for key, (_, value) in zip(keys, compared, strict=True)
-        ]
-    )
-    if level == "episode":
-        return [(next(values),) * len(t.steps) for t in trajectories]
-    return [tuple(next(values) for _ in t.steps) for t in trajectories]
+    for trajectory, (_, values) in zip(trajectories, units, strict=True):
+        for unit, value in values.items():
+            groups[_group(trajectory, unit, baseline)].append(value)
+    return [
+        tuple(
+            _advantage(values[unit], groups[_group(trajectory, unit, baseline)], baseline)
+            for unit in by_step
+        )
+        for trajectory, (by_step, values) in zip(trajectories, units, strict=True)
+    ]
 
 
-def returns(trajectory: Trajectory, gamma: float) -> list[float]:
-    """Return the discounted sum of the rewards from each step on."""
+_Unit = tuple[str, int]
+"""What has an advantage: an agent, and the number of its turn, or 0 for its whole episode."""
+
+
+def _compared(
+    trajectory: Trajectory, level: str, gamma: float
+) -> tuple[list[_Unit], dict[_Unit, float]]:
+    """Return the unit that each step belongs to, and the value of each unit."""
+    rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
+    units: dict[int, _Unit] = {}
+    for agent, numbers in trajectory.by_agent().items():
+        own = [rewards[k] for k in numbers]
+        if level == "episode":
+            values[agent, 0] = sum(own)
+            units |= dict.fromkeys(numbers, (agent, 0))
+            continue
+        for turn, (k, value) in enumerate(zip(numbers, returns(own, gamma), strict=True)):
+            values[agent, turn] = value
+            units[k] = agent, turn
+    return [units[k] for k in range(len(trajectory.steps))], values
+
+
+def _group(trajectory: Trajectory, unit: _Unit, baseline: str) -> Hashable:
+    return unit if baseline == "reinforce" else (trajectory.seed, unit)
+
+
+def returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """Return the discounted sum of the rewards from each on."""
     sums: list[float] = []
     total = 0.0
-    for step in reversed(trajectory.steps):
-        total = step.reward + gamma * total
+    for reward in reversed(rewards):
+        total = reward + gamma * total
         sums.append(total)
     return sums[::-1]
 
@@ -130,7 +208,7 @@ def returns(trajectory: Trajectory, gamma: float) -> list[float]:
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
     """Return how far a value is above those of its group, of which it is one itself."""
     centre = fmean(group)
-    if baseline == "reinforce" or len(group) == 1:
+    if baseline in ("mean", "reinforce") or len(group) == 1:
         return value - centre
     if baseline == "rloo":
         return value - (sum(group) - value) / (len(group) - 1)

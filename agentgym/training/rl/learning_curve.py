@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.training.evaluation import wilson
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     append_text,
@@ -45,7 +46,9 @@ class Point:
         episodes: Episodes trained on so far, in all phases.
         seconds: Processor time of the training so far, without evaluations.
         greedy: The share of held-out episodes that the most probable tokens solve.
-        sampled: The share that is solved when tokens are sampled at temperature 1.
+        sampled: The share that is solved when tokens are sampled at temperature 1; None if that was
+            not tried.
+        trials: The number of held-out episodes; 0 if it was not recorded.
     """
 
     phase: str
@@ -53,7 +56,8 @@ class Point:
     episodes: int
     seconds: float
     greedy: float
-    sampled: float
+    sampled: float | None
+    trials: int = 0
 
 
 class Curve:
@@ -111,16 +115,19 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     model = [point for point in points if point.phase in _BANDS]
     seconds = [point.seconds for point in model]
     for name, (label, colour, marker) in _SAMPLING.items():
-        shares = [100 * getattr(point, name) for point in model]
-        panel.plot(
-            seconds, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3
-        )
+        tried = [(p, share) for p in model if (share := getattr(p, name)) is not None]
+        if not tried:
+            continue
+        times, shares = [p.seconds for p, _ in tried], [100 * share for _, share in tried]
+        panel.plot(times, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3)
+        bounds = [wilson(share * p.trials, p.trials) for p, share in tried if p.trials]
+        if len(bounds) == len(tried):
+            lows, highs = [100 * b.low for b in bounds], [100 * b.high for b in bounds]
+            panel.fill_between(times, lows, highs, color=colour, alpha=0.15, linewidth=0, zorder=1)
     for point in points:
         if point.phase in _LEVELS:
             label, colour, dashes = _LEVELS[point.phase]
-            panel.axhline(
-                100 * point.sampled, color=colour, linestyle=dashes, label=label, zorder=2
-            )
+            panel.axhline(100 * point.greedy, color=colour, linestyle=dashes, label=label, zorder=2)
     end = 0.0
     for phase, (name, colour) in _BANDS.items():
         start, end = end, max((p.seconds for p in model if p.phase == phase), default=end)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 import torch
 from pydantic import Field
@@ -16,6 +16,7 @@ from agentgym.training.rl.batches import Batch, Prediction, autocast, batch, log
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import LossWeight, Trainer, TrainerConfig
 from agentgym.training.rollout import LocalPolicy, Trajectory
+from agentgym.training.rollout.pretrained import has_adapter
 
 Epochs = Annotated[int, Field(ge=1, le=1_000)]
 """Passes over the same episodes; after a thousand they say nothing new."""
@@ -30,23 +31,30 @@ class PolicyGradientConfig(TrainerConfig):
     Attributes:
         clip: The distance that the ratio of probabilities may move from 1 before its gradient is
             cut off.
+        clip_high: The distance upwards, if it is another one: more of it lets improbable tokens
+            rise (DAPO, Yu et al. 2025, section 3.1).
+        ratio: The unit whose ratio is clipped: each `token`, or each `reply`, by the geometric mean
+            over its tokens (GSPO, Zheng et al. 2025).
         epochs: Passes over the same episodes.
         minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in
             each pass.
         kl: The weight of the divergence from the model as it was at the start.
         entropy: The weight of the entropy bonus.
         weight: The unit that weighs the same as any other: `episode`, however many tokens it has;
-            or `token`, of whichever episode.
+            `token`, of whichever episode (DAPO, section 3.3); or `constant`, a token too, with a
+            weight that does not depend on what was sampled (Dr. GRPO, Liu et al. 2025).
         temperature: Of the sampling.
         max_new_tokens: The most tokens of a reply.
     """
 
     clip: Annotated[float, Field(ge=0.0, le=100.0)] = 0.2
+    clip_high: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
+    ratio: Literal["token", "reply"] = "token"
     epochs: Epochs = 1
     minibatches: Minibatches = 1
     kl: LossWeight = 0.0
     entropy: LossWeight = 0.0
-    weight: Literal["episode", "token"] = "episode"
+    weight: Literal["episode", "token", "constant"] = "episode"
     temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 explores nothing
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 32
 
@@ -58,10 +66,12 @@ class Experience(Batch):
     Attributes:
         shares: The share of each sampled token in the objective; they sum to 1.
         advantages: The advantage of each sampled token.
+        replies: The number of the reply that each sampled token belongs to.
     """
 
     shares: torch.Tensor
     advantages: torch.Tensor
+    replies: torch.Tensor
 
 
 ConfigT = TypeVar("ConfigT", bound=PolicyGradientConfig)
@@ -79,7 +89,9 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         """Return a copy of the model as it is at the start, if the divergence from it has a
         weight.
         """
-        if not self.config.kl:
+        if not self.config.kl or has_adapter(
+            self.model
+        ):  # without its adapters it is the reference
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
 
@@ -94,6 +106,8 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
             config.temperature,
             config.max_new_tokens,
             seed=self.draw_seed(),
+            batch_size=config.batch_size,
+            template=config.template,
         )
         with autocast(self.model.device, config.precision):
             return policy, self.play(policy, seeds)
@@ -148,33 +162,56 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         """
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
+        if config.ratio == "reply":
+            log_ratio = mean_over_replies(log_ratio, data)
         ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+        high = config.clip if config.clip_high is None else config.clip_high
+        clipped = ratio.clamp(1 - config.clip, 1 + high)
         gain = torch.minimum(ratio * data.advantages, clipped * data.advantages)
         loss = -(data.shares * (gain + config.entropy * prediction.entropies)).sum()
         moved, log_moved = ratio.detach()[data.sampled], log_ratio.detach()[data.sampled]
         self.records.mean(
             ratio=moved,
-            clipped=((moved - 1).abs() > config.clip).float(),
+            clipped=((moved < 1 - config.clip) | (moved > 1 + high)).float(),
             approx_kl=moved - 1 - log_moved,
             entropy=prediction.entropies[data.sampled],
         )
         self.records.track_max(ratio_max=moved)
-        if "reference" in self.modules:
-            with torch.no_grad():
-                reference = logprobs_of(
-                    self.modules["reference"], data, config.temperature, config.precision
-                )
-            apart = reference - prediction.logprobs
+        if config.kl:
+            apart = self._reference_logprobs(data) - prediction.logprobs
             # Never negative, little variance: k3 of joschu.net/blog/kl-approx.html.
             divergence = apart.exp() - 1 - apart
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
         return loss
 
+    @torch.no_grad()
+    def _reference_logprobs(self, data: Batch) -> torch.Tensor:
+        config = self.config
+        reference, model = self.modules.get("reference"), cast("Any", self.model)
+        if reference is not None:
+            return logprobs_of(reference, data, config.temperature, config.precision)
+        with model.disable_adapter():
+            return logprobs_of(model, data, config.temperature, config.precision)
+
+
+def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
+    """Return the mean over its reply in place of the value of each sampled token."""
+    flat = values[data.sampled]
+    numbers: Any = data.replies[data.sampled]
+    reply = numbers.unique(return_inverse=True)[1]
+    count = int(reply.max()) + 1 if len(reply) else 0
+    sums = flat.new_zeros(count).index_add(0, reply, flat)
+    means = sums / torch.bincount(reply, minlength=count)
+    return torch.zeros_like(values).masked_scatter(data.sampled, means[reply])
+
 
 def experience(
-    trajectories: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int
+    trajectories: Sequence[Trajectory],
+    advantages: torch.Tensor,
+    weight: str,
+    pad: int,
+    max_new_tokens: int = 1,
 ) -> Experience:
     """Return episodes as rows to learn from.
 
@@ -183,14 +220,17 @@ def experience(
         advantages: Those of all sampled tokens, in order.
         weight: As in `PolicyGradientConfig`.
         pad: The id to pad with.
+        max_new_tokens: The most tokens of a reply, for the weight `constant`.
     """
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
+    by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
     lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
     parts: dict[str, Any] = vars(data)
     return Experience(
         **parts,
-        shares=data.place(spread(shares(lengths, weight), lengths)),
+        shares=data.place(spread(shares(lengths, weight, max_new_tokens), lengths)),
         advantages=data.place(advantages),
+        replies=data.place(spread(torch.arange(len(by_step)), by_step)),
     )
 
 
@@ -207,15 +247,18 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
     return lengths
 
 
-def shares(lengths: Sequence[int], weight: str) -> list[float]:
+def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return the share of one of the equal parts of each episode, so that all parts of all episodes
-    sum to 1.
+    sum to 1; with `constant`, to the mean length of an episode over `most`.
 
     Args:
         lengths: The number of parts (tokens, say) of each episode.
         weight: `episode`, if each episode counts the same; else each part does.
+        most: The constant that lengths are divided by, for `constant`.
     """
     total = sum(lengths)
+    if weight == "constant":
+        return [1 / most / len(lengths)] * len(lengths)
     return [1 / length / len(lengths) if weight == "episode" else 1 / total for length in lengths]
 
 

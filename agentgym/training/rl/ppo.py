@@ -243,6 +243,7 @@ def actions(
     trajectory: Trajectory, values: Sequence[float], end: float, config: PPOConfig
 ) -> list[Action]:
     """Return the actions of an episode in the order of its steps, however many rows it is cut into.
+    Each agent of a team has its own rewards, and its own next action follows on each of its own.
 
     Args:
         trajectory: The episode.
@@ -251,16 +252,23 @@ def actions(
         config: The level and the discounts.
     """
     sizes = reply_lengths(trajectory)
-    rewards = [step.reward for step in trajectory.steps]
+    rewards: Sequence[float] = trajectory.own_rewards()
+    agents = [trajectory.agent_of(k) for k in range(len(trajectory.steps))]
     if config.level == "token":
         rewards = [
             x
             for reward, size in zip(rewards, sizes, strict=True)
             for x in (*[0.0] * (size - 1), reward)
         ]
+        agents = [agent for agent, size in zip(agents, sizes, strict=True) for _ in range(size)]
         sizes = [1] * len(rewards)
     before = [values[start] for start in accumulate(sizes[:-1], initial=0)]
-    gains = gae(rewards, before, end, config.gamma, config.gae_lambda)
+    gains = [0.0] * len(rewards)
+    for name in dict.fromkeys(agents):
+        own = [k for k, agent in enumerate(agents) if agent == name]
+        parts = [rewards[k] for k in own], [before[k] for k in own]
+        for k, gain in zip(own, gae(*parts, end, config.gamma, config.gae_lambda), strict=True):
+            gains[k] = gain
     return [Action(*action) for action in zip(sizes, before, gains, strict=True)]
 
 

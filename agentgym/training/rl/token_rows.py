@@ -5,7 +5,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentgym.policy import Reply
 from agentgym.training.rollout import Trajectory
@@ -21,12 +21,14 @@ class Row:
         logprobs: The log-probability of each token when it was sampled, in nats, and 0 for context;
             None if any is not known.
         steps: The steps of the episode whose replies it holds.
+        agent: The agent of a team that wrote them; empty without a team.
     """
 
     ids: tuple[int, ...]
     sampled: tuple[int, ...]
     logprobs: tuple[float, ...] | None
     steps: tuple[int, ...]
+    agent: str = ""
 
 
 def rows(trajectory: Trajectory) -> list[Row]:
@@ -42,7 +44,7 @@ def rows(trajectory: Trajectory) -> list[Row]:
             f"no reply of seed {trajectory.seed} has token ids: play it with a policy that records "
             "them"
         )
-    return joined
+    return [replace(row, agent=trajectory.agent_of(row.steps[0])) for row in joined]
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
 from statistics import fmean
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from agentgym.config import Choice, Config, Seed
 from agentgym.policy import Policy
 from agentgym.training.evaluation.scoring import success_rate, without_failures
+from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout import (
     ENGINES,
@@ -27,7 +28,10 @@ from agentgym.training.rollout import (
     EnvLike,
     RunLock,
     Trajectory,
+    make_renderer,
+    pad_id,
 )
+from agentgym.training.rollout.pretrained import has_adapter
 from agentgym.training.rollout.storage import replacing
 
 CHECKPOINT = "checkpoint.pt"
@@ -65,6 +69,8 @@ class TrainerConfig(Config):
         seed: Seeds all draws.
         save_every: Steps between checkpoints.
         tensorboard: Log for TensorBoard too, which is the extra `tensorboard`.
+        batch_size: The most prompts that go through the model together when it samples.
+        template: Variables of the chat template, such as `enable_thinking`.
     """
 
     steps: Annotated[int, Field(ge=1, le=MOST)] = 500
@@ -80,6 +86,8 @@ class TrainerConfig(Config):
     seed: Seed = 0
     save_every: Annotated[int, Field(ge=1, le=MOST)] = 50
     tensorboard: bool = False
+    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 64
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Trainer(Generic[ConfigT]):
@@ -87,12 +95,14 @@ class Trainer(Generic[ConfigT]):
     model.
 
     Args:
-        model: A causal language model; its device is where it is trained.
+        model: A causal language model; its device is where it is trained. Of one with adapters
+            (PEFT), these alone are trained and saved.
         tokenizer: Its tokenizer, with a chat template.
         env: An id, a spec or a function that makes an env with a spec.
         config: The options.
         out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from
             there.
+        curriculum: Chooses the env of each step in place of `env`.
 
     Attributes:
         modules: The model, called `model`, and the extras.
@@ -101,7 +111,8 @@ class Trainer(Generic[ConfigT]):
         step: Steps done.
 
     Raises:
-        ValueError: The checkpoint is of another kind of run.
+        ValueError: The checkpoint is of another kind of run, or weights that are trained are too
+            coarse for it.
     """
 
     def __init__(
@@ -111,6 +122,7 @@ class Trainer(Generic[ConfigT]):
         env: EnvLike,
         config: ConfigT,
         out: Path | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
         self.model, self.tokenizer, self.env, self.config, self.out = (
             model,
@@ -123,6 +135,8 @@ class Trainer(Generic[ConfigT]):
         self._trained = [
             p for module in self.modules.values() for p in module.parameters() if p.requires_grad
         ]
+        _check_precision(self._trained)
+        self.renderer = make_renderer(model, tokenizer, config.template)
         self.optimizer = torch.optim.AdamW(
             self._trained,
             lr=config.learning_rate,
@@ -131,6 +145,7 @@ class Trainer(Generic[ConfigT]):
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
         self._collector: Collector | None = None
+        self.curriculum = curriculum
         self.step = 0
         self.lost: list[tuple[int, str]] = []
         self._next_seed = TRAIN_SEED + config.seed * 10**9
@@ -153,7 +168,7 @@ class Trainer(Generic[ConfigT]):
     @property
     def pad(self) -> int:
         """Return the id to pad rows with."""
-        return int(self.tokenizer.pad_token_id)
+        return pad_id(self.tokenizer)
 
     def seeds(self, count: int) -> range:
         """Return seeds of episodes that no earlier step has had."""
@@ -173,6 +188,11 @@ class Trainer(Generic[ConfigT]):
             RuntimeError: All have failed.
         """
         config = self.config
+        if self.curriculum is not None:
+            env = self.curriculum.env(self.step / config.steps)
+            if env != self.env:
+                self.env = env
+                self.close()
         if self._collector is None:
             self._collector = Collector(
                 self.env,
@@ -185,6 +205,8 @@ class Trainer(Generic[ConfigT]):
         episodes = list(self._collector.collect(policy, seeds))
         self.lost += [(t.seed, t.failure) for t in episodes if t.failure]
         complete = without_failures(episodes)
+        if self.curriculum is not None:
+            self.curriculum.record(success_rate(complete))
         self.records.mean(
             reward=fmean(t.reward for t in complete),
             success=success_rate(complete),
@@ -253,10 +275,11 @@ class Trainer(Generic[ConfigT]):
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the training depends on."""
         return {
-            **{name: module.state_dict() for name, module in self.modules.items()},
+            **{name: _weights(module) for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "next_seed": self._next_seed,
+            **({"curriculum": self.curriculum.state()} if self.curriculum is not None else {}),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -265,7 +288,7 @@ class Trainer(Generic[ConfigT]):
         Raises:
             ValueError: It is of another kind of run.
         """
-        saved = sorted(state.keys() - {"optimizer", "step", "next_seed"})
+        saved = sorted(state.keys() - {"optimizer", "step", "next_seed", "curriculum"})
         if saved != sorted(self.modules):
             raise ValueError(
                 f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
@@ -273,9 +296,11 @@ class Trainer(Generic[ConfigT]):
                 "go on with the trainer and the settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():
-            module.load_state_dict(state[name])
+            module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self._next_seed = state["step"], state["next_seed"]
+        if self.curriculum is not None:
+            self.curriculum.load(state.get("curriculum", self.curriculum.state()))
 
     def save(self) -> None:
         """Write a checkpoint; one that is cut short by a kill does not replace the last.
@@ -293,6 +318,27 @@ class Trainer(Generic[ConfigT]):
             if isinstance(error.__context__, OSError):  # torch hides what the disk said
                 raise error.__context__ from None
             raise
+
+
+def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
+    """Return the weights that a checkpoint holds: the adapters alone, if there are any."""
+    weights = module.state_dict()
+    if not has_adapter(module):
+        return weights
+    trained = {name for name, p in module.named_parameters() if p.requires_grad}
+    return {name: weight for name, weight in weights.items() if name in trained}
+
+
+def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
+    """Refuse weights of 16 bits: steps of AdamW are mostly smaller than the distance between two
+    neighbouring numbers, and are rounded away.
+    """
+    for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
+        raise ValueError(
+            f"the weights that are trained are {dtype}, in which most updates round to nothing; "
+            "load the model with dtype=torch.float32 (precision='bf16' still computes in 16 "
+            "bits), or train adapters"
+        )
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from agentgym.training.rollout.collector import ENGINES, CollectionError, Collec
 from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
+from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
 from agentgym.training.rollout.storage import DamagedFileError, RunLock, RunLockedError
@@ -22,19 +23,21 @@ from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:
     from agentgym.training.rollout.anthropic_policy import AnthropicConfig, AnthropicPolicy
-    from agentgym.training.rollout.models import (
-        LocalPolicy,
-        Renderer,
-        load_policy,
-        make_model,
-        make_tokenizer,
-        save_policy,
-    )
+    from agentgym.training.rollout.local_policy import LocalPolicy, TokenPolicy, make_renderer
+    from agentgym.training.rollout.models import make_model, make_tokenizer
     from agentgym.training.rollout.openai_policy import (
         EndpointConfig,
         EndpointPolicy,
     )
+    from agentgym.training.rollout.pretrained import load_policy, save_policy
     from agentgym.training.rollout.ray_engine import Ray
+    from agentgym.training.rollout.renderer import Renderer, pad_id
+    from agentgym.training.rollout.sampler import (
+        Sample,
+        Sampler,
+        SamplingOptions,
+        TransformersSampler,
+    )
 
 __all__ = [
     "ENGINES",
@@ -54,22 +57,30 @@ __all__ = [
     "Episode",
     "LocalPolicy",
     "Lockstep",
+    "ModelOptions",
     "PolicyConfig",
     "Processes",
     "Ray",
     "Renderer",
     "RunLock",
     "RunLockedError",
+    "Sample",
+    "Sampler",
+    "SamplingOptions",
     "Step",
     "StepOutcome",
     "Threads",
+    "TokenPolicy",
     "Trajectory",
     "TrajectoryLog",
+    "TransformersSampler",
     "Usage",
     "collect",
     "load_policy",
     "make_model",
+    "make_renderer",
     "make_tokenizer",
+    "pad_id",
     "replay",
     "rollout",
     "save_policy",
@@ -80,14 +91,15 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
-        "models": (
-            "train",
-            "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy",
-        ),
+        "local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
+        "models": ("train", "make_model make_tokenizer"),
         "openai_policy": (
             "endpoint",
             "EndpointConfig EndpointPolicy",
         ),
+        "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
+        "renderer": ("train", "Renderer pad_id"),
+        "sampler": ("train", "Sample Sampler SamplingOptions TransformersSampler"),
     },
 )

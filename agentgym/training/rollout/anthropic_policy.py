@@ -14,6 +14,7 @@ from pydantic import Field
 from agentgym.messages import Chat
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
+from agentgym.training.rollout.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.anthropic_messages import (
     SignedThinking,
     load_message,
@@ -110,10 +111,13 @@ class _Client:
         headers = {
             "x-api-key": os.environ.get(config.api_key_env) or "none",
             "anthropic-version": VERSION,
+            **PLAIN,
         }
         # The policy limits time and number of requests itself.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
-        self._http = httpx2.AsyncClient(headers=headers, timeout=None, limits=limits)
+        self._http = httpx2.AsyncClient(
+            headers=headers, timeout=None, limits=limits, event_hooks={"response": [bound_body]}
+        )
         self._url = f"{config.base_url.rstrip('/')}/v1/messages"
 
     async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:

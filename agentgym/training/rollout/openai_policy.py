@@ -14,6 +14,7 @@ import openai
 from agentgym.messages import Chat
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
+from agentgym.training.rollout.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.chat_completions import load_answer, to_reply, to_usage
 from agentgym.training.rollout.endpoint import (
     Client,
@@ -86,8 +87,9 @@ class _Client:
             base_url=config.base_url,
             max_retries=0,
             timeout=None,
+            default_headers=PLAIN,
             http_client=openai.DefaultAsyncHttpxClient(
-                timeout=None, event_hooks={"response": [_read_as_utf8]}
+                timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
             ),
         )
 

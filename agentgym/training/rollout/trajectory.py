@@ -76,8 +76,38 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Return the sum of the rewards."""
+        """Return the sum of the rewards; of a team, its score."""
         return sum(step.reward for step in self.steps)
+
+    def own_rewards(self) -> tuple[float, ...]:
+        """Return the reward of each step to the agent that took it.
+
+        The score of a team comes with the last step of the episode, whoever took it. Here each
+        agent has its own part of it, as the report of the team says, with its own last step.
+        """
+        rewards = [step.reward for step in self.steps]
+        shares = self._team_report().get("rewards")
+        if shares is not None:
+            rewards[-1] -= self.steps[-1].info["detail"].get("score") or 0.0
+            for agent, numbers in self.by_agent().items():
+                rewards[numbers[-1]] += shares.get(agent, 0.0)
+        return tuple(rewards)
+
+    def reward_of(self, agent: str) -> float:
+        """Return the sum of the rewards of an agent; that of an episode without a team has an empty
+        name.
+        """
+        rewards = self.own_rewards()
+        return sum(rewards[k] for k in self.by_agent().get(agent, ()))
+
+    def agent_of(self, step: int) -> str:
+        """Return the agent that took a step; the name is empty in an episode without a team."""
+        return _agent(self.steps[step].info)
+
+    def _team_report(self) -> Mapping[str, Any]:
+        """Return the report of the team at the end; empty if there is none."""
+        report = self.steps[-1].info.get("detail", {}).get("report") if self.steps else None
+        return (report or {}).get("team") or {}
 
     def segments(self) -> list[Sequence[int]]:
         """Return the steps, cut where a prompt does not begin with the prompt before and its reply:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentgym.oracles.control import Deficits
+from agentgym.training.cli import app
 from agentgym.training.evaluation import (
     Ablation,
     ablation_tables,
@@ -212,3 +214,15 @@ def test_one_arm_alone_has_no_comparison(tmp_path: Path) -> None:
     assert [header for _, header, _ in ablation_tables(rows)] == [
         ["arm", "success rate", "step accuracy", "step accuracy while alive"]
     ] * 2
+
+
+def test_sizes_are_those_of_the_axis_that_the_command_names(tmp_path: Path) -> None:
+    options = "--world ListWorld --set items=6 --horizons 1,3 --arms none --seeds 2 --policy oracle"
+    arguments = ["ablate", *options.split(), "--workers=1", f"--out={tmp_path}"]
+    assert "contradicts the size" in CliRunner().invoke(app, arguments).stderr
+    shown = CliRunner().invoke(app, [*arguments, "--axis=removals"])
+    assert shown.exit_code == 0, shown.output
+    results = load_results(tmp_path)
+    assert [(r.axis, r.horizon, r.steps) for r in results] == [
+        ("removals", removals, removals + 1) for removals in (1, 1, 3, 3)
+    ]

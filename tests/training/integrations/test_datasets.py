@@ -323,6 +323,8 @@ def test_masks_by_hand() -> None:
             "loss_mask": [0, 0, 1, 1, 0, 1],
             "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
             "prompt_length": 2,
+            "reward": 2.0,
+            "agent": "",
             "advantage": None,
             "segment": 0,
             "steps": [0, 1],

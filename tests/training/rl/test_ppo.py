@@ -314,6 +314,7 @@ def tiny(advantage: float, ratio: float, old: float, target: float) -> ValuedExp
         "values": old,
         "returns": target,
         "value_shares": 1.0,
+        "replies": 0.0,
     }
     ids, attended, sampled = (
         torch.tensor([[5, 0]]),
@@ -493,3 +494,20 @@ def test_every_step_needs_tokens(tokenizer: Any) -> None:
 def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PPOConfig(**options)
+
+
+def test_agents_of_a_team_learn_from_their_own_rewards() -> None:
+    """Two agents take turns; the first one's part of the score is 1, the other's is 0."""
+    played = episode(0, [0.0, 0.0, 0.0, 1.0], (1, 2, 1, 1))
+    detail = {"score": 1.0, "report": {"team": {"rewards": {"a": 1.0, "b": 0.0}}}}
+    steps = [
+        replace(step, info={"agent": "ab"[k % 2], "detail": detail})
+        for k, step in enumerate(played.steps)
+    ]
+    played = replace(played, steps=tuple(steps))
+    assert played.own_rewards() == (0.0, 0.0, 1.0, 0.0)
+    config = PPOConfig(level="turn", gamma=0.5, gae_lambda=1.0)
+    made = actions(played, [0.0] * 5, 0.0, config)
+    assert [action.advantage for action in made] == [0.5, 0.0, 1.0, 0.0]
+    by_token = actions(played, [0.0] * 5, 0.0, replace(config, level="token"))
+    assert [action.advantage for action in by_token] == [0.5, 0.0, 0.0, 1.0, 0.0]

