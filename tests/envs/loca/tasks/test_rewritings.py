@@ -142,3 +142,29 @@ def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
     assert list(world.all_failures())
     assert world.optimal_calls() == []
     assert world.subtask(True) == "The task cannot be done right any more."
+
+
+SPOILED: dict[str, tuple[str, dict[str, Any]]] = {
+    "UpdateMaterialInventory": ("update_cells", {"range": "C2", "data": [["-1"]]}),
+    "NhlB2bAnalysis": ("update_cells", {"range": "B2", "data": [[99]]}),
+    "CanvasArrangeExam": ("write_data_to_excel", {"start_cell": "A2", "data": [["?"]]}),
+    "FilterLowSellingProducts": ("woo_products_batch_update", {}),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_change_that_was_undone_is_ordered_again(name: str) -> None:
+    world, (tool, change) = solved(name), SPOILED[name]
+    step = next(step for step in world.progress.completed() if step.call.name == tool)
+    arguments = {**step.call.arguments, **change}
+    if not change:
+        arguments["update"] = [{"id": arguments["update"][0]["id"], "categories": [{"id": 1}]}]
+    world.done = False
+    play(world, [ToolCall(tool, arguments)])
+    assert list(world.all_failures())
+    assert world.progress.pending() == [step]
+    restored = type(world).read_task(world.task())
+    restored.read_state(world.state())
+    assert restored.optimal_calls() == world.optimal_calls()
+    assert obey(world) == [step]
+    check_end(world)
