@@ -92,7 +92,7 @@ ifdef LOCKED
 	.wheel-venv/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/dev-$(PLATFORM).txt
 	.wheel-venv/bin/python $(LOCKED_PIP) --no-deps dist/*.whl
 else
-	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,mcp,multi,office,ray,tensorboard,trl]" mypy
+	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[anthropic,cli,endpoint,export,gguf,lora,mcp,multi,office,ray,tensorboard,trl]" mypy
 endif
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
