@@ -97,6 +97,7 @@ class Progress:
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
         self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
+        self._unread: list[Step] = []  # steps that were taken, whose effects are not there yet
         self._pieces: dict[str, tuple[Piece, ...]] = {}  # split once, since each turn asks for them
 
     def pending(self) -> list[Step]:
@@ -220,10 +221,20 @@ class Progress:
             self._note_done(step)
 
     def _note_done(self, step: Step) -> None:
-        self._done_effects |= {thing: (value, step.label) for thing, value in step.effects.items()}
+        self._unread.append(step)
+
+    def _read_effects(self) -> None:
+        """Read the effects of the steps that were taken since; only calls outside the plan need
+        them, and statements take long to parse.
+        """
+        for step in self._unread:
+            effects = step.effects.items()
+            self._done_effects |= {thing: (value, step.label) for thing, value in effects}
+        self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
         """Ask again for the changes that a call outside the plan has undone."""
+        self._read_effects()
         undone = {
             done[1]
             for thing, value in effects.items()
@@ -251,6 +262,8 @@ class Progress:
 
     def _unexplained(self) -> list[tuple[ToolCall, str]]:
         """Return the calls outside the plan with effects that no step that was taken has."""
+        if self._other.calls:
+            self._read_effects()
         return [
             (call, result)
             for call, result in self._other.calls
@@ -266,7 +279,7 @@ class Progress:
         if self._script is None:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
-            self._done_effects = {}
+            self._done_effects, self._unread = {}, []
             self._enter(next(self._script))
         while not (self._pending or self._exhausted):
             self._completed += self._steps()
@@ -320,6 +333,7 @@ class Progress:
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
+            "_unread": [],
         }
 
 
