@@ -489,12 +489,13 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
     second run changes nothing.
     """
     names = ", ".join(TYPES)
-    structs = ", ".join(
-        f"STRUCT({', '.join(f'{json.dumps(row[name], ensure_ascii=False)} AS {name}' for name in TYPES)})"
+    form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    values = ", ".join(
+        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
         for row in rows
     )
     return (
-        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST([{structs}]) "
+        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{values}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
     )
 
