@@ -23,7 +23,8 @@ from typing import Any
 import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.plan import CLAIM, Step, steps_of
+from agentgym.envs.loca.plan import CLAIM, Step
+from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.task import OfficeTask
 
 SEEDS = 5

@@ -28,8 +28,8 @@ Of a mail with HTML, what mail programs show counts: the HTML. A plain text besi
 another thing, HTML must not hide text, and attachments count. Rows, columns and sheets of an output
 that are hidden count, too.
 
-Two laws hold this (`pytest tests/envs/loca/tasks/test_mutations.py` and `test_rewritings.py` beside
-it; a run takes a sample of the first, `--sample 1` all). From the right final state every tool of
+Two laws hold this (`pytest tests/envs/loca/tasks/test_mutations.py` and `test_accepted_forms.py`
+beside it; a run takes a sample of the first, `--sample 1` all). From the right final state every tool of
 every server, but for those that run programs, is called with arguments drawn from its schema and
 from the state: a difference that is not listed scores 0, and one that is listed keeps the score. The
 same calls of the plan are made with another argument (HTML, attachments, copies, further fields): an

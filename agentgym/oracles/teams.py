@@ -30,6 +30,11 @@ _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
 _HOST = "\n# Host\nYou are host_0"
 _ANSWER = "host_0 answers:\n"
+_ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
+_PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
+_BEGUN = "\n<part "
+_PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
+_YOUR_TURN = "It is your turn."
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
@@ -42,40 +47,84 @@ class _TeamChat:
         history: Its replies to the world since then, with what answered them.
         has_floor: Whether it is to act: True after it got mail or has acted, False after it has
             sent some, None if nothing shows it.
+        parts: The numbers of parts that it was sent of a state that is longer than a message, and
+            of all its parts.
+        begun: The text of these parts.
+        parts_sent: The number of parts that it has sent of such a state.
     """
 
     state: str = ""
     history: list[Message] = field(default_factory=list)
     has_floor: bool | None = None
+    parts: tuple[int, int] = (0, 0)
+    begun: str = ""
+    parts_sent: int = 0
 
     @classmethod
     def of(cls, chat: Chat) -> _TeamChat:
         """Read what follows the task."""
         view = cls()
-        previous, names = "", set[str]()
+        previous, calls, names = "", tuple[ToolCall, ...](), set[str]()
         for message in chat.messages[chat.pinned() :]:
             text = split_hints(message.text)[0]
             if message.role == "assistant":
-                names = {call.name for call in message.calls}
+                calls, names = message.calls, {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
-                view.take(previous)
-                view.has_floor = (
-                    previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
-                )
-            elif message.role == "user" and _MAIL.match(text):
-                view.take(text)
-                view.has_floor = True
+                view.take_summary(previous)
+            elif message.role == "user" and (heading := _MAIL.match(text)):
+                view.take_mail(text[heading.end() :])
             elif text.startswith(_ANSWER) and view.history:
                 view.history[-1] = replace(view.history[-1], text=text.removeprefix(_ANSWER))
             elif not names or names - TEAM_TOOLS:
                 view.history.append(message)
             if message.role == "tool" and not text.startswith("error:"):
                 if names - TEAM_TOOLS:
-                    view.has_floor = True
+                    view.has_floor, view.parts_sent = True, 0
                 elif "tell" in names:
-                    view.has_floor = False
+                    view.note_sent(str(calls[0].arguments.get("text")))
             previous = text
         return view
+
+    def take_mail(self, text: str) -> None:
+        """Take the state from a mail; of one in parts, once they are all there."""
+        part = _PART.match(text)
+        if part is None:
+            self.take(text)
+            self.has_floor = True
+            return
+        number, count = int(part[1]), int(part[2])
+        if number == 1:
+            self.begun = part[3]
+        elif self.parts == (number - 1, count):
+            self.begun += part[3]
+        else:  # one was lost from the chat; the older state stays
+            number = count + 1
+        self.parts = (number, count)
+        if number == count:
+            self.take(self.begun)
+        self.has_floor = number >= count
+
+    def take_summary(self, text: str) -> None:
+        """Take the state, whose turn it is, and a state that was not all sent yet, from a text of
+        `summary`.
+        """
+        self.take(text)
+        self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
+        if part := _PART.match(text, text.find(_BEGUN) + 1):
+            self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
+
+    def summary(self, state: str) -> str:
+        """Return a summary of the chat with a state in its tag."""
+        number, count = self.parts
+        begun = f"{_BEGUN}{number} of {count}>\n{self.begun}\n</part>" if number < count else ""
+        whose_turn = {None: "", True: _MINE, False: _THEIRS}[self.has_floor]
+        return f"{state}{begun}\n{whose_turn}".rstrip()
+
+    def note_sent(self, text: str) -> None:
+        """Note a message that was sent: after the last part it is the turn of the other agent."""
+        part = _PART.fullmatch(text)
+        unfinished = part is not None and part[1] != part[2]
+        self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take(self, text: str) -> None:
         """Take the state from a text that holds one."""
@@ -95,9 +144,10 @@ class TeamPolicy:
     as all policies are.
 
     In a split team, who has the tool for the next call plays it; any other sends the state to the
-    one who has it, and waits. A manager plays its own calls and delegates the rest with the task
-    and the state; a worker plays up to `patience` turns and reports the state. A host answers from
-    the text of the question. Rivals in a duel play for themselves.
+    one who has it, in parts if it is longer than a message may be, and waits. A manager plays its
+    own calls and delegates the rest with the task and the state; a worker plays up to `patience`
+    turns and reports the state. A host answers from the text of the question. Rivals in a duel play
+    for themselves.
 
     Args:
         env_id: The id of the team.
@@ -131,8 +181,7 @@ class TeamPolicy:
             view.state = next(iter(_STATE.findall(chat.messages[chat.pinned() - 1].text)), "")
         parsed = view.parsed(chat)
         if parsed.summarize:
-            whose_turn = {None: "", True: _MINE, False: _THEIRS}[view.has_floor]
-            return f"{_tag(self.player.remember(parsed))}\n{whose_turn}".rstrip()
+            return view.summary(_tag(self.player.remember(parsed)))
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
             return parsed.render(
@@ -163,12 +212,30 @@ class TeamPolicy:
         # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
         # the state to all, so that sending it once more does no harm.
         if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
-            return ToolCall(
-                "tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True}
-            )
+            room = int(next(iter(_ROOM.findall(rules)), 0))
+            text, last = _message(_tag(self.player.recall(parsed)), view, room)
+            return ToolCall("tell", {"agent": others[0], "text": text, "wait": last})
         return ToolCall("wait", {})
 
 
 def _tag(world: World[Any]) -> str:
     """Return the state of a world in a tag, as summaries and mail hold it."""
     return f"<state>\n{world.state()}\n</state>"
+
+
+def _message(state: str, view: _TeamChat, room: int) -> tuple[str, bool]:
+    """Return what an agent sends next to pass on a state, and whether that is all of it.
+
+    Args:
+        state: The state in its tag.
+        view: The chat of the agent, which shows how many parts it has sent.
+        room: The most characters of a message; 0 if the rules give no limit.
+    """
+    if not room or len(state) <= room:
+        return state, True
+    if view.has_floor is None:  # a hint shows the state to all
+        return _YOUR_TURN, True
+    size = max(1, room - _PART_TAGS)
+    count, start = -(-len(state) // size), view.parts_sent * size
+    number = view.parts_sent + 1
+    return f"<part {number} of {count}>\n{state[start : start + size]}\n</part>", number >= count

@@ -11,12 +11,20 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.office import Office
 from agentgym.messages import ToolCall
-from agentgym.tools import tools_of
+from agentgym.tools import ToolError, tools_of
 
 _SAME_TOOL = {"read_file": "read_text_file"}
 """Tools by another name of theirs: both return the text of a file."""
+
+_DIALECTS = {
+    "bigquery_run_query": "bigquery",
+    "read_query": "snowflake",
+    "write_query": "snowflake",
+}
+"""The dialect of the statements that a tool takes."""
 
 
 def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
@@ -32,7 +40,27 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
         for name, value in call.arguments.items()
         if value is not None and not (name in defaults and defaults[name] == value)
     }
+    if call.name in _DIALECTS and isinstance(arguments.get("query"), str):
+        from agentgym.envs.loca.statements import canonical_query  # noqa: PLC0415 - it loads sqlglot
+
+        arguments["query"] = canonical_query(arguments["query"], _DIALECTS[call.name])
+    if call.name == "send_email":
+        arguments = _canonical_mail(arguments)
     return ToolCall(_SAME_TOOL.get(call.name, call.name), arguments, call.id)
+
+
+def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a mail with its recipients as bare addresses in one list, since
+    every mail reaches them the same.
+    """
+    parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
+    try:
+        people = [addresses(part) for part in parts if isinstance(part, str)]
+    except ToolError:  # such a mail was never sent
+        return dict(arguments)
+    to = dict.fromkeys(address.lower() for some in people for _, address in some)
+    rest = {name: value for name, value in arguments.items() if name not in ("cc", "bcc")}
+    return {**rest, "to": ", ".join(to)}
 
 
 def _canonical_value(value: Any) -> Any:

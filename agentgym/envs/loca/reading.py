@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.envs.loca.checks import write_csv
+from agentgym.envs.loca.effects import Effects, cell_effects
 from agentgym.envs.loca.plan import Step, read, write
+from agentgym.envs.loca.servers.email.messages import text_of
 
 Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that returns a list; use it with `yield from`."""
@@ -125,17 +127,28 @@ def find_spreadsheet(title: str) -> Step:
 
 
 def read_table(spreadsheet: str, sheet: str) -> Step:
-    """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, and
-    the number of rows that it has `room` for.
+    """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, the
+    number of rows that it has `room` for, and the places in `rows` of those in which calls outside
+    the plan have entered something, the agent's `own`.
     """
 
     def learn(text: str) -> dict[str, Any]:
         [area] = json.loads(text)["valueRanges"]
         return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
 
-    return read(
+    def mark_own(fact: dict[str, Any], effects: Effects) -> dict[str, Any]:
+        own = [
+            k
+            for k, row in enumerate(fact["rows"])
+            if effects
+            and cell_effects(f"{spreadsheet} {sheet}", k + 1, row).items() & effects.items()
+        ]
+        return {**fact, "own": own}
+
+    step = read(
         f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet
     )
+    return replace(step, mark_own=mark_own)
 
 
 def read_metadata(text: str) -> dict[str, Any]:
@@ -157,6 +170,23 @@ def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, A
         path=path,
         content=write_csv(columns, rows),
     )
+
+
+def mail_text(arguments: Mapping[str, Any]) -> str:
+    """Return the text of the mail that a call of `send_email` sends."""
+    return text_of(arguments.get("body") or "", arguments.get("html_body"))
+
+
+def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return whether a mail has a text, however its lines are broken, and attachments of some
+    names; see `Step.accepts`.
+    """
+
+    def accepts(mail: Mapping[str, Any]) -> bool:
+        names = [path.rpartition("/")[2] for path in mail.get("attachments") or ()]
+        return mail_text(mail).split() == body.split() and names == list(attachments)
+
+    return accepts
 
 
 def split_letter(text: str) -> tuple[str, str]:

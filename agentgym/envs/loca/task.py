@@ -22,7 +22,8 @@ from agentgym.digests import digest
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
-from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
+from agentgym.envs.loca.plan import CLAIM, Plan, Step
+from agentgym.envs.loca.progress import Progress, steps_of
 from agentgym.envs.loca.protected_state import (
     DRAFTS,
     HARMLESS,

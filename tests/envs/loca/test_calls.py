@@ -54,6 +54,37 @@ PAIRS = {
         ("create_event", {"start": {"dateTime": "2025-11-12T08:59:00Z"}}),
         False,
     ),
+    "a name before an address": (
+        ("send_email", {"to": '"Doe, Jane" <A@b.org>', "cc": "c@d.org"}),
+        ("send_email", {"to": "a@b.org, C@d.org"}),
+        True,
+    ),
+    "another address": (
+        ("send_email", {"to": "a@b.org"}),
+        ("send_email", {"to": "c@d.org"}),
+        False,
+    ),
+    "no address": (("send_email", {"to": "<<"}), ("send_email", {"to": "<< "}), False),
+    "the case of a statement": (
+        ("write_query", {"query": "comment on\ncolumn a.b.c is 'X';"}),
+        ("write_query", {"query": "COMMENT ON COLUMN A.B.c IS 'X'"}),
+        True,
+    ),
+    "the case of a text in it": (
+        ("write_query", {"query": "COMMENT ON COLUMN a.b.c IS 'x'"}),
+        ("write_query", {"query": "COMMENT ON COLUMN a.b.c IS 'X'"}),
+        False,
+    ),
+    "a word that may be left out": (
+        ("bigquery_run_query", {"query": "INSERT d.t (a) VALUES (1)"}),
+        ("bigquery_run_query", {"query": "insert into d.t(a) values(1)"}),
+        True,
+    ),
+    "no statement": (
+        ("bigquery_run_query", {"query": "INSERT ((("}),
+        ("bigquery_run_query", {"query": "INSERT  ((("}),
+        False,
+    ),
     "no tool at all": (("fly", {"to": "Mars"}), ("fly", {"to": "Mars"}), True),
 }
 

@@ -22,7 +22,8 @@ from agentgym.envs.loca.checks import (
     row_failures,
     set_failures,
 )
-from agentgym.envs.loca.plan import CLAIM, Plan, Progress, read, steps_of, write
+from agentgym.envs.loca.plan import CLAIM, Plan, read, write
+from agentgym.envs.loca.progress import Progress, steps_of
 from agentgym.envs.loca.servers import Workspace
 
 

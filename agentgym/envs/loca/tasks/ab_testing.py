@@ -332,7 +332,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 "B has not won: log that.",
                 self.outputs[1],
                 "logging_write_log",
-                same=("log_name", "message"),
+                same=("log_name",),
+                accepts=lambda entry: _says(entry["message"]) == PAYLOAD,
                 log_name=LOG,
                 message=PAYLOAD,
             )
@@ -429,6 +430,11 @@ def _payload(content: str) -> Any:
         return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
     except (ValueError, RecursionError):
         return None
+
+
+def _says(message: Any) -> Any:
+    """Return the JSON that a call logs, as text or not."""
+    return json.loads(message) if isinstance(message, str) else message
 
 
 def _query(scenarios: Sequence[str]) -> str:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
@@ -246,7 +247,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             for s, drop in bad.items()
         ]
         entries = [
-            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"), about=s, log_name=LOG,
+            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
+                  accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
                   severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
             for s, drop in bad.items() if drop > CRITICAL
         ]  # fmt: skip
@@ -293,6 +295,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             f"there is no CRITICAL entry in {LOG} for {name} ({student})"
             for student, name in missing.items()
         )
+
+
+def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
+    """Return whether a call logs a text with the name and the ID of a student, and no other ID."""
+    text = arguments["message"]
+    named = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text)) == {student} and bool(named)
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:

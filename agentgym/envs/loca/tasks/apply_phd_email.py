@@ -319,6 +319,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
             write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
+                  accepts=lambda mail: [path.rpartition("/")[2] for path in mail["attachments"]] == [f"{root}.zip"],
                   attachments=[archive])
             for box, archive in zip(members_by_recipient, archives, strict=True)
         ]  # fmt: skip

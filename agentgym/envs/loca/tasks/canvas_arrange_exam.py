@@ -347,7 +347,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 rows.append(_row(course, posts, sources[0]))
         rows = sorted((row for row in rows if row[DATE] == TBD or _begin(row) > NOW), key=_order)
         data = [[row[name] for name in COLUMNS] for row in rows]
-        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", same=("filepath",), filepath=FILE, sheet_name=SHEET, data=data,
+        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET, data=data,
                     start_cell="A2")  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:

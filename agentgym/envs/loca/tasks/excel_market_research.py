@@ -303,17 +303,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 float(round((new - old) / old * 100, 2)) for old, new in pairs
             ] or [NONE] * len(data[year])
             table.append([year, *growth])
-        yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
-        yield write(
-            f"Call its sheet {form}.",
-            RESULT,
-            "rename_worksheet",
-            filepath=RESULT,
-            old_name="Sheet1",
-            new_name=form,
-        )
-        sheet = {"filepath": RESULT, "sheet_name": form}
-        yield write("Write the report.", RESULT, "write_data_to_excel", **sheet, data=table)
+        yield from _report_steps(form, table)
 
     def task_failures(self) -> Iterator[str]:
         """Check that the report has exactly the expected sheet, heads and rows, and that no other
@@ -336,6 +326,16 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             ordered=True,
         )
         yield from file_failures(files, self.truth["files"], [RESULT])
+
+
+def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[Step]:
+    """Yield the steps that write the report; the empty sheet goes last, since a workbook has one."""
+    yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
+    target: dict[str, Any] = {"filepath": RESULT, "sheet_name": sheet}
+    label = f"Write the report into its sheet {sheet}."
+    yield write(label, RESULT, "write_data_to_excel", **target, data=table)
+    first: dict[str, Any] = {"filepath": RESULT, "sheet_name": "Sheet1"}
+    yield write("Remove its empty sheet.", RESULT, "delete_worksheet", **first)
 
 
 def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:

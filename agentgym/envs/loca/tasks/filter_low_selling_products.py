@@ -29,7 +29,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import read_shop, split_letter, write_table
+from agentgym.envs.loca.reading import read_shop, same_words, split_letter, write_table
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
@@ -295,7 +295,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             subject, body = _letter(letter, name, len(rows))
             message = {"to": to, "subject": subject, "body": body, "attachments": [TABLE]}
             mails.append(
-                write(f"Write to {to}.", self.outputs[2], "send_email", same=("to",), **message)
+                write(
+                    f"Write to {to}.",
+                    self.outputs[2],
+                    "send_email",
+                    same=("to", "subject"),
+                    accepts=same_words(body, TABLE),
+                    **message,
+                )
             )
         yield mails
 

@@ -183,7 +183,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
                 "Write the counts into it.",
                 sheet,
                 "update_cells",
-                same=("spreadsheet_id",),
                 **content,
             ),
             write_table(FILE, COLUMNS, rows),

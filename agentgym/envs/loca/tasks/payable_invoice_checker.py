@@ -30,7 +30,7 @@ from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import data_rows
+from agentgym.envs.loca.reading import data_rows, mail_text
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
@@ -225,7 +225,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             for name in names
         ]
         ids = ", ".join(_quoted(invoice["id"]) for invoice in invoices)
-        query = f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids})"
+        query = (
+            f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+            f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})"
+        )
         *columns, entered = yield [
             *(
                 read(
@@ -245,7 +248,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ]
         rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
         changes = []
-        for table, labels, output in zip(TABLES, columns, self.outputs, strict=False):
+        for table, labels, output in zip(
+            TABLES, columns, self.outputs if rows else (), strict=False
+        ):
             label = f"Enter the invoices into {table}."
             changes.append(write(label, output, "write_query", query=_merge(table, labels, rows)))
         comment = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
@@ -267,7 +272,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                         f"Write to {mail}.",
                         self.outputs[3],
                         "send_email",
-                        same=("to", "subject"),
+                        same=("to",),
+                        accepts=functools.partial(_lists, files=files),
                         **message,
                     )
                 )
@@ -449,6 +455,13 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
         f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
         f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
     )
+
+
+def _lists(mail: Mapping[str, Any], files: Sequence[str]) -> bool:
+    """Return whether a call sends the mail about some files and no other ones."""
+    names = set(re.findall(r"(?<![\w-])([\w-]+)\.pdf", mail_text(mail)))
+    subject = mail["subject"].strip().casefold() == SUBJECT.casefold()
+    return subject and names == {name.removesuffix(".pdf") for name in files}
 
 
 def _quoted(value: Any) -> str:

@@ -4,6 +4,7 @@ mails (LOCA-bench, table 7).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -232,7 +233,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     self.outputs[0],
                     "create_event",
                     same=("start",),
-                    about=key,
+                    accepts=functools.partial(_is_reminder, key=key),
                     summary=title,
                     **moments,
                 )
@@ -246,11 +247,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         missing = dict(self.truth["reminders"])
         for event in self.office.get(Calendar).events():
             title = event.summary.casefold()
-            matches = [
-                key
-                for key in self.truth["reminders"]
-                if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)
-            ]
+            matches = [key for key in self.truth["reminders"] if _names(event.summary, key)]
             correct = (
                 len(matches) == 1
                 and event.start == missing.get(matches[0])
@@ -268,6 +265,18 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         )
         yield from sent_failures(self.office.get(Email))
         yield from file_failures(self.office.context.files, self.truth["files"], [])
+
+
+def _names(title: str, key: str) -> bool:
+    return bool(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", title, re.IGNORECASE))
+
+
+def _is_reminder(arguments: Mapping[str, Any], key: str) -> bool:
+    """Return whether a call sets an event whose title is that of a reminder of a conference."""
+    title = arguments["summary"]
+    return _names(title, key) and {"camera", "ready"} <= set(
+        re.findall("camera|ready", title.casefold())
+    )
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:

@@ -400,10 +400,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(need)))
         left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
+        written = {stock["rows"][k][0] for k in stock["own"]}  # the agent's, which stay
         skus = {number: sku for sku, number in products}
         for product, count in (line for lines in orders for line in lines):
             for material, need in recipes.get(skus[product], []):
-                left[material] -= count * need
+                left[material] -= count * need * (material not in written)
         counts = [
             (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
             for sku, number in products if sku in recipes

@@ -28,12 +28,13 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows, read_shop
+from agentgym.envs.loca.reading import query_rows, read_shop, same_words
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.messages import ToolCall
 from agentgym.tools import ToolError
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
@@ -367,7 +368,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             orderby="id",
             order="asc",
         )
-        query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
+        # Without what the agent has added itself: the rows of today.
+        query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'"
         table = yield read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
@@ -392,8 +394,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
         yield [
-            write(f"Add rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers.", self.outputs[0], "bigquery_run_query",
-                  query=_insert(rows[k : k + CHUNK]))
+            write(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
+                  self.outputs[0], "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]),
+                  equivalent=ToolCall("bigquery_run_query", {"query": _insert(rows[k : k + CHUNK])}))
             for k in range(0, len(rows), CHUNK)
         ]  # fmt: skip
         yield write(
@@ -405,6 +408,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 self.outputs[1],
                 "send_email",
                 same=("to",),
+                accepts=same_words(body),
                 to=to,
                 subject=subject,
                 body=body,
@@ -479,6 +483,22 @@ def _letter(
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return values["email"], subject.removeprefix("Subject: "), body.strip()
+
+
+def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the statement that adds those of some rows whose customers are not in the table; a
+    second run changes nothing.
+    """
+    names = ", ".join(TYPES)
+    form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    values = ", ".join(
+        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
+        for row in rows
+    )
+    return (
+        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{values}]) "
+        f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
+    )
 
 
 def _insert(rows: Sequence[Mapping[str, Any]]) -> str:

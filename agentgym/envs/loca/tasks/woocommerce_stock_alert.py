@@ -31,7 +31,13 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table, split_letter
+from agentgym.envs.loca.reading import (
+    find_spreadsheet,
+    read_shop,
+    read_table,
+    same_words,
+    split_letter,
+)
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
@@ -291,14 +297,15 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         low = yield from read_shop(
             "the products", "woo_products_list", _read_low, orderby="id", order="asc"
         )
-        reported = {row[COLUMNS.index("SKU")] for row in alerts["rows"][1:]}
+        old = [row for k, row in enumerate(alerts["rows"]) if k not in alerts["own"]]
+        reported = {row[COLUMNS.index("SKU")] for row in old[1:]}
         suppliers = {row[0]: row for row in contacts["rows"][1:]}
         rows = []
         for product in low:
             if product[2] not in reported:
                 supplier = suppliers[product[5]]
                 rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
-        first, where = len(alerts["rows"]) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
+        first, where = len(old) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
         missing = first + len(rows) - 1 - alerts["room"]
         if missing > 0:
             yield write(
@@ -318,7 +325,14 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             label = f"Write to the purchasing manager about {row[2]}."
             mail = {"to": manager, "subject": subject, "body": body}
             steps.append(
-                write(label, self.outputs[1], "send_email", same=("to", "subject"), **mail)
+                write(
+                    label,
+                    self.outputs[1],
+                    "send_email",
+                    same=("to", "subject"),
+                    accepts=same_words(body),
+                    **mail,
+                )
             )
         yield steps
 

@@ -1,394 +1,170 @@
-"""Rewritings of the right final state that a careful person would accept: each keeps the score, and
-so do all of them in any order. Those of one task alone are in its own test.
-"""
+"""The plan follows the state: work that was done in another right way is not ordered again."""
 
 from __future__ import annotations
 
-import csv
+import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
-from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.servers.calendar import Calendar
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.workbooks import open_workbook, save_workbook
+import agentgym
+from agentgym import ToolCall, render
+from agentgym.envs.loca.plan import CLAIM, Step
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.tools import ToolError
-from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
+from tests.envs.loca.office import TASKS, fresh, solved
+from tests.envs.loca.rewriting import merged, rewritten
 
-AT_LEAST = 20
-"""Rewritings of each task."""
-BOM = b"\xef\xbb\xbf"
-SPARE = "work/notes/spare.txt"
 
-FILES: dict[str, Change] = {
-    "an empty folder": call("create_directory", path="work/empty"),
-    "a note": call("write_file", path="note.txt", content="Done."),
-    "a note in a folder": lambda world: (
-        call("create_directory", path="work/notes")(world),
-        call("write_file", path=SPARE, content="x")(world),
-    ),
-    "a note that is edited": lambda world: (
-        call("write_file", path="edited.txt", content="one")(world),
-        call("edit_file", path="edited.txt", edits=[{"oldText": "one", "newText": "two"}])(world),
-    ),
-    "a note that is renamed": lambda world: (
-        call("write_file", path="draft.md", content="one")(world),
-        call("move_file", source="draft.md", destination="final.md")(world),
-    ),
-    "a hidden file": call("write_file", path=".cache", content="x"),
-    "a file without a suffix": call("write_file", path="result", content="x"),
-    "copies of all files": lambda world: [
-        world.office.context.files.write(
-            f"copies/{path.strip('/')}", world.office.context.files.read(path)
-        )
-        for path in list(world.office.context.files.walk())
-    ],
-    "a look at all files": lambda world: (
-        call("directory_tree", path="/workspace")(world),
-        call("search_files", path="/workspace", pattern="*")(world),
-    ),
-    "a call that is refused": lambda world: refused(world, "read_text_file", path="no such file"),
-    "a write that is refused": lambda world: refused(
-        world, "edit_file", path="no such file", edits=[{"oldText": "a", "newText": "b"}]
-    ),
-}
+def play(world: Any, calls: Sequence[ToolCall]) -> None:
+    for call in calls:
+        world.read_result(call, world.office.call(call.name, call.arguments))
 
 
-def refused(world: Any, tool: str, **arguments: Any) -> None:
-    with pytest.raises(ToolError):
-        world.office.call(tool, arguments)
+def obey(world: Any) -> list[Step]:
+    """Obey the hints to the end; the changes that were made."""
+    changes = []
+    limit = 3 * len(solved_steps(type(world).__name__)) + 10
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        assert world.progress.facts.keys().isdisjoint({steps[0].label})
+        play(world, [steps[0].call])
+        assert steps[0].label in world.progress.facts, f"{steps[0].label} is ordered for ever"
+        changes += [steps[0]] if steps[0].changes else []
+        assert len(world.progress.facts) <= limit
+    return changes
 
 
-def in_outputs(suffix: str, change: Callable[[bytes], bytes]) -> Change:
-    """Write the outputs with a suffix in another form."""
+def solved_steps(name: str) -> list[Step]:
+    steps: list[Step] = solved(name).progress.completed()
+    return steps
 
-    def apply(world: Any) -> None:
-        files = world.office.context.files
-        for path in paths(type(world), suffix):
-            files.write(path, change(files.read(path)))
 
-    return apply
-
-
-def paths(kind: Any, suffix: str) -> list[str]:
-    return [path for path in kind.outputs if path.endswith(suffix) and ":" not in path]
-
-
-def in_csv(**form: Any) -> Change:
-    return lambda world: [
-        world.office.context.files.write(
-            path, csv_text(csv_rows_of(world.office.context.files.read(path)), **form)
-        )
-        for path in paths(type(world), ".csv")
-    ]
-
-
-def with_blanks(data: bytes) -> bytes:
-    rows = [[f" {cell} " for cell in row] for row in csv_rows_of(data)]
-    return csv_text(rows).encode()
-
-
-CSV: dict[str, Change] = {
-    "Windows line ends": in_csv(lineterminator="\r\n"),
-    "Unix line ends": in_csv(lineterminator="\n"),
-    "all cells in quotes": in_csv(quoting=csv.QUOTE_ALL),
-    "a byte order mark": in_outputs(".csv", lambda data: BOM + data.removeprefix(BOM)),
-    "empty lines at the end": in_outputs(".csv", lambda data: data + b"\n\n"),
-    "no line end at the end": in_outputs(".csv", lambda data: data.rstrip(b"\r\n")),
-    "blanks around the cells": in_outputs(".csv", with_blanks),
-}
-
-
-def in_book(change: Callable[[Any], object]) -> Change:
-    """Change how the first sheet of a workbook looks, and write it with another program."""
-
-    def rewrite(data: bytes) -> bytes:
-        book = open_workbook(data)
-        change(book.worksheets[0])
-        return save_workbook(book, book.properties.modified)
-
-    return in_outputs(".xlsx", rewrite)
-
-
-def widened(sheet: Any) -> None:
-    sheet.column_dimensions["A"].width = 40
-
-
-def frozen(sheet: Any) -> None:
-    sheet.freeze_panes = "A2"
-
-
-def filtered(sheet: Any) -> None:
-    sheet.auto_filter.ref = sheet.dimensions
-
-
-def marked(sheet: Any) -> None:
-    sheet.sheet_properties.tabColor = "FF0000"
-
-
-def with_blank_heads(sheet: Any) -> None:
-    for cell in sheet[1]:
-        cell.value = f" {cell.value} "
-
-
-BOOKS: dict[str, Change] = {
-    "written by another program": in_book(lambda _: None),
-    "a wide column": in_book(widened),
-    "a row that stays in view": in_book(frozen),
-    "a filter that shows all": in_book(filtered),
-    "a tab with a color": in_book(marked),
-    "blanks around the heads": in_book(with_blank_heads),
-    "empty rows at the end": in_book(lambda sheet: sheet.append([None, ""])),
-    "a bold head": in_book(lambda sheet: setattr(sheet["A1"], "number_format", "@")),
-    "looking at the sheets": lambda world: [
-        call("get_workbook_metadata", filepath=path)(world)
-        for path in world.office.context.files.walk()
-        if path.endswith(".xlsx")
-    ],
-}
-
-
-def mails(change: Callable[[Mail], Mail], backwards: bool = False) -> Change:
-    """Send all mails in another form, as if the plan had not sent them."""
-
-    def apply(world: Any) -> None:
-        sent = world.office.get(Email).sent()
-        for mail in sent:
-            unsent(world, mail)
-        for k, mail in enumerate(reversed(sent) if backwards else sent):
-            send(world, change(mail), f"/workspace/resent/{k}")
-
-    return apply
-
-
-def send(world: Any, mail: Mail, folder: str) -> None:
-    attached = []
-    for name, data in mail.attachments.items():
-        attached.append(f"{folder}/{name}")
-        world.office.context.files.write(attached[-1], data)
-    parts: dict[str, Any] = {"html_body": mail.html} if mail.html else {}
-    parts |= {"attachments": attached} if attached else {}
-    call("send_email", to=mail.to, subject=mail.subject, body=mail.body, **parts)(world)
-
-
-def as_html(text: str) -> str:
-    return "".join(f"<p>{line}</p>\n" for line in text.split("\n"))
-
-
-def own(folder: str) -> Callable[[Any], Iterator[str]]:
-    """Ids of the mails in a folder of the user who is logged in."""
-
-    def ids(world: Any) -> Iterator[str]:
-        email = world.office.get(Email)
-        user = email.get_current_user()["email"]
-        yield from (mail.id for mail in email.messages(user, folder))
-
-    return ids
-
-
-def of_copies(tool: str, **arguments: Any) -> Change:
-    return lambda world: [
-        world.office.call(tool, {"email_ids": [key], **arguments}) for key in own("Sent")(world)
-    ]
-
-
-SENT: dict[str, Change] = {
-    "a name before the address": mails(
-        lambda mail: replace(mail, to=f"Student <{mail.recipients[0]}>")
-    ),
-    "a title before the name": mails(
-        lambda mail: replace(mail, to=f'"Prof. X" <{mail.recipients[0]}>')
-    ),
-    "the address in capitals": mails(lambda mail: replace(mail, to=mail.recipients[0].upper())),
-    "Windows line ends in the mails": mails(
-        lambda mail: replace(mail, body=mail.body.replace("\n", "\r\n"))
-    ),
-    "empty lines around the text": mails(lambda mail: replace(mail, body=f"\n\n{mail.body}\n\n")),
-    "the same in HTML": mails(lambda mail: replace(mail, html=as_html(mail.body))),
-    "in HTML with a style": mails(
-        lambda mail: replace(mail, html=f'<div style="color: red">{as_html(mail.body)}</div>')
-    ),
-    "in another order": mails(lambda mail: mail, backwards=True),
-    "the copies are deleted": of_copies("delete_emails"),
-    "the copies are moved": of_copies("move_emails", target_folder="Trash"),
-    "the copies are marked": of_copies("mark_emails", status="important"),
-}
-MAILBOX: dict[str, Change] = {
-    "all mails are read": lambda world: [
-        call("read_email", email_id=key)(world) for key in own("INBOX")(world)
-    ],
-    "a mail is unread again": lambda world: [
-        call("mark_emails", email_ids=[key], status="unread")(world) for key in own("INBOX")(world)
-    ],
-    "a search": call("search_emails", query="the"),
-    "an export": call("export_emails", folder="INBOX", export_path="export.json"),
-    "logged out": call("logout"),
-}
-DRAFTED: dict[str, Change] = {
-    "a draft": call("save_draft", subject="Later", body="x", to="a@mcp.com"),
-    "a draft that was deleted": lambda world: (
-        call("save_draft", subject="Later", body="x")(world),
-        call("delete_draft", draft_id=next(own("Drafts")(world)))(world),
-    ),
-}
-CLOUD: dict[str, Change] = {
-    "a query": call("bigquery_run_query", query="SELECT 1"),
-    "a query that is refused": lambda world: refused(
-        world, "bigquery_run_query", query="SELECT nothing FROM nowhere"
-    ),
-    "a look at the tables": call("bigquery_list_datasets"),
-    "a look at the jobs": call("bigquery_list_jobs"),
-    "a look at the buckets": call("storage_list_buckets"),
-    "a look at the logs": call("logging_read_logs"),
-    "a transaction that is taken back": call(
-        "bigquery_run_query", query="BEGIN TRANSACTION; ROLLBACK TRANSACTION;"
-    ),
-}
-SHOP: dict[str, Change] = {
-    "a look at the orders": call("woo_orders_list"),
-    "a look at the customers": call("woo_customers_list"),
-    "a look at the products": call("woo_products_list", perPage=100),
-    "a report": call("woo_reports_stock"),
-    "a product that is not there": lambda world: refused(
-        world, "woo_products_get", productId=10**6
-    ),
-}
-CANVAS: dict[str, Change] = {
-    "a look at the courses": call("canvas_list_courses"),
-    "a look at the conversations": call("canvas_list_conversations"),
-    "a look at the profile": call("canvas_get_user_profile"),
-    "a change that is refused": lambda world: refused(
-        world, "canvas_update_course", course_id=1, name="Mine"
-    ),
-}
-
-
-def of_books(change: Callable[[Any, str, str], object]) -> Change:
-    """Do something with each sheet of each Google spreadsheet."""
-
-    def apply(world: Any) -> None:
-        for book in (server := sheets_of(world)).titles():
-            for title in server.sheet_titles(book):
-                change(world, book, title)
-
-    return apply
-
-
-def sheets_of(world: Any) -> Any:
-    return next(each for each in world.office.toolsets() if each.name == "google_sheet")
-
-
-SHEETS: dict[str, Change] = {
-    "a look at all sheets": of_books(
-        lambda world, book, title: call("get_sheet_data", spreadsheet_id=book, sheet=title)(world)
-    ),
-    "a look at all formulas": of_books(
-        lambda world, book, title: call("get_sheet_formulas", spreadsheet_id=book, sheet=title)(
-            world
-        )
-    ),
-    "the same entered again": of_books(
-        lambda world, book, title: (
-            call(
-                "update_cells",
-                spreadsheet_id=book,
-                sheet=title,
-                range="A1",
-                data=sheets_of(world).values(book, title)[:1],
-            )(world)
-            if sheets_of(world).values(book, title)
-            else None
-        )
-    ),
-    "a sheet that is not there": of_books(
-        lambda world, book, _: refused(world, "get_sheet_data", spreadsheet_id=book, sheet="None")
-    ),
-}
-SNOWFLAKE: dict[str, Change] = {
-    "an insight": call("append_insight", insight="Some are open."),
-    "a query of Snowflake": call("read_query", query="SELECT 1"),
-    "a look at the databases": call("list_databases"),
-    "a statement that is refused": lambda world: refused(
-        world, "write_query", query="DROP TABLE NOWHERE"
-    ),
-}
-
-
-def events(change: Callable[[Any], Mapping[str, Any]]) -> Change:
-    """Change every event."""
-    return lambda world: [
-        call("update_event", eventId=str(event.id), **change(event))(world)
-        for event in world.office.get(Calendar).events()
-    ]
-
-
-CALENDAR: dict[str, Change] = {
-    "notes in the reminders": events(lambda _: {"description": "AoE is UTC-12."}),
-    "a place of the reminders": events(lambda _: {"location": "my office"}),
-    "titles in capitals": events(lambda event: {"summary": event.summary.upper()}),
-    "longer titles": events(lambda event: {"summary": f"Reminder: {event.summary} deadline"}),
-    "a look at the calendar": call(
-        "list_events", timeMin="2025-01-01T00:00:00Z", timeMax="2026-01-01T00:00:00Z"
-    ),
-}
-BY_SERVER = {
-    "filesystem": FILES,
-    "email": MAILBOX,
-    "google_cloud": CLOUD,
-    "woocommerce": SHOP,
-    "canvas": CANVAS,
-    "google_sheet": SHEETS,
-    "snowflake": SNOWFLAKE,
-    "calendar": CALENDAR,
-}
-
-
-def rewritings(task: str) -> dict[str, Change]:
-    """The rewritings that fit a task."""
-    kind = TASKS[task]
-    fitting: dict[str, Change] = {}
-    for server in kind.servers:
-        fitting |= BY_SERVER.get(server, {})
-    if solved_mails(task):
-        fitting |= SENT
-    if "email" in kind.servers and DRAFTS not in kind.forbidden:
-        fitting |= DRAFTED
-    return fitting | (CSV if paths(kind, ".csv") else {}) | (BOOKS if paths(kind, ".xlsx") else {})
-
-
-def solved_mails(task: str) -> list[Mail]:
-    if "email" not in TASKS[task].servers:
-        return []
-    mails: list[Mail] = solved(task).office.get(Email).sent()
-    return mails
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_rewriting_passes(task: str) -> None:
-    fitting = rewritings(task)
-    assert len(fitting) >= AT_LEAST
-    faults = {}
-    for name, change in fitting.items():
-        world = solved(task)
-        change(world)
-        faults[name] = list(world.all_failures())
-    assert {name: found[:3] for name, found in faults.items() if found} == {}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_rewritings_pass_together(task: str) -> None:
-    """In any order; who has logged out cannot do more."""
-    fitting = rewritings(task)
-    last = fitting.pop("logged out", lambda _: None)
-    world, names = solved(task), sorted(fitting)
-    random.Random(task).shuffle(names)
-    for name in names:
-        fitting[name](world)
-        assert list(world.all_failures()) == [], names[: names.index(name) + 1]
-    last(world)
+def check_end(world: Any) -> None:
+    assert list(world.all_failures()) == []
+    assert world.optimal_calls() == [CLAIM.call]
+    world.done = True
     assert world.score() == 1.0
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(8))
+def test_steps_that_were_taken_in_another_way_are_not_ordered_again(name: str, seed: int) -> None:
+    draw, world = random.Random(seed), fresh(name, seed=seed % 2)
+    share, others = draw.choice((0.3, 1.0)), set[str]()
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        chosen = draw.sample(steps, min(len(steps), draw.choice((1, 2, 5))))
+        calls = []
+        if not (steps[0].changes and draw.random() < share):
+            chosen, calls = chosen[:1], [chosen[0].call]
+        elif len(chosen) == 1 or not (calls := merged(chosen)):
+            chosen, calls = chosen[:1], rewritten(chosen[0], draw)
+        assert others.isdisjoint(step.label for step in chosen), "it was done in another way"
+        if len(calls) > 1 and draw.random() < 0.2:
+            play(world, calls[:1])
+            break
+        play(world, calls)
+        if calls[0] != chosen[0].call:
+            others |= {step.label for step in chosen}
+        copied = pickle.loads(pickle.dumps(world.progress))
+        assert copied.lines() == world.progress.lines()
+        restored = type(world).read_task(world.task())
+        restored.read_state(world.state())
+        assert restored.optimal_calls() == world.optimal_calls()
+        if draw.random() < 0.1:
+            break
+    again = obey(world)
+    assert others.isdisjoint(step.label for step in again)
+    check_end(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: int) -> None:
+    """An agent may read by other calls, of which the plan knows nothing."""
+    draw, world = random.Random(seed), fresh(name)
+    changes = [step for step in solved_steps(name) if step.changes or step.call.name == "login"]
+    calls = [
+        call
+        for step in changes
+        for call in ([step.call] if draw.random() < 0.2 else rewritten(step, draw))
+    ]
+    for call in calls[: draw.choice((len(calls), draw.randint(1, len(calls))))]:
+        with suppress(ToolError):  # one way of a step may leave nothing to do for the next
+            play(world, [call])
+    obey(world)
+    check_end(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(3))
+def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
+    """A step in another form is productive, and success stays possible."""
+    draw, env = random.Random(seed), agentgym.make(name, labels=True, budget_slack=50)
+    env.reset(seed=seed)
+    world = cast("OfficeTask[Any]", agentgym.tool_env(env).world)
+    reward = 0.0
+    while steps := world.progress.pending():
+        step = draw.choice(steps)
+        calls = rewritten(step, draw) if step.changes else [step.call]
+        before = len(list(world.all_failures()))
+        *_, info = results = env.step("\n".join(map(render, calls)))
+        reward = float(results[1])
+        assert info["alive"]
+        assert info["optimal"] or calls != [step.call]
+        better = len(list(world.all_failures())) < before
+        assert step.label in world.progress.facts or step is CLAIM
+        assert better or len(calls) > 1 or set(info["labels"]) == {"productive"}, calls
+    assert reward == 1.0
+
+
+WRONG_MAILS = {
+    "CourseAssistant": {"body": "Please hand in your presentation."},
+    "WoocommerceNewWelcome": {"body": "Welcome."},
+    "WoocommerceStockAlert": {"body": "There is little left."},
+    "FilterLowSellingProducts": {"attachments": []},
+    "ApplyPhDEmail": {"attachments": []},
+    "PayableInvoiceChecker": {"body": "Some invoices are not paid."},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MAILS)
+def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
+    world = fresh(name)
+    while (steps := world.progress.pending())[0].call.name != "send_email":
+        play(world, [steps[0].call])
+    mail = steps[0].call.arguments
+    play(world, [ToolCall("send_email", {**mail, **WRONG_MAILS[name]})])
+    assert steps[0].label in [step.label for step in world.progress.pending()]
+    while (steps := world.progress.pending()) != [CLAIM]:
+        play(world, [steps[0].call])
+    assert list(world.all_failures())
+    assert world.optimal_calls() == []
+    assert world.subtask(True) == "The task cannot be done right any more."
+
+
+SPOILED: dict[str, tuple[str, dict[str, Any]]] = {
+    "UpdateMaterialInventory": ("update_cells", {"range": "C2", "data": [["-1"]]}),
+    "NhlB2bAnalysis": ("update_cells", {"range": "B2", "data": [[99]]}),
+    "CanvasArrangeExam": ("write_data_to_excel", {"start_cell": "A2", "data": [["?"]]}),
+    "FilterLowSellingProducts": ("woo_products_batch_update", {}),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_change_that_was_undone_is_ordered_again(name: str) -> None:
+    world, (tool, change) = solved(name), SPOILED[name]
+    step = next(step for step in world.progress.completed() if step.call.name == tool)
+    arguments = {**step.call.arguments, **change}
+    if not change:
+        arguments["update"] = [{"id": arguments["update"][0]["id"], "categories": [{"id": 1}]}]
+    world.done = False
+    play(world, [ToolCall(tool, arguments)])
+    assert list(world.all_failures())
+    assert world.progress.pending() == [step]
+    restored = type(world).read_task(world.task())
+    restored.read_state(world.state())
+    assert restored.optimal_calls() == world.optimal_calls()
+    assert obey(world) == [step]
+    check_end(world)
