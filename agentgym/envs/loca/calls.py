@@ -41,7 +41,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
         if value is not None and not (name in defaults and defaults[name] == value)
     }
     if call.name in _DIALECTS and isinstance(arguments.get("query"), str):
-        from agentgym.envs.loca.statements import canonical_query  # noqa: PLC0415 - it loads sqlglot
+        from agentgym.envs.loca.servers.warehouse.canonical_sql import canonical_query  # noqa: PLC0415 - it loads sqlglot
 
         arguments["query"] = canonical_query(arguments["query"], _DIALECTS[call.name])
     if call.name == "send_email":

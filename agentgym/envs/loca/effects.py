@@ -130,7 +130,7 @@ def _rows(arguments: Mapping[str, Any]) -> Effects:
     query = arguments["query"]
     if "insert" not in query[:_HEAD].lower():
         return NO_EFFECTS
-    from agentgym.envs.loca.statements import inserted_rows  # noqa: PLC0415 - it loads sqlglot
+    from agentgym.envs.loca.servers.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
 
     rows = inserted_rows(query, "bigquery")
     return {f"row {table} {_text(sorted(values))}": "" for table, values in rows}

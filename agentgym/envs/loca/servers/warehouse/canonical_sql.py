@@ -1,6 +1,7 @@
 """SQL statements that agents write: their canonical form, and the rows that they insert.
 
-It imports sqlglot, which takes 0.3 s to load, so it is itself imported when it is first needed.
+It imports sqlglot, which takes 0.3 s to load and is in an extra, so it is itself imported when it is
+first needed.
 """
 
 from __future__ import annotations
