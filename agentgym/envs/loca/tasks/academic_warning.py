@@ -84,11 +84,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
-    tokens_per_unit = 500.0
+    tokens_per_unit = 529.0
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and the earlier entries of the log."""
-        exams = min(15, 1 + -(-size // 45)) if self.config.exams is None else self.config.exams
+        # One more for each 42 students: each lengthens all that is read by up to a quarter, and with
+        # this number no released length falls into such a step.
+        exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
         classes = [
