@@ -163,7 +163,7 @@ def test_a_sandbox_that_was_ended_is_started_again() -> None:
 
 
 def workbench_children(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()))
 
 
 def test_nothing_is_left_when_a_workbench_is_closed_or_forgotten() -> None:
