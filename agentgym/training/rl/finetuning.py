@@ -47,7 +47,7 @@ from agentgym.training.rollout.pretrained import (
     load_model,
     save_model,
 )
-from agentgym.training.rollout.storage import read_settings, write_text
+from agentgym.training.rollout.storage import keep_settings, read_settings
 
 SETTINGS, CURVE, BASE = "finetune.json", "curve.jsonl", "base"
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
@@ -218,14 +218,7 @@ class FineTuning:
         self.dtype = choose_dtype(config.dtype, self.device, master=not config.lora)
         expected = json.loads(json.dumps(asdict(config)))
         with RunLock(out):
-            settings = load_settings(out)
-            if settings is None:
-                write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
-            elif settings != expected:
-                raise ValueError(
-                    f"{out} holds a run with other settings (see {SETTINGS}); choose another "
-                    "folder or delete it"
-                )
+            keep_settings(out / SETTINGS, expected, load_settings(out))
             self.curve = Curve(out / CURVE)
 
     def describe(self) -> str:

@@ -37,7 +37,7 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import mimic
 from agentgym.training.rollout.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
-from agentgym.training.rollout.storage import read_settings, write_text
+from agentgym.training.rollout.storage import keep_settings, read_settings
 
 SETTINGS = "train.json"
 CURVE = "curve.jsonl"
@@ -112,14 +112,7 @@ class Learning:
         self.config, self.out = config, out
         expected = json.loads(json.dumps(asdict(config)))
         with RunLock(out):
-            settings = load_settings(out)
-            if settings is None:
-                write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
-            elif settings != expected:
-                raise ValueError(
-                    f"{out} holds a run with other settings (see {SETTINGS}); choose another "
-                    "folder or delete it"
-                )
+            keep_settings(out / SETTINGS, expected, load_settings(out))
             self.curve = Curve(out / CURVE)
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:

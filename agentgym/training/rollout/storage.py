@@ -251,6 +251,27 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
     return settings
 
 
+def keep_settings(path: Path, settings: Mapping[str, Any], kept: Mapping[str, Any] | None) -> None:
+    """Write the settings of a run into its folder, or check that they are those of the run in it.
+
+    Args:
+        path: The file.
+        settings: The settings, as JSON reads them back.
+        kept: Those that are there; None if there are none.
+
+    Raises:
+        ValueError: The folder holds another run.
+        OSError: The file cannot be written.
+    """
+    if kept is None:
+        write_text(path, json.dumps(settings, indent=1) + "\n")
+    elif kept != settings:
+        raise ValueError(
+            f"{path.parent} holds a run with other settings (see {path.name}); choose another "
+            "folder or delete it"
+        )
+
+
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
     """Write files into an empty folder, from which each is moved into another in one step.

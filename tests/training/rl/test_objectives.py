@@ -30,11 +30,6 @@ from tests.training.rl.echo_world import make_env
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return make_words_tokenizer()
-
-
-@pytest.fixture(scope="module")
 def wavering(tokenizer: Any) -> Any:
     return wavering_model(tokenizer, turns=1)
 

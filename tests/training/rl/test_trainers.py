@@ -26,16 +26,10 @@ from tests.training.rl.echo_trainers import (
     episode,
     gradients,
     have_the_same_gradients,
-    make_words_tokenizer,
     small_model,
     wavering_model,
 )
 from tests.training.rl.echo_world import make_env
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return make_words_tokenizer()
 
 
 @pytest.fixture(scope="module")
