@@ -65,11 +65,11 @@ def test_ablate_and_score(tmp_path: Path) -> None:
     grid = [
         "--world",
         "ListWorld",
-        "--arms",
+        "--oracles",
         "none,S",
         "--horizons",
         "4",
-        "--seeds",
+        "--episodes",
         "2",
         "--workers",
         "1",
@@ -106,7 +106,18 @@ def test_serve(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_train_makes_a_model_that_plays(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    sizes = ["--horizons", "1", "--arms", "none", "--cloning", "4", "--rl", "1", "--set", "items=2"]
+    sizes = [
+        "--horizons",
+        "1",
+        "--oracles",
+        "none",
+        "--cloning",
+        "4",
+        "--rl",
+        "1",
+        "--set",
+        "items=2",
+    ]
     command("train", *sizes, "--out", str(tmp_path / "m"))
     assert json.loads((tmp_path / "m" / "train.json").read_text())
     assert "torch" in sys.modules

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.oracles.control import Deficits
 from agentgym.training.cli import app
 from agentgym.training.evaluation import (
     Ablation,
@@ -33,11 +32,11 @@ SLOW = [
     "ablate",
     "--horizons",
     "40",
-    "--seeds",
+    "--episodes",
     "40",
     "--world",
     "TreeWorld",
-    "--arms",
+    "--oracles",
     "none,S",
     "--workers",
     "2",
@@ -45,7 +44,7 @@ SLOW = [
 
 
 def small(**changes: Any) -> Ablation:
-    return Ablation(**{**SMALL, "policy": PolicyConfig(deficits=Deficits(planning=0.2)), **changes})
+    return Ablation(**{**SMALL, "policy": PolicyConfig("control:planning=0.2"), **changes})
 
 
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
@@ -217,7 +216,9 @@ def test_one_arm_alone_has_no_comparison(tmp_path: Path) -> None:
 
 
 def test_sizes_are_those_of_the_axis_that_the_command_names(tmp_path: Path) -> None:
-    options = "--world ListWorld --set items=6 --horizons 1,3 --arms none --seeds 2 --policy oracle"
+    options = (
+        "--world ListWorld --set items=6 --horizons 1,3 --oracles none --episodes 2 --policy oracle"
+    )
     arguments = ["ablate", *options.split(), "--workers=1", f"--out={tmp_path}"]
     assert "contradicts the size" in CliRunner().invoke(app, arguments).stderr
     shown = CliRunner().invoke(app, [*arguments, "--axis=removals"])
