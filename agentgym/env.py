@@ -193,11 +193,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if isinstance(toolset, Toolset):
             check_requirements(type(toolset).__name__, toolset.requirements)
         hidden = frozenset(code_only)
-        if unknown := hidden - self._tools.keys():
-            raise ValueError(
-                f"code_only names {min(unknown)!r}, which is no tool; "
-                f"{list_names(min(unknown), tuple(self._tools), 'tools')}"
-            )
+        for name in sorted(hidden - self._tools.keys()):
+            remedy = list_names(name, tuple(self._tools), "tools")
+            raise ValueError(f"code_only names {name!r}, which is no tool; {remedy}")
         self._mounted, self._notes = (
             (*self._mounted, toolset),
             (*self._notes, *filter(None, [notes])),

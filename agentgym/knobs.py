@@ -11,7 +11,7 @@ import collections.abc
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from agentgym.arguments import parse_count, suggest
 
@@ -109,7 +109,7 @@ def read_knobs(
         ValueError: There is no argument of a name, or its text cannot be read.
     """
     check_knobs(owner, factory, texts, more)
-    function = factory.__init__ if isinstance(factory, type) else factory
+    function = cast(Any, factory).__init__ if isinstance(factory, type) else factory
     hints = get_type_hints(function) if texts else {}
     return {name: _read(name, hints.get(name, str), text) for name, text in texts.items()}
 

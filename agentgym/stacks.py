@@ -184,8 +184,8 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
     ):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
-        letters = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
-        close = suggest(text, ["".join(letters)])
+        near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
+        close = suggest(text, ["".join(near)])
         raise ValueError(
             f"oracles must be letters of {known}, each at most once, got {oracles!r}; "
             f"{close}{' ' if close else ''}after a letter may stand the probability that a hint is right (P0.5), or "
@@ -200,7 +200,7 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
             why = f"{oracle.reason}, so {letter} needs {oracle.needs}"
             raise ValueError(f"oracles {oracles!r}: {why}; use {letter}{oracle.needs}")
         if option := _variant(suffix):
-            _check_variant(oracles, letter, next(iter(option)))
+            _check_variant(text, letter, next(iter(option)))
     return arm
 
 
@@ -333,8 +333,9 @@ def _oracle_layers(
 
 def _check_options(name: str, options: object) -> None:
     """Raise `ValueError` unless an option is a mapping of mappings."""
-    is_mapping = isinstance(options, Mapping)
-    if not is_mapping or not all(isinstance(own, Mapping) for own in options.values()):
+    if not isinstance(options, Mapping) or not all(
+        isinstance(own, Mapping) for own in options.values()
+    ):
         raise ValueError(
             f"{name} must be a mapping of mappings, such as {{'compaction': {{'trigger': '8k'}}}}, "
             f"got {options!r}"

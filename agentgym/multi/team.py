@@ -250,7 +250,7 @@ class TeamProtocol:
         if unknown := [name for name in factors if name not in self.agents]:
             raise ValueError(
                 f"reward names {unknown[0]!r}, who is not in the team; "
-                f"{list_names(unknown[0], self.agents, 'agents')}"
+                f"{list_names(unknown[0], tuple(self.agents), 'agents')}"
             )
         for name, factor in factors.items():
             if (

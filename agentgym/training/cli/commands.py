@@ -52,8 +52,8 @@ app.command("list")(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
-for _command in (serve, audit, fuzz):
-    app.command(cls=AppCommand)(_command)
+for _tool in (serve, audit, fuzz):
+    app.command(cls=AppCommand)(_tool)
 
 
 def main() -> None:

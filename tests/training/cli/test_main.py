@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,12 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.training.cli import app
+from agentgym.training.cli.completion import (
+    complete_context,
+    complete_oracles,
+    complete_world,
+    complete_worlds,
+)
 from agentgym.training.rollout import TrajectoryLog
 from tests.helpers import PATIENCE
 
@@ -311,6 +318,91 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert errors.strip() == "interrupted; the same command goes on from here"
     assert log.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "delay"),
+    [
+        ("ablate --episodes 200 --workers 2", 0.5),  # while it loads
+        ("ablate --episodes 200 --workers 2", 2.0),
+        ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
+        ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
+    ],
+)
+def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay: float) -> None:
+    out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
+    process = subprocess.Popen(
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "agentgym",
+            *line.split(),
+            "--out",
+            str(out),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(delay)  # whatever it does by then, on a quick or on a busy machine
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, which reaches the workers too
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, errors
+    assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)
+
+
+def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    line = ("rollout", "ListWorld", "--policy", "noisy:p=0.2", "--out", str(out))
+    assert command(*line).returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    others = {
+        "world": ("rollout", "TreeWorld", *line[2:]),
+        "policy": (*line, "--policy", "noisy:p=0.3"),
+        "seed": (*line, "--seed", "3"),
+        "options": (*line, "--set", "items=5"),
+        "wrappers": (*line, "--oracles", "S"),
+        "model": (*line, "--temperature", "0.5"),
+    }
+    for name, other in others.items():
+        shown = command(*other)
+        assert shown.returncode == 2, name
+        assert f"other settings: its {name} " in shown.stderr
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert command(*line, "--episodes", "2").returncode == 0
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "t.jsonl.settings.json").unlink()
+    shown = command(*line, "--set", "items=5")
+    assert "holds an episode of another run (agentgym/ListWorld-v0 played by" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ablate --suite loca", "--preset"),
+        ("ablate --lengths=8k", "--horizons"),
+        ("ablate --seeds 3", "--episodes"),
+        ("train --arms P", "--oracles"),
+        ("rollout ListWorld --noise 0.2", "--policy noisy:p=0.1"),
+        ("audit ListWorld --seeds 3", "--episodes"),
+    ],
+)
+def test_another_name_of_an_option_leads_to_its_own(line: str, name: str) -> None:
+    shown = command(*line.split())
+    assert shown.returncode == 2
+    assert "there is no option --" in shown.stderr
+    assert f"write {name}" in shown.stderr
+
+
+def test_names_are_completed() -> None:
+    assert "ListWorld-easy" in complete_world("listw")
+    assert complete_worlds("TreeWorld,GridW")[0] == "TreeWorld,GridWorld"
+    assert complete_oracles("none,SP") == ["none,SP", "none,SPH"]
+    assert "clear_results+compaction" in complete_context("clear_results+com")
+    assert "--install-completion" in command("--help").stdout
 
 
 BAD = [
