@@ -33,9 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist may not be installed
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores, since tests of sandboxes and of what hangs mostly wait."""
-    return len(os.sched_getaffinity(0)) + 1
+    """One worker more than there are cores, since tests of sandboxes and of what hangs mostly
+    wait.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")  # on Linux
+    return 1 + (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
