@@ -21,6 +21,7 @@ from agentgym.training.rollout import make_model, make_tokenizer
 
 OPTIONS = {"items": 4, "removals": 1, "max_failed_rounds": 1}
 STACK = {"oracles": "P", "context": "clear_results:trigger=2turns:keep=1", "window": 1_500}
+ROWS = 3  # generations of TRL that hold one episode: each edit of the context begins a row
 
 
 def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="a folder or an id; a tiny model by default")
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--generations", type=int, default=4, help="episodes of each instance")
+    parser.add_argument("--episodes", type=int, default=4, help="of each instance")
     parser.add_argument("--out", type=Path, help="folder of the run; a temporary one by default")
     given = parser.parse_args(arguments)
     if given.model:
@@ -42,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
     config = GRPOConfig(
         output_dir=str(given.out or mkdtemp()),
         max_steps=given.steps,
-        per_device_train_batch_size=given.generations,
-        num_generations=given.generations,
+        per_device_train_batch_size=ROWS * given.episodes,
+        num_generations=ROWS * given.episodes,
         max_completion_length=32 if given.model is None else 256,  # tokens of a reply
         logging_steps=1,
         save_strategy="no",
@@ -51,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
         use_cpu=not gpu,
         bf16=gpu,
     )
+    stack = agentgym.spec("ListWorld", **OPTIONS, **STACK)
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         args=config,
-        rollout_func=trl.rollout_func(agentgym.spec("ListWorld", **OPTIONS, **STACK)),
+        rollout_func=trl.rollout_func(stack, rows_per_episode=ROWS),
         reward_funcs=trl.env_reward,
         train_dataset=trl.prompts("ListWorld", range(1_000), **OPTIONS, **STACK),
     )

@@ -149,10 +149,11 @@ def test_ray_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_grpo_trl(tmp_path: Path) -> None:
     main = main_of("grpo_trl", "torch", "trl", "datasets")
-    trainer = main(["--steps", "2", "--generations", "2", "--out", str(tmp_path)])
+    trainer = main(["--steps", "2", "--episodes", "2", "--out", str(tmp_path)])
     rows = [entry for entry in trainer.state.log_history if "rewards/env_reward/mean" in entry]
     assert len(rows) == trainer.state.global_step == 2
     assert all(row["completions/mean_length"] > 0 for row in rows)
+    assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
 
 
 # What is true of all of them.
