@@ -37,7 +37,17 @@ from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
+from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
+
+__all__ = [
+    "ToolEnvironment",
+    "env_reward",
+    "environment_factory",
+    "prompts",
+    "rollout_func",
+    "with_tool_template",
+]
 
 _TYPES: dict[Any, Any] = {
     "string": str,
