@@ -177,6 +177,16 @@ class Message(Record, frozen=True):
 _TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
 
 
+class _Buffer(list[Message]):
+    """List with an identity, by which readers of a chat know its versions."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class Messages(Sequence[Message]):
     """An immutable sequence of messages whose versions share one buffer, so that a chat grows in
     O(new messages).
@@ -189,12 +199,12 @@ class Messages(Sequence[Message]):
     __slots__ = ("_buffer", "_length", "_tail")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._buffer = list(messages)
+        self._buffer = _Buffer(messages)
         self._length = len(self._buffer)
         self._tail: tuple[Message, ...] = ()
 
     @classmethod
-    def _version(cls, buffer: list[Message], length: int, tail: tuple[Message, ...]) -> Messages:
+    def _version(cls, buffer: _Buffer, length: int, tail: tuple[Message, ...]) -> Messages:
         version = cls.__new__(cls)
         version._buffer, version._length, version._tail = buffer, length, tail
         return version
@@ -204,7 +214,7 @@ class Messages(Sequence[Message]):
         with _GROWING:
             buffer = self._buffer
             if self._tail or len(buffer) != self._length:
-                buffer = list(self)
+                buffer = _Buffer(self)
             buffer += new
             return self._version(buffer, len(buffer), ())
 
@@ -223,6 +233,12 @@ class Messages(Sequence[Message]):
         if not self._length:
             raise IndexError("an empty chat has no last message")
         return self._version(self._buffer, self._length - 1, ())
+
+    def lineage(self) -> tuple[object, int]:
+        """Return the buffer, which has a hash and can be referred to weakly, and the number of
+        messages of this version in it: these are the same in all its versions.
+        """
+        return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
         """Count the leading messages that both have in common; O(1) for two versions of one
