@@ -1,0 +1,96 @@
+"""What the steps of an episode add to the steps before: the form in which they are stored and sent,
+which grows with the new text and tokens, never with the history.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentgym.messages import Chat, Message
+from agentgym.policy import Reply
+from agentgym.token_ids import TokenIds
+from agentgym.tools import Tool
+
+
+class ChatDelta(NamedTuple):
+    """A chat against the one before.
+
+    Attributes:
+        kept: The number of messages that stay.
+        messages: Those that follow.
+        tools: The tools, if they are others.
+    """
+
+    kept: int
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] | None = None
+
+    @classmethod
+    def of(cls, chat: Chat, before: Chat) -> ChatDelta:
+        """Return what a chat adds to another."""
+        kept = chat.shared_prefix(before)
+        tools = None if chat.tools == before.tools else chat.tools
+        return cls(kept, tuple(chat.messages[kept:]), tools)
+
+    def after(self, before: Chat) -> Chat:
+        """Return the chat."""
+        whole = self.kept == len(before.messages)
+        prefix = before if whole else Chat(tuple(before.messages[: self.kept]))
+        tools = before.tools if self.tools is None else self.tools
+        return Chat(prefix.messages, tools).add(*self.messages)
+
+
+class ReplyDelta(NamedTuple):
+    """A reply against the one before: its prompt begins with the prompt of that and its tokens,
+    unless the context was edited.
+
+    Attributes:
+        text: The action.
+        kept: The number of ids of that prompt and its tokens that stay.
+        new: The ids of the prompt that follow.
+        ids: The sampled token ids.
+        logprobs: Their log-probabilities.
+    """
+
+    text: str
+    kept: int
+    new: tuple[int, ...]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @classmethod
+    def of(cls, reply: Reply, before: Reply) -> ReplyDelta:
+        """Return what a reply adds to another."""
+        kept = continued(reply, before)
+        return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
+
+    def after(self, before: Reply) -> Reply:
+        """Return the reply.
+
+        Raises:
+            ValueError: It keeps more ids than there are.
+        """
+        if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
+            raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
+        if not self.kept and not self.new:
+            return Reply(self.text, (), self.ids, self.logprobs)
+        ids = as_token_ids(before.prompt_ids)
+        if self.kept > len(ids):
+            ids = ids.add(before.ids[: self.kept - len(ids)])
+        return Reply(self.text, ids.first(self.kept).add(self.new), self.ids, self.logprobs)
+
+
+def continued(reply: Reply, before: Reply) -> int:
+    """Count the leading ids of a prompt that are those of the prompt before and its reply."""
+    if not reply.prompt_ids:
+        return 0
+    prompt = as_token_ids(reply.prompt_ids)
+    shared = prompt.shared_prefix(before.prompt_ids)
+    if shared == len(before.prompt_ids):
+        shared += prompt.shared_prefix(before.ids, shared)
+    return shared
+
+
+def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
+    """Return ids as versions of a buffer."""
+    return ids if isinstance(ids, TokenIds) else TokenIds(ids)
