@@ -213,7 +213,9 @@ class Messages(Sequence[Message]):
         """Return this sequence followed by `new`."""
         with _GROWING:
             buffer = self._buffer
-            if self._tail or len(buffer) != self._length:
+            if len(buffer) == self._length:
+                buffer += self._tail
+            else:
                 buffer = _Buffer(self)
             buffer += new
             return self._version(buffer, len(buffer), ())
@@ -228,11 +230,14 @@ class Messages(Sequence[Message]):
         """Return this sequence without its last message; the buffer stays shared, so this is
         O(1).
         """
-        if self._tail:
-            return self._version(self._buffer, self._length, self._tail[:-1])
-        if not self._length:
+        if not len(self):
             raise IndexError("an empty chat has no last message")
-        return self._version(self._buffer, self._length - 1, ())
+        return self.first(len(self) - 1)
+
+    def first(self, count: int) -> Messages:
+        """Return the first messages; the buffer stays shared, so this is O(1)."""
+        tail = self._tail[: max(count - self._length, 0)]
+        return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
         """Return the buffer, which has a hash and can be referred to weakly, and the number of
@@ -318,6 +323,10 @@ class Chat(Record, frozen=True):
     def without_last(self) -> Chat:
         """Return this chat without its last message, in O(1)."""
         return Chat(self._shared().without_last(), self.tools)
+
+    def first(self, count: int) -> Chat:
+        """Return the first messages of this chat, in O(1)."""
+        return Chat(self._shared().first(count), self.tools)
 
     def shared_prefix(self, other: Chat) -> int:
         """Count the leading messages that both chats have in common."""

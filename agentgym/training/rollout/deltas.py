@@ -33,11 +33,20 @@ class ChatDelta(NamedTuple):
         return cls(kept, tuple(chat.messages[kept:]), tools)
 
     def after(self, before: Chat) -> Chat:
-        """Return the chat."""
-        whole = self.kept == len(before.messages)
-        prefix = before if whole else Chat(tuple(before.messages[: self.kept]))
+        """Return the chat, which shares the messages that stay.
+
+        Raises:
+            ValueError: It keeps more messages than there are.
+        """
+        if not 0 <= self.kept <= len(before.messages):
+            raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
         tools = before.tools if self.tools is None else self.tools
-        return Chat(prefix.messages, tools).add(*self.messages)
+        prefix = Chat(before.first(self.kept).messages, tools)
+        if self.kept == len(before.messages) or not self.messages:
+            return prefix.add(*self.messages)
+        # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
+        *stay, newest = self.messages
+        return prefix.add(*stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
