@@ -181,7 +181,7 @@ class _Buffer(list[Message]):
     """List with an identity, by which readers of a chat know its versions."""
 
     __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a list has none
 
     def __eq__(self, other: object) -> bool:
         return self is other

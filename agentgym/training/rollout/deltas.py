@@ -4,12 +4,17 @@ which grows with the new text and tokens, never with the history.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.token_ids import TokenIds
 from agentgym.tools import Tool
+
+T = TypeVar("T")
+_MOST_RECENT = 16
+"""Chats against which a new one may be written: those of the agents of a team, one each."""
 
 
 class ChatDelta(NamedTuple):
@@ -87,6 +92,73 @@ class ReplyDelta(NamedTuple):
         if self.kept > len(ids):
             ids = ids.add(before.ids[: self.kept - len(ids)])
         return Reply(self.text, ids.first(self.kept).add(self.new), self.ids, self.logprobs)
+
+
+class Recent(Generic[T]):
+    """Chats or replies that have crossed a border, in the same order on both sides: a new one is
+    written against the nearest of them, since the agents of a team take turns.
+
+    Args:
+        empty: The first, which stays.
+    """
+
+    def __init__(self, empty: T) -> None:
+        self.items = [empty]
+
+    def nearest(self, kept: Callable[[T], int]) -> int:
+        """Return the place of the item of which a new one keeps most."""
+        return max(range(len(self.items)), key=lambda place: kept(self.items[place]))
+
+    def add(self, item: T, base: int, *, goes_on: bool) -> None:
+        """Add an item, in place of its base if it goes on from the whole of that."""
+        if goes_on and base:
+            del self.items[base]
+        self.items.append(item)
+        if len(self.items) > 1 + _MOST_RECENT:
+            del self.items[1]
+
+
+class Border:
+    """One side of a border that chats and replies cross; those on both sides do the same."""
+
+    def __init__(self) -> None:
+        self._chats, self._replies = Recent(Chat()), Recent(Reply(""))
+
+    def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
+        """Return the form of a chat in which it crosses."""
+        base = self._chats.nearest(chat.shared_prefix)
+        delta = ChatDelta.of(chat, self._chats.items[base])
+        self._add_chat(chat, base, delta)
+        return base, delta
+
+    def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
+        """Return the chat that has crossed."""
+        chat = delta.after(self._chats.items[base])
+        self._add_chat(chat, base, delta)
+        return chat
+
+    def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
+        """Return the form of a reply in which it crosses."""
+        base = self._replies.nearest(lambda before: continued(reply, before))
+        delta = ReplyDelta.of(reply, self._replies.items[base])
+        self._add_reply(reply, base, delta)
+        return base, delta
+
+    def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
+        """Return the reply that has crossed."""
+        reply = delta.after(self._replies.items[base])
+        self._add_reply(reply, base, delta)
+        return reply
+
+    def _add_chat(self, chat: Chat, base: int, delta: ChatDelta) -> None:
+        goes_on = delta.kept == len(self._chats.items[base].messages)
+        self._chats.add(chat, base, goes_on=goes_on)
+
+    def _add_reply(self, reply: Reply, base: int, delta: ReplyDelta) -> None:
+        if reply.prompt_ids:
+            before = self._replies.items[base]
+            goes_on = delta.kept == len(before.prompt_ids) + len(before.ids)
+            self._replies.add(reply, base, goes_on=goes_on)
 
 
 def continued(reply: Reply, before: Reply) -> int:

@@ -17,7 +17,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
-from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.deltas import Border, ChatDelta, ReplyDelta
 from agentgym.training.rollout.engines import (
     GRACE,
     Answers,
@@ -44,7 +44,7 @@ class PlayerServer:
     def __init__(self, make_env: bytes, number: int) -> None:
         self._player = Player(cloudpickle.loads(make_env)())
         self._number = number
-        self._shown, self._reply = Chat(), Reply("")
+        self._border = Border()
 
     def use(self, policy: bytes | Policy) -> None:
         """Play with a copy of this policy; one that draws at random draws differently in each
@@ -55,36 +55,32 @@ class PlayerServer:
             copied.reseed(self._number)
         self._player.use(copied)
 
-    def reset(self, seed: int) -> ChatDelta:
+    def reset(self, seed: int) -> tuple[int, ChatDelta]:
         """Begin an episode."""
-        self._shown, self._reply = Chat(), Reply("")
-        return self._news(self._player.reset(seed))
+        self._border = Border()
+        return self._border.send_chat(self._player.reset(seed))
 
     def step(
         self, text: str | None
-    ) -> tuple[ReplyDelta | None, ChatDelta, float, bool, bool, Mapping[str, Any]]:
+    ) -> tuple[
+        tuple[int, ReplyDelta] | None, tuple[int, ChatDelta], float, bool, bool, Mapping[str, Any]
+    ]:
         """Play a text, and send no reply back; or one of the own policy."""
         reply, outcome = self._player.step(None if text is None else Reply(text))
-        played = None
-        if text is None:
-            played, self._reply = ReplyDelta.of(reply, self._reply), reply
+        played = self._border.send_reply(reply) if text is None else None
         ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
-        return played, self._news(outcome.chat), *ends
+        return played, self._border.send_chat(outcome.chat), *ends
 
     def close(self) -> None:
         """Close the env."""
         self._player.close()
-
-    def _news(self, chat: Chat) -> ChatDelta:
-        delta, self._shown = ChatDelta.of(chat, self._shown), chat
-        return delta
 
 
 class PlayerClient:
     """The near end: plays like a `Player`. A subclass fills `call` and `close`."""
 
     def __init__(self) -> None:
-        self._chat, self._reply = Chat(), Reply("")
+        self._border = Border()
 
     def call(self, method: str, argument: Any) -> Any:
         """Call a method of the `PlayerServer`."""
@@ -96,17 +92,15 @@ class PlayerClient:
 
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
-        self._reply = Reply("")
-        self._chat = self.call("reset", seed).after(Chat())
-        return self._chat
+        self._border = Border()
+        return self._border.receive_chat(*self.call("reset", seed))
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         played, news, *ends = self.call("step", None if reply is None else reply.text)
         if reply is None:
-            reply = self._reply = played.after(self._reply)
-        self._chat = news.after(self._chat)
-        return reply, StepOutcome(self._chat, *ends)
+            reply = self._border.receive_reply(*played)
+        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
 
 
 class Processes(Engine):

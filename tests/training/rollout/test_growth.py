@@ -19,14 +19,14 @@ import cloudpickle  # type: ignore[import-untyped]
 import pytest
 
 from agentgym import Chat, Reply, make
-from agentgym.oracles import OraclePolicy
+from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.policy import Policy
 from agentgym.token_ids import TokenIds
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.deltas import ReplyDelta
+from agentgym.training.rollout.deltas import Border, ReplyDelta
 from agentgym.training.rollout.workers import PlayerServer
 from tests.helpers import calls_of
 
@@ -201,6 +201,17 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
     assert sent(LONG) < STEEPEST * sent(SHORT)
 
 
+@pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "DocumentWorld-team"])
+def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
+    steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
+    shown = {id(message) for step in steps for message in step.chat.messages}
+    server = PlayerServer(cloudpickle.dumps(lambda: make(env_id)), 0)
+    server.use(TeamPolicy(env_id))
+    _, first = server.reset(0)
+    sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)
+    assert sent <= 1.1 * len(shown) + len(steps) / 10
+
+
 def edited_replies(rng: random.Random) -> list[Reply]:
     """Replies whose prompts go on, are cut, edited or empty, as tuples or as versions."""
     replies: list[Reply] = []
@@ -247,10 +258,12 @@ def test_edited_prompts_are_sent_whole_and_trained_once() -> None:
     rng = random.Random(0)
     for _ in range(400):
         replies = edited_replies(rng)
+        here, there = Border(), Border()
         before, again = Reply(""), [Reply("")]
         for reply in replies:
             again.append(ReplyDelta.of(reply, before).after(again[-1]))
             before = reply
+            assert there.receive_reply(*here.send_reply(reply)) == reply
         assert again[1:] == replies
         assert join(enumerate(replies)) == join(enumerate(again[1:])) == joined_plainly(replies)
         assert sum(sum(row.sampled) for row in join(enumerate(replies))) == sum(
