@@ -4,12 +4,10 @@ history: bytes, memory and calls are counted for two lengths, and divided by the
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 import random
 import sys
-import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -28,6 +26,7 @@ from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.deltas import Border, ReplyDelta
 from agentgym.training.rollout.workers import PlayerServer
+from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 
 SHORT, LONG = 4, 28
@@ -65,18 +64,6 @@ def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) 
     """Times the cost of a step of the long episode."""
     short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
     return long / short
-
-
-def memory_of(make_object: Callable[[], object]) -> int:
-    """The bytes that an object takes."""
-    gc.collect()
-    tracemalloc.start()
-    kept = make_object()
-    gc.collect()
-    size = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    del kept
-    return size
 
 
 def test_bytes_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> None:
