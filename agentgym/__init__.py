@@ -16,6 +16,7 @@ from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
+from agentgym import shared_chats  # noqa: F401 - registers itself with Gymnasium
 from agentgym.multi import aec_env, parallel_env
 from agentgym.registry import config_schema, make, register, resolve, spec, teams, worlds
 from agentgym.stacks import register_oracle, register_strategy, strategies

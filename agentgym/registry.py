@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
 from agentgym.config import json_schema, make_config
+from agentgym.creators import entry_point, has_creator
 from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
@@ -22,6 +23,7 @@ TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
+_ENV, _TEAM_ENV = "agentgym.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _ENV_OPTIONS = (
     "world",
     "dialect",
@@ -84,20 +86,20 @@ def register(
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
-        _register(entry.id, "agentgym.env:ToolEnv", kwargs)
+        _register(entry.id, kwargs)
         for kind, name in TEAMS.items() if not suffix else ():
             if kind in ("split", "manager") or kind in teams:
                 team = Entry(f"{_NAMESPACE}{world.__name__}-{name}-v0", world, {"team": kind})
                 _teams[team.id] = team
-                _register(team.id, "agentgym.multi.gym:TeamEnv", {**kwargs, **team.options})
+                _register(team.id, {**kwargs, **team.options})
 
 
-def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
+def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
     gymnasium.register(
         env_id,
-        entry_point=entry_point,
+        entry_point=entry_point(env_id),
         kwargs=kwargs,
         order_enforce=False,
         disable_env_checker=True,
@@ -218,6 +220,8 @@ def _bare_spec(
     """
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
+    if has_creator(env_spec):
+        env_spec.entry_point = _TEAM_ENV if "team" in env_spec.kwargs else _ENV
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
     config = make_config(

@@ -293,12 +293,7 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     chats = tuple(env.reset(seed=10 + k)[0] for k, env in enumerate(singles))
     made = [
         gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="sync"),
-        gymnasium.make_vec(
-            env_id,
-            num_envs=count,
-            vectorization_mode="async",
-            vector_kwargs={"shared_memory": False},
-        ),
+        gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="async"),
     ]
     try:
         assert all(envs.reset(seed=10)[0] == chats for envs in made)
@@ -318,11 +313,6 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     finally:
         for envs in made:
             envs.close()
-
-
-def test_shared_memory_is_refused_with_a_clear_error() -> None:
-    with pytest.raises(ValueError, match="shared_memory=False"):
-        gymnasium.make_vec("agentgym/ListWorld-v0", num_envs=2, vectorization_mode="async")
 
 
 @pytest.mark.family(env_id=IDS, arm=ARMS)
