@@ -16,7 +16,7 @@ from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
 from agentgym.tools import first_paragraph
-from agentgym.world import World, check_defined, check_world, load_world
+from agentgym.world import World, check_defined, check_world, load_world, world_path
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
@@ -46,11 +46,29 @@ _teams: dict[str, Entry] = {}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered world: its id, its class and the options that the id presets."""
+    """A registered world: its id, its class or `module:Class`, and the options that the id presets.
+
+    A class that is given by name is imported when it is first asked for.
+    """
 
     id: str
-    world: type[World[Any]]
+    source: type[World[Any]] | str
     options: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Return the `module:Class` by which specs name the world."""
+        return self.source if isinstance(self.source, str) else world_path(self.source)
+
+    @property
+    def world(self) -> type[World[Any]]:
+        """Return the class of the world.
+
+        Raises:
+            MissingHook: The class lacks a hook that every world must fill, or `Config`.
+            ValueError: The class is given by name, and cannot be imported.
+        """
+        return load_world(self.source)
 
     @property
     def summary(self) -> str:
@@ -59,7 +77,7 @@ class Entry:
 
 
 def register(
-    world: type[World[Any]],
+    world: type[World[Any]] | str,
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     teams: Sequence[str] = (),
 ) -> None:
@@ -69,32 +87,39 @@ def register(
 
     Args:
         world: The class; it must be importable from its module, since specs name it by its path.
+            Or that path, `module:Class`: then the module is imported when the world is first made
+            or inspected, and options of its presets are checked when they are used.
         presets: Options of the world, and of `ToolEnv`, by the name of the preset.
         teams: More kinds of teams that play it; see `TEAMS`.
 
     Raises:
         MissingHook: The class lacks a hook that every world must fill, or `Config`.
-        ValueError: A preset has an option that the world's configuration refuses.
+        ValueError: A preset has an option that the world's configuration refuses, or a path is not
+            `module:Class`.
     """
-    check_world(world)
+    path = world_path(world)
+    name = path.rpartition(":")[2] if isinstance(world, str) else world.__name__
+    if not isinstance(world, str):
+        check_world(world)
     for preset, options in {"": {}, **(presets or {})}.items():
         suffix = f"-{preset}" if preset else ""
-        if not world.__module__.startswith(_OWN_WORLDS):
-            make_config(
-                world, {name: options[name] for name in options if name not in _ENV_OPTIONS}
-            )
-        entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
+        if not isinstance(world, str) and not path.startswith(_OWN_WORLDS):
+            make_config(world, {key: options[key] for key in options if key not in _ENV_OPTIONS})
+        entry = Entry(f"{_NAMESPACE}{name}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
-        kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
+        kwargs = {"world": path, **options}
         _register(entry.id, kwargs)
-        for kind, name in TEAMS.items() if not suffix else ():
+        for kind, ending in TEAMS.items() if not suffix else ():
             if kind in ("split", "manager") or kind in teams:
-                team = Entry(f"{_NAMESPACE}{world.__name__}-{name}-v0", world, {"team": kind})
+                team = Entry(f"{_NAMESPACE}{name}-{ending}-v0", world, {"team": kind})
                 _teams[team.id] = team
                 _register(team.id, {**kwargs, **team.options})
 
 
 def _register(env_id: str, kwargs: dict[str, Any]) -> None:
+    registered = gymnasium.registry.get(env_id)
+    if registered and has_creator(registered) and registered.kwargs == kwargs:
+        return  # by the path of a world whose module is imported now
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
     gymnasium.register(

@@ -91,7 +91,7 @@ def test_they_work_within_spaces_of_several_parts() -> None:
 
 def _pass_on(writer: SharedChats, reader: SharedChats, chat: Chat) -> None:
     writer.write(0, chat)
-    reader[0]  # noqa: B018 - reading takes it in
+    reader[0]
 
 
 def test_a_step_costs_what_is_new() -> None:
