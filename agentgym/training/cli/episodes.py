@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentgym.oracles.control import Deficits
-from agentgym.registry import resolve, spec, teams, worlds
+from agentgym.registry import load_plugins, resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     BatchSize,
@@ -47,6 +47,7 @@ def list_worlds(
 ) -> None:
     """List the worlds with their presets, and the teams."""
     parts = [word.lower() for word in words or ()]
+    load_plugins()
     entries = [
         entry
         for entry in (*worlds(presets=True), *teams())
