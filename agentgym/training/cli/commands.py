@@ -11,10 +11,12 @@ import typer
 
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
+from agentgym.training.cli.check import check
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
 from agentgym.training.cli.fuzz import fuzz
+from agentgym.training.cli.new_world import new_world
 from agentgym.training.cli.papers import add_paper_commands
 from agentgym.training.cli.play import play
 from agentgym.training.cli.serve import serve
@@ -54,6 +56,8 @@ add_paper_commands(app)
 app.command()(serve)
 app.command()(audit)
 app.command()(fuzz)
+app.command()(check)
+app.command()(new_world)
 
 
 def main() -> None:
