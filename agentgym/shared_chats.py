@@ -74,7 +74,7 @@ class SharedChats(Sequence[Chat]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Used where processes are spawned; forked ones have the open file anyway.
-        return _attach, (self._count, reduction.DupFd(self._file))  # type: ignore[attr-defined]  # not on Windows
+        return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
         """Write the chat of an env, in the process that plays it.
@@ -142,7 +142,7 @@ class SharedChats(Sequence[Chat]):
         return f"SharedChats({list(self)!r})"
 
 
-class BatchedChatSpace(Tuple):
+class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
     """The chats of a vector env: tuples, and `SharedChats`, which `copy=False` gives."""
 
     def contains(self, x: Any) -> bool:
@@ -189,7 +189,8 @@ def _apply(last: Chat, record: _Record) -> Chat:
 
 @batch_space.register(ChatSpace)
 def _batch_chat_space(space: ChatSpace, n: int = 1) -> BatchedChatSpace:
-    return BatchedChatSpace(batch_space.dispatch(Space)(space, n).spaces)
+    batched: Any = batch_space.dispatch(Space)(space, n)
+    return BatchedChatSpace(batched.spaces)
 
 
 @create_shared_memory.register(ChatSpace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -155,3 +156,15 @@ def test_names_that_lead_nowhere_are_told(packages: Path) -> None:
         agentgym.resolve("PlugGuess")
     with pytest.raises(ValueError, match="namespace must be letters, digits, _ and -, got 'a/b'"):
         agentgym.register("one_bench:PlugGuess", namespace="a/b")
+
+
+@pytest.mark.usefixtures("packages")
+def test_the_page_on_worlds_of_ones_own_is_true() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "own_world.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, {})
+    assert agentgym.resolve("guess_bench/ListWorld-tiny") == "guess_bench/ListWorld-tiny-v0"
+    assert agentgym.resolve("ListWorld") == "agentgym/ListWorld-v0"
+    assert agentgym.resolve("ListWorld-tiny") == "guess_bench/ListWorld-tiny-v0"
