@@ -522,9 +522,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         )
 
     def close(self) -> None:
-        """Release what the toolsets of the world, and those that are mounted, hold outside of this
-        process's memory.
-        """
+        """Release what the toolsets, mounted ones too, hold outside of this process's memory."""
         for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
             if isinstance(owner, Toolset):
                 owner.close()

@@ -15,36 +15,20 @@ import pytest
 
 import agentgym
 from agentgym import plugins, registry
+from tests.core.test_registry import MODULE
 
-WORLD = """
-from dataclasses import dataclass
-import agentgym
+WORLD = MODULE.partition("agentgym.register")[0]
 
-@dataclass(frozen=True)
-class GuessConfig(agentgym.Config):
-    highest: int = 10
 
-class {name}(agentgym.World[GuessConfig]):
-    '''Guess it.'''
+def world_named(name: str) -> str:
+    """The code of a world of this name."""
+    return WORLD.replace("GuessWorld", name)
 
-    Config = GuessConfig
-    def generate(self): self.number = int(self.rng.integers(self.config.highest))
-    def rules(self): return "Guess."
-    def task(self): return "Which number?"
-    def score(self): return 0.0
-    @agentgym.tool
-    def guess(self, number: int) -> str:
-        '''Guess.
 
-        Args:
-            number: It.
-        '''
-        return "no"
-"""
 PRESETS = "agentgym.register(OwnGuess, presets={'wide': {'highest': 99}}, namespace='two_bench')\n"
 PACKAGES = {  # the code of each, and what it writes into the group
-    "one_bench": (WORLD.format(name="PlugGuess"), "guess = one_bench:PlugGuess"),
-    "two_bench": (WORLD.format(name="OwnGuess") + PRESETS, "all = two_bench"),
+    "one_bench": (world_named("PlugGuess"), "guess = one_bench:PlugGuess"),
+    "two_bench": (world_named("OwnGuess") + PRESETS, "all = two_bench"),
     "bad_bench": ("1 / 0", "bad = bad_bench:BadGuess"),
     "worse_bench": ("raise SystemError('no')", "worse = worse_bench"),
     "no_bench": ("", "gone = no_bench:NoSuchWorld"),
@@ -149,7 +133,7 @@ def test_names_that_lead_nowhere_are_told(packages: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=error):
             agentgym.resolve(text)
-    (packages / "three_bench.py").write_text(WORLD.format(name="PlugGuess"), encoding="utf-8")
+    (packages / "three_bench.py").write_text(world_named("PlugGuess"), encoding="utf-8")
     for module in ("one_bench", "three_bench"):
         agentgym.resolve(f"{module}:PlugGuess")
     with pytest.raises(ValueError, match="use one_bench/PlugGuess-v0 or three_bench/PlugGuess-v0"):

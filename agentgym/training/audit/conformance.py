@@ -6,11 +6,11 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from agentgym.env import tool_env
 from agentgym.oracles import ARMS
-from agentgym.parsing import DIALECTS
+from agentgym.parsing import Dialect
 from agentgym.registry import is_team, make, resolve
 from agentgym.training.audit import laws
 from agentgym.training.audit.laws import SCRIPTED, BrokenLaw, world_of
@@ -83,7 +83,7 @@ def world_laws(seeds: int = 5) -> list[Law]:
         found.append(
             Law(name, functools.partial(laws.check_oracle, arm=arm, seeds=some), _needs(arm))
         )
-    for dialect in DIALECTS:
+    for dialect in get_args(Dialect):
         check = functools.partial(laws.check_dialect, dialect=dialect)
         found.append(Law(f"the oracle solves, dialect {dialect}", check, SCRIPTED))
     found.append(Law("hostile replies", laws.check_hostile_replies))

@@ -314,7 +314,7 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
         How many moments were compared.
     """
     policy, compared = RandomPolicy(env_id), 0
-    options = {"budget_slack": 5} if _has_option(env_id, "budget_slack") else {}
+    options: dict[str, Any] = {"budget_slack": 5} if _has_option(env_id, "budget_slack") else {}
     env = registry.make(env_id, **options)
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
