@@ -15,11 +15,11 @@ from agentgym.training.cli.common import exit_on_user_error
 from agentgym.training.rollout.storage import write_text
 
 _FILES = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "README.md.txt": "README.md",
-    "init.py.txt": "{package}/__init__.py",
-    "world.py.txt": "{package}/world.py",
-    "test_world.py.txt": "tests/test_world.py",
+    "pyproject.toml.template": "pyproject.toml",
+    "README.md.template": "README.md",
+    "init.py.template": "{package}/__init__.py",
+    "world.py.template": "{package}/world.py",
+    "test_world.py.template": "tests/test_world.py",
 }
 _TEMPLATES = Path(__file__).parent / "new_world_files"
 
