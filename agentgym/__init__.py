@@ -20,8 +20,10 @@ from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
+from agentgym import shared_chats  # noqa: F401 - registers itself with Gymnasium
 from agentgym.multi import aec_env, parallel_env
-from agentgym.registry import config_schema, make, register, resolve, spec, teams, worlds
+from agentgym.registry import config_schema, make, register, register_plugins, resolve, spec
+from agentgym.registry import teams, worlds
 from agentgym.stacks import register_oracle, register_strategy, strategies
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
@@ -30,6 +32,8 @@ from agentgym.world import CallSet, World
 # These register worlds, oracles and strategies with what is imported above, so they come last.
 from agentgym import envs, wrappers  # noqa: F401
 from agentgym.oracles import ARMS
+
+register_plugins()  # of other packages; this imports none of them
 
 STRATEGIES = strategies()
 """The context strategies of the package (LOCA-bench, section 4.1); `strategies()` lists those of

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from agentgym.arguments import check_bool, check_choice, check_int, check_reset, list_names
 from agentgym.config import make_config
+from agentgym.creators import KeepsSpec
 from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
@@ -55,7 +56,7 @@ class Snapshot:
     state: Mapping[str, Any]
 
 
-class ToolEnv(gymnasium.Env[Chat, str]):
+class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Plays a world: reads a reply, runs its calls, shows the results.
 
     Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before
@@ -520,9 +521,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         )
 
     def close(self) -> None:
-        """Release what the toolsets of the world, and those that are mounted, hold outside of this
-        process's memory.
-        """
+        """Release what the toolsets, mounted ones too, hold outside of this process's memory."""
         for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
             if isinstance(owner, Toolset):
                 owner.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +14,22 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
 from agentgym.arguments import list_names
 from agentgym.config import json_schema, make_config
+from agentgym.creators import entry_point, has_creator
 from agentgym.knobs import Context
+from agentgym.plugins import import_plugins, world_paths
 from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
 from agentgym.tools import first_paragraph
-from agentgym.world import World, check_defined, check_world, load_world
+from agentgym.world import World, check_defined, check_world, load_world, world_path
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
+_NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
+_ENV, _TEAM_ENV = "agentgym.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _ENV_OPTIONS = (
     "world",
     "dialect",
@@ -46,11 +52,29 @@ _teams: dict[str, Entry] = {}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered world: its id, its class and the options that the id presets."""
+    """A registered world: its id, its class or `module:Class`, and the options that the id presets.
+
+    A class that is given by name is imported when it is first asked for.
+    """
 
     id: str
-    world: type[World[Any]]
+    source: type[World[Any]] | str
     options: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Return the `module:Class` by which specs name the world."""
+        return self.source if isinstance(self.source, str) else world_path(self.source)
+
+    @property
+    def world(self) -> type[World[Any]]:
+        """Return the class of the world.
+
+        Raises:
+            MissingHook: The class lacks a hook that every world must fill, or `Config`.
+            ValueError: The class is given by name, and cannot be imported.
+        """
+        return load_world(self.source)
 
     @property
     def summary(self) -> str:
@@ -59,47 +83,59 @@ class Entry:
 
 
 def register(
-    world: type[World[Any]],
+    world: type[World[Any]] | str,
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     teams: Sequence[str] = (),
+    namespace: str = "agentgym",
 ) -> None:
-    """Register a world as `agentgym/<Class>-v0`, and each preset as `agentgym/<Class>-<preset>-v0`.
+    """Register a world as `<namespace>/<Class>-v0`, and each preset as
+    `<namespace>/<Class>-<preset>-v0`.
 
-    Teams that share it are `agentgym/<Class>-team-v0` and `agentgym/<Class>-manager-v0`.
+    Teams that share it are `<namespace>/<Class>-team-v0` and `<namespace>/<Class>-manager-v0`.
 
     Args:
         world: The class; it must be importable from its module, since specs name it by its path.
+            Or that path, `module:Class`: then the module is imported when the world is first made
+            or inspected, and options of its presets are checked when they are used.
         presets: Options of the world, and of `ToolEnv`, by the name of the preset.
         teams: More kinds of teams that play it; see `TEAMS`.
+        namespace: The first part of the ids; for worlds of other packages, best their name.
 
     Raises:
         MissingHook: The class lacks a hook that every world must fill, or `Config`.
-        ValueError: A preset has an option that the world's configuration refuses.
+        ValueError: A preset has an option that the world's configuration refuses, a path is not
+            `module:Class`, or the namespace is no word.
     """
-    check_world(world)
+    if not _NAMESPACES.fullmatch(namespace):
+        raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
+    path = world_path(world)
+    name = path.rpartition(":")[2] if isinstance(world, str) else world.__name__
+    if not isinstance(world, str):
+        check_world(world)
     for preset, options in {"": {}, **(presets or {})}.items():
         suffix = f"-{preset}" if preset else ""
-        if not world.__module__.startswith(_OWN_WORLDS):
-            make_config(
-                world, {name: options[name] for name in options if name not in _ENV_OPTIONS}
-            )
-        entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
+        if not isinstance(world, str) and not path.startswith(_OWN_WORLDS):
+            make_config(world, {key: options[key] for key in options if key not in _ENV_OPTIONS})
+        entry = Entry(f"{namespace}/{name}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
-        kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
-        _register(entry.id, "agentgym.env:ToolEnv", kwargs)
-        for kind, name in TEAMS.items() if not suffix else ():
+        kwargs = {"world": path, **options}
+        _register(entry.id, kwargs)
+        for kind, ending in TEAMS.items() if not suffix else ():
             if kind in ("split", "manager") or kind in teams:
-                team = Entry(f"{_NAMESPACE}{world.__name__}-{name}-v0", world, {"team": kind})
+                team = Entry(f"{namespace}/{name}-{ending}-v0", world, {"team": kind})
                 _teams[team.id] = team
-                _register(team.id, "agentgym.multi.gym:TeamEnv", {**kwargs, **team.options})
+                _register(team.id, {**kwargs, **team.options})
 
 
-def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
+def _register(env_id: str, kwargs: dict[str, Any]) -> None:
+    registered = gymnasium.registry.get(env_id)
+    if registered and has_creator(registered) and registered.kwargs == kwargs:
+        return  # by the path of a world whose module is imported now
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
     gymnasium.register(
         env_id,
-        entry_point=entry_point,
+        entry_point=entry_point(env_id),
         kwargs=kwargs,
         order_enforce=False,
         disable_env_checker=True,
@@ -125,28 +161,101 @@ def is_team(env_id: str) -> bool:
     return resolve(env_id) in _teams
 
 
+def register_plugins() -> None:
+    """Register the worlds that installed packages name in the entry-point group `agentgym.worlds`;
+    they are imported when they are first used.
+    """
+    for path, package in world_paths():
+        register(path, namespace=package)
+
+
+def load_plugins(namespace: str = "") -> None:
+    """Import the packages of the group `agentgym.worlds`, and leave out the worlds of those that
+    are broken, with a warning.
+
+    Args:
+        namespace: Only that of this name.
+    """
+    for path in import_plugins(namespace):
+        for env_id in _ids_of(path):
+            for table in (_worlds, _teams, gymnasium.registry):
+                table.pop(env_id, None)
+
+
 def resolve(env_id: str) -> str:
     """Return the full id of a world.
 
     `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
-    As in Gymnasium, the module that registers a world may stand before its id:
-    `package.module:MyWorld`.
+    The short name of a world of another package is enough too, if only one package has it. A class
+    that is in no package, or was not registered, is `package.module:MyWorld`; as in Gymnasium, a
+    module may also stand before an id that it registers.
 
     Raises:
-        ValueError: No such world.
+        ValueError: No such world, or several.
     """
-    short = import_owner(env_id).removeprefix(_NAMESPACE)
-    for full in (short, f"{_NAMESPACE}{short}", f"{_NAMESPACE}{short}-v0"):
-        if full in gymnasium.registry:
-            return full
+    if ":" in env_id:
+        full = _resolve_in_module(env_id)
+    else:
+        namespace = env_id.rpartition("/")[0]
+        full = _find(env_id)
+        for packages in (namespace, "") if namespace else ("",):
+            if not full:
+                load_plugins(packages)
+                full = _find(env_id)
+    if full:
+        return full
+    short = env_id.rpartition(":")[2]
     names = [_short(entry.id) for entry in worlds()]
     near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
     remedy = list_names(_short(short), names, "worlds", near)
-    raise ValueError(f"there is no world {env_id!r}; {remedy}")
+    raise ValueError(
+        f"there is no world {env_id!r}; {remedy}; one of yours is package.module:MyWorld"
+    )
 
 
 def _short(env_id: str) -> str:
     return env_id.removeprefix(_NAMESPACE).removesuffix("-v0")
+
+
+def _find(name: str) -> str:
+    """Return the id of a registered world by its full or short name; empty if there is none."""
+    for full in (name, f"{name}-v0", f"{_NAMESPACE}{name}", f"{_NAMESPACE}{name}-v0"):
+        if full in gymnasium.registry and "world" in gymnasium.registry[full].kwargs:
+            return full
+    matches = [full for full in (*_worlds, *_teams) if _is_called(full, name)]
+    if len(matches) > 1:
+        raise ValueError(f"{name!r} is a world of several packages; use {' or '.join(matches)}")
+    return "".join(matches)
+
+
+def _is_called(full: str, name: str) -> bool:
+    """Report whether the part of an id behind its namespace is a name, with or without version."""
+    return full.rpartition("/")[2] in (name, f"{name}-v0")
+
+
+def _resolve_in_module(env_id: str) -> str:
+    """Return the id of a `module:name`; a world that its module does not register is registered in
+    the namespace of its package.
+    """
+    name = import_owner(env_id)
+    module = env_id.rpartition(":")[0]
+    short = name.rpartition("/")[2]
+    world = getattr(sys.modules.get(module), short.partition("-")[0], None)
+    if isinstance(world, type) and issubclass(world, World):
+        path = world_path(world)
+        if not _ids_of(path):
+            register(world, namespace=module.partition(".")[0])
+        for full in _ids_of(path):
+            if full == name or _is_called(full, short):
+                return full
+    return _find(name)
+
+
+def _ids_of(path: str) -> list[str]:
+    """Return all ids of a world by its `module:Class`."""
+    return [
+        env_id for env_id, each in gymnasium.registry.items() if each.kwargs.get("world") == path
+    ]
 
 
 def spec(
@@ -226,6 +335,8 @@ def _bare_spec(
     """
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
+    if has_creator(env_spec):
+        env_spec.entry_point = _TEAM_ENV if "team" in env_spec.kwargs else _ENV
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
     config = make_config(

@@ -1,8 +1,8 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
 They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every
-character, and returns garbage through the shared memory of Gymnasium's async vector env; with these
-spaces that mode raises instead.
+character, and returns garbage through the shared memory of Gymnasium's async vector env. Chats pass
+through that memory by `agentgym.shared_chats`.
 """
 
 from __future__ import annotations

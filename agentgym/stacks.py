@@ -151,9 +151,10 @@ def import_owner(name: str) -> str:
     if module:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except Exception as error:  # the module is code of anyone
             raise ValueError(
-                f"the module of {name!r} cannot be imported ({error}); write package.module:name"
+                f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
+                "write package.module:name"
             ) from error
     return short
 

@@ -461,6 +461,20 @@ class CallSet(Sequence[ToolCall]):
         return len(self._values)
 
 
+def world_path(world: type[World[Any]] | str) -> str:
+    """Return the `module:Class` by which specs name a world, which is not imported for that.
+
+    Raises:
+        ValueError: The text is not of that form.
+    """
+    if not isinstance(world, str):
+        return f"{world.__module__}:{world.__qualname__}"
+    module, _, name = world.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(f"world {world!r} names no class; write 'package.module:Class'")
+    return world
+
+
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
     """Return the class of a world, imported if it is given by name.
 
@@ -472,7 +486,9 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
         module, _, name = world.partition(":")
         try:
             world = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
+        except MissingHook:
+            raise
+        except Exception as error:  # the module is code of anyone
             raise ValueError(
                 f"world {world!r} cannot be imported ({error}); write 'package.module:Class'"
             ) from error

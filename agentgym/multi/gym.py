@@ -12,12 +12,13 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from agentgym.arguments import check_choice, check_reset
+from agentgym.creators import KeepsSpec
 from agentgym.messages import Chat
 from agentgym.multi.game import Game
 from agentgym.spaces import ActionSpace, ChatSpace
 
 
-class TeamEnv(gymnasium.Env[Chat, str]):
+class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team, one reply after the other. The observation is the chat of the agent
     that is to reply next.
 

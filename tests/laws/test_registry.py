@@ -4,31 +4,18 @@ a test.
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import os
 import pickle
-import random
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.utils.env_checker import check_env
 
 import agentgym
-from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
-from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import ScriptedPolicy
-from agentgym.oracles.reading import ParsedChat
+from agentgym import ARMS, Reply, make, tool_env, worlds
+from agentgym.oracles import NoisyPolicy, RandomPolicy
+from agentgym.training.audit import laws
 from agentgym.training.rollout import Trajectory, rollout
-from tests.helpers import compare
 from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]
@@ -43,15 +30,6 @@ ALL = [*QUICK, *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id i
 
 ONE_OFFICE = [env_id for env_id in IDS if env_id not in OFFICE or env_id == min(OFFICE)]
 
-DIGEST = """
-import sys, agentgym
-from agentgym.oracles import NoisyPolicy
-from agentgym.training.rollout import rollout
-for env_id in sys.argv[1:]:
-    env = agentgym.make(env_id, oracles="SP", labels=True)
-    print(*(rollout(env, NoisyPolicy(env_id, 0.2), seed).to_json() for seed in range(3)), sep="\\n")
-"""
-
 
 def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
     return rollout(make(env_id, labels=True, **options), NoisyPolicy(env_id, 0.3), seed)
@@ -59,28 +37,11 @@ def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
 
 @pytest.mark.family(env_id=ALL)
 def test_gymnasium_finds_nothing_to_say(env_id: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(gymnasium.make(env_id).unwrapped)
+    laws.check_gymnasium(env_id)
 
 
 def test_same_seed_same_bytes_in_another_process() -> None:
-    outputs = set()
-    for hash_seed in ("0", "4242"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run(
-            [sys.executable, "-c", DIGEST, *ONE_OFFICE],
-            capture_output=True,
-            check=True,
-            env=environment,
-        )
-        outputs.add(hashlib.sha256(shown.stdout).hexdigest())
-    lines = []
-    for env_id in ONE_OFFICE:
-        env = make(env_id, oracles="SP", labels=True)
-        lines += [rollout(env, NoisyPolicy(env_id, 0.2), seed).to_json() for seed in range(3)]
-    outputs.add(hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest())
-    assert len(outputs) == 1
+    laws.check_same_bytes(ONE_OFFICE)
 
 
 @pytest.mark.family(env_id=IDS)
@@ -98,50 +59,19 @@ def test_envs_do_not_disturb_each_other(env_id: str) -> None:
 
 @pytest.mark.family(env_id=IDS)
 def test_the_global_generators_are_not_touched(env_id: str) -> None:
-    before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
-    for arm in ARMS:
-        noisy(env_id, 1, oracles=arm, shots=1)
-    make(env_id).action_space.sample()
-    assert (random.getstate(), pickle.dumps(np.random.get_state())) == before  # noqa: NPY002
+    laws.check_global_generators(env_id, ARMS)
 
 
 @pytest.mark.family(env_id=QUICK)
 def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
-    env = make(env_id)
-    policy = RandomPolicy(env_id)
-    env.action_space.seed(0)
-    assert not any(
-        env.action_space.contains(value) or env.observation_space.contains(value)
-        for value in (None, 3, b"x", ["x"])
-    )
-    for seed in range(5):
-        chat, info = env.reset(seed=seed)
-        over = False
-        while not over:
-            action = env.action_space.sample() if seed % 2 else policy([chat])[0].text
-            assert env.action_space.contains(action)
-            chat, reward, terminated, truncated, info = env.step(action)
-            assert env.observation_space.contains(chat)
-            assert seed % 2 or info["valid"], "what legal_calls offers is carried out"
-            assert set(info) == {"turn", "valid", "success", "detail"}
-            assert reward == 0.0 or terminated or truncated
-            over = terminated or truncated
-        assert 0.0 <= reward <= 1.0
+    laws.check_spaces(env_id)
 
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"], arm=ARMS)
 def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(
     env_id: str, arm: str, scope: str
 ) -> None:
-    env = make(env_id, oracles=arm, hint_scope=scope, labels=True)
-    for seed in few(env_id, 10):
-        trajectory = rollout(env, OraclePolicy(env_id), seed)
-        assert trajectory.reward == 1.0
-        assert trajectory.terminated
-        assert all(
-            step.info["optimal"] and step.info["alive"] and step.info["valid"]
-            for step in trajectory.steps
-        )
+    laws.check_oracle(env_id, arm, scope, few(env_id, 10))
 
 
 @pytest.mark.family(env_id=[env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG])
@@ -161,70 +91,27 @@ def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> No
 
 @pytest.mark.family(env_id=IDS, dialect=["auto", "json", "python"])
 def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
-    env = make(env_id, dialect=dialect)
-    assert rollout(env, OraclePolicy(env_id, dialect=dialect), 0).reward == 1.0
+    laws.check_dialect(env_id, dialect)
 
 
 @pytest.mark.family(env_id=QUICK)
 def test_doing_nothing_scores_0(env_id: str) -> None:
-    for seed in range(3):
-        trajectory = rollout(
-            make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], seed
-        )
-        assert trajectory.reward == 0.0
-        assert trajectory.truncated
-        assert not trajectory.terminated
+    laws.check_doing_nothing(env_id)
 
 
 @pytest.mark.family(env_id=IDS)
 def test_copies_in_mid_episode_go_on_alike(env_id: str) -> None:
-    policy = NoisyPolicy(env_id, 0.3)
-    for arm in ("", "SP", "SPH"):
-        env = make(env_id, oracles=arm, shots=1)
-        chat, _ = env.reset(seed=6)
-        chat, *_ = env.step(policy([chat])[0].text)
-        if tool_env(env).over:
-            continue
-        copies = [env, clone(env), copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
-        ends = [list(play_on(each, policy, chat)) for each in copies]
-        assert ends[0] == ends[1] == ends[2] == ends[3]
-        assert len({id(tool_env(each).world) for each in copies}) == 4
+    laws.check_copies(env_id, ("", "SP", "SPH"), shots=1)
 
 
-def play_on(env: gymnasium.Env[Any, Any], policy: ScriptedPolicy, chat: Chat) -> Iterator[Any]:
-    over = False
-    while not over:
-        result = env.step(policy([chat])[0].text)
-        chat, over = result[0], result[2] or result[3]
-        yield result
-    yield env.reset()
-
-
-def reachable(value: object) -> Iterator[object]:
-    """Everything that an observation holds on to."""
-    yield value
-    if is_dataclass(value) and not isinstance(value, type):
-        children: Any = [getattr(value, item.name) for item in fields(value)]
-    elif isinstance(value, dict):
-        children = [*value, *value.values()]
-    elif isinstance(value, (list, tuple, agentgym.messages.Messages)):
-        children = list(value)
-    else:
-        children = []
-    for child in children:
-        yield from reachable(child)
+@pytest.mark.family(env_id=IDS)
+def test_snapshots_in_mid_episode_go_on_alike(env_id: str) -> None:
+    laws.check_copies(env_id)
 
 
 @pytest.mark.family(env_id=IDS)
 def test_observations_are_plain_data(env_id: str) -> None:
-    for step in noisy(env_id, 2, oracles="SP", shots=1).steps:
-        plain = (str, int, float, bytes, bool, type(None), dict, list, tuple)
-        for value in reachable(step.chat):
-            assert isinstance(value, plain) or type(value).__module__ in (
-                "agentgym.messages",
-                "agentgym.tools",
-            )
-        assert pickle.loads(pickle.dumps(step.chat)) == step.chat
+    laws.check_plain_data(env_id, oracles="SP", shots=1)
 
 
 def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
@@ -247,44 +134,12 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
     """A world rebuilt from the text of the chat alone gives the same hints as the hidden one,
     so hints use nothing hidden.
     """
-    policy = RandomPolicy(env_id)
-    env = make(env_id, budget_slack=5)
-    compared = 0
-    for seed in few(env_id, 25):
-        chat, _ = env.reset(seed=seed)
-        mixed = NoisyPolicy(env_id, 0.4, seed)
-        while not tool_env(env).over:
-            hidden, seen = tool_env(env).world, policy.recall(ParsedChat.of(chat))
-            compare(hidden, seen)
-            from_state = policy.recall(
-                ParsedChat(ParsedChat.of(chat).task, {"state": hidden.state()})
-            )
-            assert (from_state.state(), from_state.subtask(True)) == (
-                hidden.state(),
-                hidden.subtask(True),
-            )
-            assert list(from_state.optimal_calls() or ()) == list(hidden.optimal_calls() or ())
-            compared += 1
-            unreadable = seed % 5 == 0 and compared % 3 == 0
-            chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
-    assert compared > 60 or env_id in OFFICE
+    assert laws.check_hints(env_id, few(env_id, 25)) > 60 or env_id in OFFICE
 
 
 @pytest.mark.family(env_id=IDS)
 def test_hints_change_nothing(env_id: str) -> None:
-    env = make(env_id)
-    env.reset(seed=4)
-    world = tool_env(env).world
-    before = pickle.dumps(world)
-    for _ in range(2):
-        (
-            world.state(),
-            world.subtask(True),
-            world.subtask(False),
-            world.legal_calls(),
-            list(world.optimal_calls() or ()),
-        )
-    assert pickle.dumps(world) == before
+    laws.check_hints_change_nothing(env_id)
 
 
 @pytest.mark.family(env_id=IDS)
@@ -294,12 +149,7 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     chats = tuple(env.reset(seed=10 + k)[0] for k, env in enumerate(singles))
     made = [
         gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="sync"),
-        gymnasium.make_vec(
-            env_id,
-            num_envs=count,
-            vectorization_mode="async",
-            vector_kwargs={"shared_memory": False},
-        ),
+        gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="async"),
     ]
     try:
         assert all(envs.reset(seed=10)[0] == chats for envs in made)
@@ -319,11 +169,6 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     finally:
         for envs in made:
             envs.close()
-
-
-def test_shared_memory_is_refused_with_a_clear_error() -> None:
-    with pytest.raises(ValueError, match="shared_memory=False"):
-        gymnasium.make_vec("agentgym/ListWorld-v0", num_envs=2, vectorization_mode="async")
 
 
 @pytest.mark.family(env_id=IDS, arm=ARMS)

@@ -229,8 +229,7 @@ def test_vector_envs_give_what_single_ones_give(env_id: str, context: str, mode:
     if mode == "async" and context not in ("none", ALL):
         pytest.skip("processes are costly: the ends of the range only")
     asked = spec(env_id, context=context, window=3_000, oracles="S")
-    kwargs: dict[str, Any] = {"vector_kwargs": {"shared_memory": False}} if mode == "async" else {}
-    vector = gymnasium.make_vec(asked, num_envs=2, vectorization_mode=mode, **kwargs)
+    vector = gymnasium.make_vec(asked, num_envs=2, vectorization_mode=mode)
     singles = [gymnasium.make(asked) for _ in range(2)]
     chats, _ = vector.reset(seed=[1, 2])
     shown = [single.reset(seed=seed)[0] for seed, single in zip((1, 2), singles, strict=True)]

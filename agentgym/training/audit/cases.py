@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentgym.oracles import ARMS
-from agentgym.registry import config_schema, is_team, spec, teams, worlds
+from agentgym.registry import config_schema, is_team, load_plugins, spec, teams, worlds
 from agentgym.stacks import strategies
 from agentgym.world import MissingHook
 
@@ -200,7 +200,8 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id: worlds, presets and teams."""
+    """Return every registered id, those of installed packages too: worlds, presets and teams."""
+    load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 
 

@@ -1,5 +1,5 @@
 """The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm,
-serve, fuzz, audit.
+serve, fuzz, audit, check, new-world.
 
 Needs the extra `cli`.
 """

@@ -12,11 +12,13 @@ import typer
 from agentgym.loading import loaded
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
+from agentgym.training.cli.check import check
 from agentgym.training.cli.command import AppCommand
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
 from agentgym.training.cli.fuzz import fuzz
+from agentgym.training.cli.new_world import new_world
 from agentgym.training.cli.papers import add_paper_commands
 from agentgym.training.cli.play import play
 from agentgym.training.cli.serve import serve
@@ -52,7 +54,7 @@ app.command("list")(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
-for _tool in (serve, audit, fuzz):
+for _tool in (serve, audit, fuzz, check, new_world):
     app.command(cls=AppCommand)(_tool)
 
 

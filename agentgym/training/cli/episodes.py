@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agentgym.arguments import suggest
-from agentgym.registry import resolve, spec, teams, worlds
+from agentgym.registry import load_plugins, resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     BatchSize,
@@ -58,6 +58,7 @@ def list_worlds(
 ) -> None:
     """List the worlds; with words or --all, their presets and the teams too."""
     parts = [word.lower() for word in words or ()]
+    load_plugins()
     everything = (*worlds(presets=True), *teams())
     entries = [
         entry

@@ -32,7 +32,9 @@ AXIS = "length"
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
-            entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)
+            entry.world.__name__
+            for entry in worlds()
+            if entry.path.startswith("agentgym.") and issubclass(entry.world, OfficeTask)
         ),
         "arms": ("",),
         "axis": AXIS,
