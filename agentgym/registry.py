@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,18 +116,21 @@ def register(
 
 
 def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
-    registered = gymnasium.registry.get(env_id)
-    if registered and (registered.entry_point, registered.kwargs) == (entry_point, kwargs):
-        return  # by the path of a world whose module is imported now
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
-    gymnasium.register(
+    new = EnvSpec(
         env_id,
         entry_point=entry_point,
         kwargs=kwargs,
         order_enforce=False,
         disable_env_checker=True,
     )
+    old = gymnasium.registry.get(env_id)
+    if old is None or (old.entry_point, old.kwargs) != (entry_point, kwargs):
+        if old is not None:
+            warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
+        # `gymnasium.register` would look through all ids for each.
+        gymnasium.registry[env_id] = new
 
 
 def worlds(presets: bool = False) -> list[Entry]:

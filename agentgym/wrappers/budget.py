@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from annotated_types import Interval
 
 from agentgym.arguments import check_int, parse_count
 from agentgym.config import Config
 from agentgym.tokens import counter
 
 _MAX = 10**9  # thousands of times the largest context window
-Count = Annotated[int, Field(ge=1, le=_MAX)]
+Count = Annotated[int, Interval(ge=1, le=_MAX)]
 """A number of tokens, tool results or turns."""
 
 
@@ -42,7 +42,7 @@ class ContextBudget(Config):
     """
 
     window: Count = 128_000
-    reserve_output: Annotated[int, Field(ge=0, le=_MAX)] = 0
+    reserve_output: Annotated[int, Interval(ge=0, le=_MAX)] = 0
     counter: str = "cl100k_base"
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Tokens(Config):
 class WindowFraction(Config):
     """Trigger: a share of the usable window, in (0, 1]."""
 
-    fraction: Annotated[float, Field(ge=0.001, le=1.0)]  # less is no window at all
+    fraction: Annotated[float, Interval(ge=0.001, le=1.0)]  # less is no window at all
 
     def level(self, load: Load) -> float:
         """Return the share of the window that is used, over that of the trigger."""
