@@ -200,13 +200,13 @@ class _Watch:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None or isinstance(error, self._passes) or stops_program(error):
+        if error is None or isinstance(error, self._passes) or is_stop(error):
             return False
         self._guard.record(self._tool, error, self._invalid)
         return True
 
 
-def stops_program(error: BaseException) -> bool:
+def is_stop(error: BaseException) -> bool:
     """Return whether an exception stops the program from outside.
 
     Any other is a fault of the code that raises it, those beside `Exception` included: a panic of a

@@ -36,9 +36,7 @@ _ENV_OPTIONS = (
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""
 _OWN_WORLDS = "agentgym.envs."
-"""Worlds whose presets are checked by the tests: checking them here would slow the import by a
-tenth.
-"""
+"""Worlds whose presets are checked by the tests: checking them here would slow their import."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
