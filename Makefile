@@ -97,6 +97,7 @@ endif
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/hostile.py --stacks none,all --rounds 1
 	$(BIN)/python benchmarks/context.py

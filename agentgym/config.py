@@ -7,31 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from docstring_parser import DocstringStyle
-from docstring_parser import parse as parse_docstring
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic import GetCoreSchemaHandler as CoreHandler
-from pydantic import GetJsonSchemaHandler as JsonHandler
-from pydantic_core import CoreSchema, core_schema, to_jsonable_python
-from typing_extensions import TypedDict
+from annotated_types import Interval  # pydantic's bounds; its own `Field` takes longer to import
+from pydantic_core import ValidationError, core_schema, to_jsonable_python
 
 from agentgym.arguments import list_names, parse_count
 from agentgym.world import World
 
-# Strict, so that no option is converted on the quiet: True is not 1, "2" is not 2 and 1.0 is not 1.
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
-_make_shape: Any = TypedDict  # type checkers know its literal form only
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler as CoreHandler
+    from pydantic import GetJsonSchemaHandler as JsonHandler
+    from pydantic import TypeAdapter
+    from pydantic_core import CoreSchema
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+_adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
+
+Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 """A share, a rate or a probability."""
 
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 """A seed of 32 bits, which is what the legacy generator of NumPy takes."""
 
-CallsPerTurn = Annotated[int, Field(ge=1, le=128)]
+CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 """The calls of one reply; an env runs no more than 128 of them (`agentgym.env.MAX_CALLS`)."""
 
 
@@ -167,20 +165,21 @@ def list_options(config: type[Any]) -> list[Option]:
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
     """Return the checks of a class; the first instance builds them, so that importing is quick."""
     if config not in _adapters:
+        from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
+
         hints = get_type_hints(config, include_extras=True)
         types = {field.name: hints[field.name] for field in fields(config)}
-        shape = _make_shape(config.__name__, types)
-        shape.__pydantic_config__ = _STRICT
-        _adapters[config] = TypeAdapter(shape)
+        _adapters[config] = strict_adapter(config.__name__, types)
     return _adapters[config]
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:
     """Read the `Attributes:` of a class and of its bases; the class itself has the last word."""
+    from agentgym.schemas import read_docstring  # noqa: PLC0415 - see its docstring
+
     meanings = {}
     for cls in reversed(config.__mro__):
-        document = parse_docstring(cls.__doc__ or "", style=DocstringStyle.GOOGLE)
-        for item in document.params:
+        for item in read_docstring(cls.__doc__ or "").params:
             if item.args[0] == "attribute":
                 meanings[item.arg_name] = " ".join((item.description or "").split())
     return meanings

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agentgym.arguments import check_bool, check_choice, check_int, check_reset, list_names
 from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
-from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, run_tool
+from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
@@ -432,7 +432,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         except ToolError:
             raise
         except BaseException as error:
-            if isinstance(error, CONTROL):
+            if is_stop(error):
                 raise
             self._undo(world, tools[name], error, calls)
             host = f"{name}: the host gave out ({type(error).__name__})" if of_host(error) else ""

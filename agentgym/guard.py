@@ -4,8 +4,8 @@ a world is re-created from its calls.
 
 from __future__ import annotations
 
-import asyncio
 import json
+import sys
 import traceback
 import zlib
 from collections.abc import Mapping
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 """Answer to a call whose tool met an unexpected exception: constant, since the text of an exception
 may give away what is hidden.
-"""
-
-CONTROL = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""Exceptions that stop a program from outside. Any other is a fault of the code that raises it,
-those beside `Exception` included: a panic of a Rust library is one.
 """
 
 _MAX_TRACEBACK_CHARS = 10_000
@@ -205,10 +200,22 @@ class _Watch:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None or isinstance(error, (*CONTROL, *self._passes)):
+        if error is None or isinstance(error, self._passes) or is_stop(error):
             return False
         self._guard.record(self._tool, error, self._invalid)
         return True
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether an exception stops the program from outside.
+
+    Any other is a fault of the code that raises it, those beside `Exception` included: a panic of a
+    Rust library is one.
+    """
+    # Nobody raises asyncio's before it is imported, which takes a tenth of the time of this package.
+    asyncio = sys.modules.get("asyncio.exceptions")
+    cancelled = (asyncio.CancelledError,) if asyncio else ()
+    return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
 
 
 def of_host(error: BaseException) -> bool:

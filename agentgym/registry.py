@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +44,7 @@ _ENV_OPTIONS = (
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""
 _OWN_WORLDS = "agentgym.envs."
-"""Worlds whose presets are checked by the tests: checking them here would slow the import by a
-tenth.
-"""
+"""Worlds whose presets are checked by the tests: checking them here would slow their import."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
@@ -128,18 +127,21 @@ def register(
 
 
 def _register(env_id: str, kwargs: dict[str, Any]) -> None:
-    registered = gymnasium.registry.get(env_id)
-    if registered and has_creator(registered) and registered.kwargs == kwargs:
-        return  # by the path of a world whose module is imported now
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
-    gymnasium.register(
+    new = EnvSpec(
         env_id,
         entry_point=entry_point(env_id),
         kwargs=kwargs,
         order_enforce=False,
         disable_env_checker=True,
     )
+    old = gymnasium.registry.get(env_id)
+    if old is None or not has_creator(old) or old.kwargs != kwargs:
+        if old is not None:
+            warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
+        # `gymnasium.register` would look through all ids for each.
+        gymnasium.registry[env_id] = new
 
 
 def worlds(presets: bool = False) -> list[Entry]:

@@ -16,13 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 
-from docstring_parser import DocstringStyle
-from docstring_parser import parse as parse_docstring
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
-from typing_extensions import TypedDict
+from pydantic_core import ValidationError, to_jsonable_python
 
 MAX_CALL_CHARS = 262_144
 """A call whose arguments are longer than this as JSON (256 KiB) is refused: no file of a task is
@@ -38,12 +34,10 @@ _ECHO_CHARS = 120
 """Enough to recognise a value by, in an error that stays in the context."""
 _LISTED_CHARS = 300
 """About forty names: enough to find a misspelt one, in an error that stays in the context."""
-_make_shape: Any = TypedDict  # type checkers know its literal form only
 _NUL = re.compile(
     r"(?<!\\)(?:\\\\)*\\u0000"
 )  # as JSON writes it, unless the backslash is itself escaped
 _NO_TRANSACTION = nullcontext()
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -228,9 +222,9 @@ class _ArgumentCheck:
     """Strict validation of the arguments of one tool."""
 
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
-        shape = _make_shape(name, dict(fields))
-        shape.__pydantic_config__ = _STRICT
-        adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+        from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
+
+        adapter = strict_adapter(name, fields)
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
@@ -396,8 +390,10 @@ def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
 
 
 def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
+    from agentgym.schemas import read_docstring  # noqa: PLC0415 - see its docstring
+
     name, final = method.__agentgym_tool__  # type: ignore[attr-defined]
-    document = parse_docstring(inspect.getdoc(method) or "", style=DocstringStyle.GOOGLE)
+    document = read_docstring(inspect.getdoc(method) or "")
     description = "\n".join(filter(None, [document.short_description, document.long_description]))
     if not description:
         raise TypeError(
@@ -423,6 +419,8 @@ def _public_name(name: str) -> str:
 def _build_check(
     method: Callable[..., Any], name: str, fields: Mapping[str, Any]
 ) -> _ArgumentCheck:
+    from pydantic import PydanticUserError  # noqa: PLC0415 - see `agentgym.schemas`
+
     try:
         return _ArgumentCheck(name, fields)
     except PydanticUserError as error:
@@ -438,6 +436,8 @@ def _field(
     hints: Mapping[str, Any],
     texts: Mapping[str, str],
 ) -> Any:
+    from agentgym.schemas import described  # noqa: PLC0415 - see its docstring
+
     if (
         parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         or parameter.name not in hints
@@ -446,8 +446,7 @@ def _field(
             f"the tool {method.__qualname__} needs a type annotation for its argument "
             f"'{parameter.name}'"
         )
-    hint: Any = hints[parameter.name]
-    annotated: Any = Annotated[hint, Field(description=texts.get(parameter.name) or None)]
+    annotated = described(hints[parameter.name], texts.get(parameter.name, ""))
     return annotated if parameter.default is parameter.empty else NotRequired[annotated]
 
 

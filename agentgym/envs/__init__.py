@@ -1,14 +1,10 @@
 """The worlds.
 
-Every module in this package is imported here, and each registers what it holds: a new world is one
-new file.
+A new world is one new file: what the modules in this package register is read from their sources,
+and a module is imported when its world is first made or inspected.
 """
 
-import pkgutil as _pkgutil
-from importlib import import_module as _import_module
+from agentgym.lazy_registration import register_worlds
 
-for _module in _pkgutil.walk_packages(__path__, __name__ + "."):
-    if (
-        ".servers." not in _module.name
-    ):  # they register nothing, and some need libraries that take long to load
-        _import_module(_module.name)
+# The servers of the office are no worlds, and some need libraries that take long to load.
+register_worlds(__name__, skip=("servers",))

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from annotated_types import Interval
 
 from agentgym.arguments import check_int, list_names, parse_count
 from agentgym.config import Config, TokenCount
 from agentgym.tokens import counter
 
 _MAX = 10**9  # thousands of times the largest context window
-Count = Annotated[int, Field(ge=1, le=_MAX), TokenCount()]
+Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 """A number of tokens, tool results or turns."""
 
 
@@ -42,7 +42,7 @@ class ContextBudget(Config):
     """
 
     window: Count = 128_000
-    reserve_output: Annotated[int, Field(ge=0, le=_MAX), TokenCount()] = 0
+    reserve_output: Annotated[int, Interval(ge=0, le=_MAX), TokenCount()] = 0
     counter: str = "cl100k_base"
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Tokens(Config):
 class WindowFraction(Config):
     """Trigger: a share of the usable window, in (0, 1]."""
 
-    fraction: Annotated[float, Field(ge=0.001, le=1.0)]  # less is no window at all
+    fraction: Annotated[float, Interval(ge=0.001, le=1.0)]  # less is no window at all
 
     def __str__(self) -> str:
         return str(float(self.fraction))

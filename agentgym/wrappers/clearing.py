@@ -16,8 +16,6 @@ from agentgym.wrappers.budget import (
     ContextBudget,
     Load,
     Trigger,
-    Turns,
-    WindowFraction,
     read_trigger,
 )
 from agentgym.wrappers.context import ContextWrapper
@@ -47,7 +45,7 @@ class ClearThinking(ContextWrapper):
         self,
         env: gymnasium.Env[Chat, str],
         budget: ContextBudget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = Turns(1),  # noqa: B008 - immutable
+        trigger: Trigger | Mapping[str, Any] | str = "1turns",
         keep: int | str = 1,
     ) -> None:
         if keep != "all":
@@ -120,7 +118,7 @@ class ClearToolResults(ContextWrapper):
         self,
         env: gymnasium.Env[Chat, str],
         budget: ContextBudget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = WindowFraction(0.75),  # noqa: B008 - immutable
+        trigger: Trigger | Mapping[str, Any] | str = "0.75",
         target: Trigger | Mapping[str, Any] | None = None,
         ratio: float | None = None,
         keep: int = 3,

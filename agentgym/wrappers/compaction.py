@@ -13,7 +13,7 @@ from agentgym.parsing import parse
 from agentgym.stages import Stage
 from agentgym.step_info import StepInfo
 from agentgym.tools import echo
-from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
 from agentgym.wrappers.trim import cut_middle
 
@@ -61,7 +61,7 @@ class Compaction(ContextWrapper):
         self,
         env: gymnasium.Env[Chat, str],
         budget: ContextBudget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = WindowFraction(0.85),  # noqa: B008 - immutable
+        trigger: Trigger | Mapping[str, Any] | str = "0.85",
         keep_last_turns: int = 1,
         summarizer: str | Summarizer = "policy",
         max_summary: int | str | None = None,

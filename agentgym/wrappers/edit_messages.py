@@ -11,7 +11,7 @@ import gymnasium
 from agentgym.arguments import check_bool
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
-from agentgym.wrappers.budget import ContextBudget, Trigger, Turns, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
 
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
@@ -56,7 +56,7 @@ class EditMessages(ContextWrapper):
         env: gymnasium.Env[Chat, str],
         edit: MessageEdit | str,
         budget: ContextBudget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = Turns(1),  # noqa: B008 - immutable
+        trigger: Trigger | Mapping[str, Any] | str = "1turns",
         lossy: bool = False,
     ) -> None:
         check_bool("lossy", lossy)

@@ -9,16 +9,18 @@ import functools
 import json
 import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
 from agentgym.messages import Chat
-from agentgym.sandboxes import SANDBOXES, Limits, Sandbox, make_sandbox
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
+
+if TYPE_CHECKING:
+    from agentgym.sandboxes import Limits, Sandbox
 
 RUN_PYTHON = "run_python"
 
@@ -58,6 +60,8 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
     @staticmethod
     def requirements(sandbox: str = "monty", **_: Any) -> Mapping[str, str]:
         """Return what the wrapper needs of the host with these arguments."""
+        from agentgym.sandboxes import SANDBOXES  # noqa: PLC0415 - so that it loads when it is used
+
         return {SANDBOXES[sandbox].requirement: ""} if sandbox in SANDBOXES else {}
 
     def __init__(
@@ -72,6 +76,8 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
         output_chars: int = 20_000,
         calls: int = 1_000,
     ) -> None:
+        from agentgym.sandboxes import Limits, make_sandbox  # noqa: PLC0415 - as above
+
         check_order(env, type(self))
         limits = Limits(seconds, memory_mb, output_chars, calls)
         names: dict[str, Any] = {

@@ -12,7 +12,7 @@ from agentgym.messages import Chat, Message
 from agentgym.stacks import register_option
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
-from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 
@@ -41,7 +41,7 @@ class Trim(ContextWrapper):
         self,
         env: gymnasium.Env[Chat, str],
         budget: ContextBudget | Mapping[str, Any] | None = None,
-        target: Trigger | Mapping[str, Any] = WindowFraction(0.75),  # noqa: B008 - immutable
+        target: Trigger | Mapping[str, Any] | str = "0.75",
     ) -> None:
         self.target = read_trigger("target", target)
         super().__init__(env, budget, target=self.target)

@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import sort_arms
 from agentgym.registry import worlds
 from agentgym.stacks import WINDOW
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = "length"
+_TASKS = "agentgym.envs.loca.tasks."
+"""The package of the tasks, whose modules are not imported to be listed."""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
-            entry.world.__name__
-            for entry in worlds()
-            if entry.path.startswith("agentgym.") and issubclass(entry.world, OfficeTask)
+            entry.path.rpartition(":")[2] for entry in worlds() if entry.path.startswith(_TASKS)
         ),
         "arms": ("",),
         "axis": AXIS,
