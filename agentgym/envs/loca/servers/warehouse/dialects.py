@@ -98,7 +98,14 @@ def _few(size: int) -> Callable[[Node], Node]:
     return rewrite
 
 
+def _weighed(node: Node) -> Node:
+    """Bound what is made by putting texts or arrays together."""
+    outer = node.find_ancestor(exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat)
+    return node if outer is not None and outer is node.parent else library("weighed", node.copy())
+
+
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
+    **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat), _weighed),
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
     exp.GenerateSeries: _series,
