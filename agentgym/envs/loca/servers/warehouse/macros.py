@@ -68,7 +68,7 @@ _COMMON = (
         "error('the result is too long') ELSE x END)[1]"
     ),
     (
-        "matched(a, new) AS list_transform([a], lambda x: CASE WHEN (length(x) + 1) * length(new) > "
+        "matched(a, new) AS list_transform([lib.weighed_text(a)], lambda x: CASE WHEN (length(x) + 1) * length(new) > "
         "10000000 THEN error('the result is too long') ELSE x END)[1]"
     ),
     (
