@@ -69,9 +69,7 @@ class _Session:
             self._live.execute(statement)
         self._has_views |= any(" VIEW " in statement[:30] for statement in statements)
         # Whatever counts is in the schema `lib`, but in a view it is not seen.
-        if self._has_views or any(
-            "lib." in statement.lower() for statement in statements
-        ):
+        if self._has_views or any("lib." in statement.lower() for statement in statements):
             self._live.execute(self._counters)
 
     def read(

@@ -109,19 +109,15 @@ def run(account: Account, sql: str) -> Any:
 
 
 def check(account: Account, word: str, sql: str) -> None:
-    """A statement is refused, for its work, and the same words come again."""
-    errors = []
-    for _ in range(2):
-        with pytest.raises(ToolError, match=r"limit exceeded|too long") as caught:
-            run(account, sql)
-        assert not isinstance(caught.value, HostLimitError), sql
-        errors.append(str(caught.value))
-    assert errors[0] == errors[1]
-    assert word in errors[0], sql
+    """A statement is refused for its work."""
+    with pytest.raises(ToolError, match=r"limit exceeded|too long") as caught:
+        run(account, sql)
+    assert not isinstance(caught.value, HostLimitError), sql
+    assert word in str(caught.value), sql
 
 
 def test_heavy_statements_end_by_a_limit_on_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {d: {**c, "rows": 400_000, "long": 50, "huge": 20} for d, c in COUNTERS.items()}
+    few = {d: {**c, "rows": 100_000, "long": 50, "huge": 20} for d, c in COUNTERS.items()}
     monkeypatch.setattr(database, "COUNTERS", few)
     monkeypatch.setattr(work_limits, "MAX_FREE_ROWS", 10_000)
     for dialect in DIALECTS:
