@@ -85,9 +85,18 @@ class Sandbox(Protocol):
     rules: ClassVar[str]
     requirement: ClassVar[str]
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
+    def run(
+        self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
+    ) -> RunResult:
         """Run code to its end or to a limit; what it does raises nothing here, what a function
         raises (but `ToolError`) does.
+
+        Args:
+            code: The code.
+            functions: The functions that it may call.
+            limits: The resources that it may use up.
+            seed: The randomness of the code, as far as it draws without a seed of its own: a
+                number of 64 bits.
         """
 
 

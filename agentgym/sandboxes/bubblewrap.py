@@ -56,8 +56,8 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """CPython of the host's version in fresh namespaces for each run.
 
-    It stops what Linux can stop; a hole in the kernel is a way out. Clock, randomness and
-    addresses are the same at every run (see `agentgym.sandboxes.determinism`).
+    It stops what Linux can stop; a hole in the kernel is a way out. Clock and addresses are the
+    same at every run, randomness follows from the seed (see `agentgym.sandboxes.determinism`).
 
     Raises:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
@@ -75,17 +75,19 @@ class BubblewrapSandbox:
     def __init__(self) -> None:
         check()
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
+    def run(
+        self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
+    ) -> RunResult:
         """Run code in a process of its own."""
         broker = CallBroker(code, functions, limits)
         try:
             broker.check()
-            return _play(broker, list(functions))
+            return _play(broker, list(functions), RunSeed(seed=seed))
         except Stopped as stop:
             return broker.end(stop.kind, str(stop))
 
 
-def _play(broker: CallBroker, names: list[str]) -> RunResult:
+def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
     """Run the code of a broker in a process of its own.
 
     Raises:
@@ -94,7 +96,7 @@ def _play(broker: CallBroker, names: list[str]) -> RunResult:
     problem = ""
     for _ in range(STARTS):
         try:
-            conversation = _Conversation(broker, names)
+            conversation = _Conversation(broker, names, seed)
         except OSError as error:
             problem = str(error)
             continue
@@ -114,10 +116,10 @@ class _Conversation:
         complaint: What was printed before the code began: by `bwrap`, if it cannot start.
     """
 
-    def __init__(self, broker: CallBroker, names: list[str]) -> None:
+    def __init__(self, broker: CallBroker, names: list[str], seed: RunSeed) -> None:
         self.result: RunResult | None = None
         self.complaint = b""
-        self._process = ConfinedProcess(_command(), _program(), RunSeed())
+        self._process = ConfinedProcess(_command(), _program(), seed)
         self._broker = broker
         self._names = names
         self._received = bytearray()
@@ -271,7 +273,7 @@ def check() -> None:
         SandboxUnavailable: It does not.
     """
     try:
-        result = _play(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), [])
+        result = _play(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), [], RunSeed())
     except Stopped as error:
         raise SandboxUnavailable(f"bwrap does not run on this host: {error}; {_REMEDY}") from error
     if result != RunResult("42\n"):

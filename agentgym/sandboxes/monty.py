@@ -28,7 +28,7 @@ class MontySandbox:
     of this process share.
 
     The language itself has no way out: no file, socket, process, environment or foreign module
-    exists in it. Clock, `random` and hashes are the same at every run.
+    exists in it. Clock and hashes are the same at every run, `random` follows from the seed.
 
     Raises:
         ImportError: `pydantic-monty` is not installed.
@@ -48,14 +48,17 @@ class MontySandbox:
     def __init__(self) -> None:
         _monty()
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
+    def run(
+        self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
+    ) -> RunResult:
         """Run code in a session of its own."""
         monty = _monty()
         broker = CallBroker(code, functions, limits)
         run = _MontyRun(broker, functions)
         try:
             broker.check()
-            with _POOL.get().checkout(limits=_limits(limits), os_policy=_OS_POLICY) as session:
+            policy = {**_OS_POLICY, "random_start": {"seed": seed}}
+            with _POOL.get().checkout(limits=_limits(limits), os_policy=policy) as session:
                 run.play(session)
             return broker.end()
         except Stopped as stop:
@@ -182,11 +185,10 @@ class _Pool:
 
 _MAX_WORKERS = 64  # a bound, so that many threads do not start a process each
 _POOL = _Pool()
-# Nothing that code can ask the host's system for differs from one run to the next.
+# Nothing else that code can ask the host's system for differs from one run to the next.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
-    "random_start": {"seed": 0},
 }
 
 

@@ -20,6 +20,10 @@ from agentgym.sandboxes.base import Limits
 from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
+MAX_TASKS = 2 * MAX_PROCESSES
+"""Processes and threads of a program that the kernel allows, if the user of the host is not root: what
+a fork bomb comes to between two looks.
+"""
 # Read and thrown away beyond what is shown; endless output is stopped here.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # of all files that are given back

@@ -35,7 +35,13 @@ from agentgym.sandboxes.namespaces import (
     memory_folder,
     resource_limits,
 )
-from agentgym.sandboxes.program_run import MAX_BYTES, MAX_INODES, ProgramResult, ProgramRun
+from agentgym.sandboxes.program_run import (
+    MAX_BYTES,
+    MAX_INODES,
+    MAX_TASKS,
+    ProgramResult,
+    ProgramRun,
+)
 from agentgym.sandboxes.seccomp import seccomp
 
 TOP = "/workspace"
@@ -255,7 +261,10 @@ class _Job:
                 (name, None if file.data is None else len(file.data), file.modified)
                 for name, file in self.files.items()
             ],
-            "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
+            "limits": {
+                **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
+                "RLIMIT_NPROC": MAX_TASKS,
+            },
             "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
             "filter": seccomp(processes=True).hex(),
             "state": self.seed.pack(began).hex(),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import hashlib
 import json
 import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +133,7 @@ class PythonTool(Toolset):
         Args:
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
-        result = self.sandbox.run(code, self._functions(), self.limits)
+        result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         if result.kind == "refused":
             raise ToolError(f"the code was not run: {result.error}")
         printed = result.stdout
@@ -140,6 +141,14 @@ class PythonTool(Toolset):
             return printed or "(the code printed nothing)"
         separator = "" if not printed or printed.endswith("\n") else "\n"
         return f"{printed}{separator}{result.kind}: {result.error}"
+
+    def _seed(self) -> int:
+        """Return the randomness of a run: it differs with the instance and the turn, goes along
+        with snapshots and copies, and says nothing of the seed of the instance.
+        """
+        world = self.env.world
+        text = f"{RUN_PYTHON} {type(world).__qualname__} {world.instance_seed} {world.turn}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     def _functions(self) -> dict[str, Callable[..., str]]:
         """Return the functions, and in place of the other tools some that say so, unless they would

@@ -395,6 +395,25 @@ def test_episodes_are_functions_of_the_seed(sandbox: str) -> None:
     assert first[0].count("count is") == 5
 
 
+def test_unseeded_randomness_follows_from_the_episode_and_the_turn(sandbox: str) -> None:
+    code = "import random\nprint(random.random(), random.sample(range(1000), 3))"
+
+    def episode(seed: int) -> list[str]:
+        env = started(sandbox)
+        env.reset(seed=seed)
+        moment = tool_env(env).snapshot()
+        first, copied = say(env, code)[0], clone(env)
+        second = say(env, code)[0]
+        assert say(copied, code)[0] == second
+        tool_env(env).restore(moment)
+        assert say(env, code)[0] == first
+        return [first, second]
+
+    drawn = [*episode(7), *episode(8)]
+    assert episode(7) == drawn[:2]
+    assert len(set(drawn)) == 4
+
+
 def test_specs_are_json(sandbox: str) -> None:
     wrapper = ProgrammaticTools.wrapper_spec(sandbox=sandbox, direct_only=["pop"], calls=7)
     spec = agentgym.spec("ListWorld", wrappers=[wrapper])

@@ -99,14 +99,12 @@ class Server(Toolset):
         try:
             with self.store.change():
                 yield
-        except BaseException as failure:
+        except BaseException:
             try:
                 for undo in points:
                     undo()
             except Exception as error:
                 raise RollbackError(f"{self.name} could not be restored") from error
-            if isinstance(failure, OverflowError):  # a count or an index that no list can have
-                raise ToolError("invalid argument: a number is out of range") from failure
             raise
 
 

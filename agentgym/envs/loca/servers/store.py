@@ -177,7 +177,9 @@ class Store:
             self._undone += 1
             # SQLite rolls all back by itself if it runs out of memory.
             if self._db.in_transaction:
-                self._db.execute(f"ROLLBACK TO {name}")
+                # The outermost is not released after it: that would be a commit, which SQLite
+                # counts in the file.
+                self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
         finally:
             self._depth -= 1

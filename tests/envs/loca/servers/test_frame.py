@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sqlite3
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -105,6 +106,30 @@ def test_a_change_is_made_whole_or_not_at_all() -> None:
     assert store.find("cats") == []
     with pytest.raises(Exception, match="FOREIGN KEY"):
         store.insert("cats", name="Mia", owner=9)
+
+
+def test_a_refused_change_leaves_the_same_bytes() -> None:
+    store = Store(SCHEMA)
+    before = pickle.dumps(store)
+    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # one is there already
+    with pytest.raises(sqlite3.IntegrityError):
+        store.insert_all("owners", rows)
+    assert pickle.dumps(store) == before
+
+
+def test_an_overflow_of_ours_is_no_refusal() -> None:
+    class Broken(Cats):
+        @tool
+        def overflow(self) -> str:
+            """Break."""
+            self.store.insert("owners", id=1, name="Ada")
+            return str(2.0**5000)
+
+    server = Broken()
+    before = server.store.rows("SELECT * FROM owners")
+    with pytest.raises(OverflowError):
+        tools_of(server)["overflow"]({})
+    assert server.store.rows("SELECT * FROM owners") == before
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])

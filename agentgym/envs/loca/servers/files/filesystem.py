@@ -61,9 +61,10 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        if head:
+        # No text has more lines than characters, and no list can have any number of them.
+        if head := min(head or 0, len(text) + 1):
             text = "\n".join(text.split("\n", head)[:head])
-        elif tail:
+        elif tail := min(tail or 0, len(text) + 1):
             text = "\n".join(text.rsplit("\n", tail)[-tail:])
         if len(text) > MAX_READ_CHARS:
             raise ToolError(

@@ -264,7 +264,9 @@ class GoogleSQL(Warehouse):
 
     def _views(self, within: str | None) -> View:
         listed = [
-            (self.project, *name, table.view) for name, table in self._named(within) if table.view
+            (self.project, *name, table.definition)
+            for name, table in self._named(within)
+            if table.view
         ]
         return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -20,21 +20,34 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.warehouse.macros import COUNTERS, MACROS
 from agentgym.tools import HostLimitError, ToolError
 
-SECONDS = 10.0
-"""Time of the processor that a request may take; those of tasks take milliseconds."""
+SECONDS = 60.0
+"""Time of the processor that a request may take: a hundred times what the limits on work leave
+to most of them, and those of tasks take milliseconds.
+"""
 
-SCRIPT_SECONDS = 30.0
+SCRIPT_SECONDS = 120.0
 """Time of the processor that all requests of a script may take together."""
 
-WALL_SECONDS = 120.0
+WALL_SECONDS = 600.0
 """Time on the clock after which a host counts as stuck: many times as long, since others may use
 the same processors.
 """
 
 MEMORY = "512MB"
 """Memory of one DuckDB: many offices share a machine."""
+
+_EXCEEDED = "limit exceeded: Resources exceeded during query execution"
+_SPENT = {
+    "rows": "the statement joins or makes more than {} rows; join on keys, or ask for less",
+    "framed": "more than {} rows are in windows that are read again for each of them; ask for less",
+    "long": "the statement makes more than {} long texts or arrays; ask for less",
+    "huge": "the statement makes more than {} very long texts or arrays; ask for less",
+    "steps": "Recursion exceeded max iteration count ({})",
+}
+"""What has run out, by the name of the sequence that counts it."""
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
@@ -143,12 +156,13 @@ class Database:
     """A DuckDB of one dialect. After a `HostLimitError` it has ended.
 
     Args:
-        macros: The functions of its schema `lib`.
+        dialect: The dialect.
         allowance: The time that its requests share.
     """
 
-    def __init__(self, macros: Sequence[str], allowance: Allowance) -> None:
+    def __init__(self, dialect: str, allowance: Allowance) -> None:
         check_installed()
+        self._counters = COUNTERS[dialect]
         self._allowance = allowance
         self._owner = os.getpid()
         self._host = _host_of(self._owner)
@@ -157,10 +171,11 @@ class Database:
         statements = [
             *_OPENING,
             "CREATE SCHEMA lib",
-            *(f"CREATE MACRO lib.{macro}" for macro in macros),
+            *(f"CREATE SEQUENCE lib.{name} MAXVALUE {n}" for name, n in self._counters.items()),
+            *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]),
             "SET lock_configuration = true",
         ]
-        self._ask(SECONDS, _CONFIG, statements)
+        self._ask(SECONDS, _CONFIG, statements, dict(self._counters))
 
     @property
     def usable(self) -> bool:
@@ -204,6 +219,11 @@ class Database:
             raise HostLimitError(
                 f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
             )
+        if kind == "bytes":
+            self._end()  # the next statement finds as much free as after any other
+            raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
+        if kind == "work":
+            raise ToolError(f"{_EXCEEDED}: {_spent(value, self._counters)}")
         if kind != "ok":
             prefix = "limit exceeded" if kind == "limit" else "invalid argument"
             raise ToolError(f"{prefix}: {_explain(value)}")
@@ -221,6 +241,12 @@ class Database:
             f"limit exceeded: the statement needs more than {MEMORY} of memory or too much time; "
             "ask for less"
         )
+
+
+def _spent(counter: str, most: Mapping[str, int]) -> str:
+    """Explain which work was more than a statement may do."""
+    name = counter.rstrip("0123456789")
+    return _SPENT[name].format(f"{most.get(counter, 0):,}")
 
 
 def check_installed() -> None:

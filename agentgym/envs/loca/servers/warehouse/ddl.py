@@ -19,6 +19,7 @@ from agentgym.envs.loca.servers.warehouse.tables import (
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.trees import comment_in, copied_table, table_parts
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult
+from agentgym.envs.loca.servers.warehouse.work_limits import limit_work
 from agentgym.tools import ToolError
 
 
@@ -111,10 +112,13 @@ def _create_view(
     _, needed, _ = warehouse.translate(tree)
     if name in needed or warehouse.virtual_tables:
         raise ToolError("invalid argument: a view cannot read itself or INFORMATION_SCHEMA")
+    definition = warehouse.to_duckdb(tree.expression)
+    limit_work(tree, warehouse.engine.rows_bound)
     query = warehouse.to_duckdb(tree.expression)
     if columns:
-        query = (
-            f"SELECT * FROM ({query}) AS _({', '.join(quote(column.name) for column in columns)})"
+        labels = ", ".join(quote(column.name) for column in columns)
+        definition, query = (
+            f"SELECT * FROM ({each}) AS _({labels})" for each in (definition, query)
         )
     old = warehouse.engine.tables.get(name)
     start = [f"DROP TABLE {path(name)}"] if old and not old.view else []
@@ -122,7 +126,12 @@ def _create_view(
     warehouse.engine.write(
         statements, [*needed, *([name] if old else [])], warehouse.now, schema=name[0]
     )
-    return Table(warehouse.engine.columns_of(name, columns), view=query, needs=tuple(needed))
+    return Table(
+        warehouse.engine.columns_of(name, columns),
+        view=query,
+        needs=tuple(needed),
+        definition=definition,
+    )
 
 
 def _column_definitions(warehouse: Warehouse, items: Sequence[exp.Expression]) -> list[Column]:

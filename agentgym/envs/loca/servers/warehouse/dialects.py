@@ -98,7 +98,23 @@ def _few(size: int) -> Callable[[Node], Node]:
     return rewrite
 
 
+def _weighed(node: Node) -> Node:
+    """Bound what is made by putting texts or arrays together."""
+    outer = node.find_ancestor(exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat)
+    return node if outer is not None and outer is node.parent else library("weighed", node.copy())
+
+
+def _weigh_text(node: Node) -> Node:
+    """Bound the long texts that a function searches."""
+    node.set("this", library("weighed", node.this.copy()))
+    return node
+
+
+_SEARCHES = (exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpCount)
+
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
+    **dict.fromkeys(_SEARCHES, _weigh_text),
+    **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat), _weighed),
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
     exp.GenerateSeries: _series,

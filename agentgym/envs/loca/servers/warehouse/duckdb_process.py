@@ -40,19 +40,37 @@ class _Session:
     Args:
         config: Its configuration.
         statements: Statements to begin with.
+        counters: Sequences that count the work of a statement, and where each ends.
     """
 
-    def __init__(self, config: dict[str, Any], statements: Sequence[str]) -> None:
+    def __init__(
+        self, config: dict[str, Any], statements: Sequence[str], counters: dict[str, int]
+    ) -> None:
         import duckdb  # noqa: PLC0415 - loaded by the process that this one is forked from
 
         self._live = duckdb.connect(":memory:", config=config)
+        self._counters = "; ".join(
+            f"CREATE OR REPLACE SEQUENCE lib.{name} MAXVALUE {most} NO CYCLE"
+            for name, most in counters.items()
+        )
+        self._has_views = False
         self.execute([(statement, ()) for statement in statements])
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Run statements with their values; return the records that the last one answers with."""
         for statement, values in statements:
+            self._has_views |= " VIEW " in statement[:30]
             self._live.execute(statement, list(values))
         return self._live.fetchall()
+
+    def _begin(self, opening: Sequence[str], statements: Sequence[str]) -> None:
+        """Run statements before others, whose work is counted from 0 on."""
+        for statement in opening:
+            self._live.execute(statement)
+        self._has_views |= any(" VIEW " in statement[:30] for statement in statements)
+        # Whatever counts is in the schema `lib`, but in a view it is not seen.
+        if self._has_views or any("lib." in statement.lower() for statement in statements):
+            self._live.execute(self._counters)
 
     def read(
         self, opening: Sequence[str], sql: str, limit: int, most_characters: int
@@ -70,8 +88,7 @@ class _Session:
             Names, types and shapes of the columns, the records, how many there are, and whether
             some were left out for their length.
         """
-        for statement in opening:
-            self._live.execute(statement)
+        self._begin(opening, [sql])
         cursor = self._live.execute(sql)
         names = [item[0] for item in cursor.description]
         types = [item[1] for item in cursor.description]
@@ -121,8 +138,7 @@ class _Session:
         Returns:
             The records that the last one answers with, and the characters of the targets.
         """
-        for statement in opening:
-            self._live.execute(statement)
+        self._begin(opening, statements)
         self._live.execute("BEGIN")
         try:
             for statement in statements[:-1]:
@@ -211,11 +227,15 @@ def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[s
         return "ok", getattr(session, method)(*arguments)
     except _Refusal as error:
         return "limit", str(error)
-    except (duckdb.OutOfMemoryException, MemoryError):
+    except duckdb.OutOfMemoryException:  # counted by DuckDB itself, in what it has asked for
+        return "bytes", ""
+    except duckdb.SequenceException as error:
+        return "work", str(error).partition('""')[2].partition('"')[0]
+    except MemoryError:
         return "memory", ""
     except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
         text = str(error)
-        return ("memory" if "bad_alloc" in text or "Out of Memory" in text else "refused"), text
+        return ("memory" if "bad_alloc" in text else "refused"), text
 
 
 def serve_engine(connection: Connection) -> None:

@@ -10,6 +10,7 @@ takes too much time or memory; another one is then brought to the same state by 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.warehouse.database import Allowance, Database
-from agentgym.envs.loca.servers.warehouse.macros import MACROS
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
     Schema,
@@ -190,6 +190,17 @@ class Engine:
         if name in self._dirty:
             self._save_all()
         return self.tables[name]
+
+    def rows_bound(self, name: TableName) -> float:
+        """Return a number of records that a table has at most; infinite if none is known without
+        asking DuckDB.
+        """
+        table = self.tables.get(name)
+        if table is None or table.view:
+            return math.inf
+        if name not in self._dirty:
+            return table.rows
+        return self._dirty[name] / 8 or math.inf  # a value counts for at least 8 characters
 
     def count(self, name: TableName) -> int:
         """Count the records of a table."""
@@ -438,7 +449,7 @@ class Engine:
 
     def _open(self) -> Database:
         if self._live is None or not self._live.usable:
-            self._live = Database(MACROS[self.dialect], self.allowance)
+            self._live = Database(self.dialect, self.allowance)
             self._restore()
         return self._live
 

@@ -6,11 +6,49 @@ They are text, so that the engine can make them without loading SQLGlot.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
+from itertools import zip_longest
+
+RECURSIONS = 4
+"""Sequences that count the rounds of recursions; a fifth recursion of a statement shares one."""
+
+_COUNTED = {"rows": 50_000_000, "framed": 20_000, "long": 20_000, "huge": 1_000}
+"""The most that a statement may do: rows that it looks at or makes (nanoseconds each), rows in windows
+that go over all of them for each, texts and arrays of more than a thousand characters or items that
+it makes, and of more than 65,536.
+"""
+
+COUNTERS: Mapping[str, Mapping[str, int]] = {
+    dialect: {**_COUNTED, **{f"steps{k}": rounds for k in range(RECURSIONS)}}
+    for dialect, rounds in {"bigquery": 500, "snowflake": 100}.items()
+}
+"""Where the counting sequences of each dialect end; the rounds are the published limits."""
 
 _COMMON = (
-    "few(n, size) AS CASE WHEN n > 1000000 // size THEN error('the result is too long') ELSE n END",
-    "many(a, n) AS repeat(a, CAST(lib.few(n, greatest(length(a), 1)) AS BIGINT))",
+    # A function of one item of a list, since a macro writes its arguments out wherever they occur:
+    # two such calls, one in the other, would be four.
+    # What is about to be made is counted before, since DuckDB makes some thousand at once.
+    (
+        "few(n, size) AS list_transform([n], lambda k: CASE WHEN k > 1000000 // size THEN "
+        "error('the result is too long') WHEN k IS NULL OR k * size < 1024 THEN k WHEN k * size < "
+        "65536 AND nextval('lib.long') > 0 THEN k WHEN nextval('lib.huge') > 0 THEN k END)[1]"
+    ),
+    (
+        "weighed_text(a) AS list_transform([a], lambda x: CASE WHEN x IS NULL OR strlen(x) < 1024 "
+        "THEN x WHEN length(x) > 1000000 THEN error('the result is too long') WHEN strlen(x) < "
+        "65536 AND nextval('lib.long') > 0 THEN x WHEN nextval('lib.huge') > 0 THEN x END)[1]"
+    ),
+    (
+        "weighed(a VARCHAR) AS lib.weighed_text(a), (a BLOB) AS a, (a) AS list_transform([a], "
+        "lambda x: CASE WHEN length(x) > 1000000 THEN error('the result is too long') ELSE x "
+        "END)[1]"
+    ),
+    (
+        "many(a, n) AS list_transform([a], lambda x: repeat(x, CAST(lib.few(n, greatest(length(x), "
+        "1)) AS BIGINT)))[1]"
+    ),
     "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     (
@@ -26,14 +64,14 @@ _COMMON = (
         "to compare: at most 1000 characters each') ELSE a END"
     ),
     (
-        "room(a, old, new) AS CASE WHEN length(new) > length(old) AND length(a) // "
-        "greatest(length(old), 1) * length(new) > 1000000 AND (length(a) - length(replace(a, old, "
-        "''))) // greatest(length(old), 1) * length(new) > 1000000 THEN error('the result is too "
-        "long') ELSE a END"
+        "room(a, old, new) AS list_transform([a], lambda x: CASE WHEN length(new) > length(old) AND "
+        "length(x) // greatest(length(old), 1) * length(new) > 1000000 AND (length(x) - "
+        "length(replace(x, old, ''))) // greatest(length(old), 1) * length(new) > 1000000 THEN "
+        "error('the result is too long') ELSE x END)[1]"
     ),
     (
-        "matched(a, new) AS CASE WHEN (length(a) + 1) * length(new) > 10000000 THEN error('the "
-        "result is too long') ELSE a END"
+        "matched(a, new) AS list_transform([lib.weighed_text(a)], lambda x: CASE WHEN (length(x) + 1) * length(new) > "
+        "10000000 THEN error('the result is too long') ELSE x END)[1]"
     ),
     (
         r"style(a) AS CASE WHEN regexp_matches(a, '%[-+ #0-9.'']*([0-9]{4}|\*)') THEN error('a "
@@ -120,3 +158,24 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     "snowflake": (*_SNOWFLAKE, *_COMMON),
 }
 """The macros of each dialect; a later one may call those before it."""
+
+
+@functools.cache
+def copies_of_arguments(name: str) -> tuple[int, ...]:
+    """Return how often each argument of a macro occurs in what it is written out as, at most."""
+    copies: tuple[int, ...] = ()
+    for macro in (*_COMMON, *_BIGQUERY, *_SNOWFLAKE):
+        if macro.startswith(f"{name}("):
+            words = [
+                parameter.split()[0]
+                for parameter in macro[len(name) + 1 : macro.index(")")].split(",")
+            ]
+            bodies = [
+                part.partition(" AS ")[2] for part in re.split(r", (?=\([^()]*\) AS )", macro)
+            ]
+            counts = (
+                max(1, *(len(re.findall(rf"\b{word}\b", body)) for body in bodies))
+                for word in words
+            )
+            copies = tuple(map(max, zip_longest(copies, counts, fillvalue=1)))
+    return copies

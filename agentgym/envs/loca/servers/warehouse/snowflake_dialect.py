@@ -383,7 +383,7 @@ class SnowSQL(Warehouse):
 
     def _views(self, database: str) -> View:
         records = [
-            (catalog, schema, name[1], table.view)
+            (catalog, schema, name[1], table.definition)
             for name, catalog, schema, table in self._named()
             if table.view and catalog == database
         ]

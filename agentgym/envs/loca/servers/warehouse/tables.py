@@ -35,9 +35,10 @@ class Table:
         data: For each column a JSON array of its values as DuckDB casts them to text.
         rows: The number of its records.
         comment: Its description.
-        view: The query of a view, in the SQL of DuckDB.
+        view: The query of a view, in the SQL of DuckDB; it counts its work.
         needs: The tables that the query reads.
         created: The time at which it was made.
+        definition: The query of a view as it is shown.
     """
 
     columns: tuple[Column, ...]
@@ -47,6 +48,7 @@ class Table:
     view: str = ""
     needs: tuple[TableName, ...] = ()
     created: str = ""
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def fields_of(value: Any) -> list[Any]:
 
 def table_of(values: Sequence[Any]) -> Table:
     """Return the table whose fields these are."""
-    columns, data, rows, comment, view, needs, created = values
+    columns, data, rows, comment, view, needs, created, definition = values
     column_list = tuple(Column(*column) for column in columns)
-    return Table(column_list, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)
+    needed = tuple(map(tuple, needs))
+    return Table(column_list, tuple(data), rows, comment, view, needed, created, definition)

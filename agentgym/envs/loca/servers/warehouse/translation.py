@@ -23,6 +23,7 @@ from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
 from agentgym.envs.loca.servers.warehouse.trees import check_length, comment_in, is_cte, set_name
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
+from agentgym.envs.loca.servers.warehouse.work_limits import limit_work
 from agentgym.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(
@@ -207,6 +208,8 @@ class Warehouse(ABC):
         self._name_columns(tree)
         needed = self._resolve(tree)
         self.transpile(tree)
+        if tree.args.get("kind") != "VIEW":
+            limit_work(tree, self.engine.rows_bound)
         return self.to_duckdb(tree), needed, seed
 
     def to_duckdb(self, tree: exp.Expression) -> str:

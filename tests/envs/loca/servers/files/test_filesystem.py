@@ -54,6 +54,9 @@ def test_reading(files: Client) -> None:
         == "one\ntwo\nthree\n"
     )
     assert files("read_text_file", path="a.txt", head=2) == "one\ntwo"
+    for many in (2**31, 2**63, 10**30):
+        for end in ({"head": many}, {"tail": many}):
+            assert files("read_text_file", path="a.txt", **end) == "one\ntwo\nthree\n"
     assert files("read_text_file", path="a.txt", tail=2) == "three\n"
     assert (
         files("read_text_file", path="a.txt", head=99)

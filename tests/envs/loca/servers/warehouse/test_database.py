@@ -146,15 +146,11 @@ def test_a_statement_that_is_stopped_changes_nothing(
 ) -> None:
     account = Account(dialect)
     account.run("INSERT INTO {t} VALUES (100)")  # rows that are in the process only
-    monkeypatch.setattr(database, "SECONDS", 0.3)
-    endless = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r"
-    with pytest.raises(HostLimitError, match=r"ran for more than 0\.3 seconds"):
-        account.run(endless)
+    monkeypatch.setattr(database, "SECONDS", 0.05)
+    slow = "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(10))
+    with pytest.raises(HostLimitError, match=r"ran for more than 0\.05 seconds"):
+        account.run(slow)
     monkeypatch.undo()
-    assert account.sum() == 110
-    doubling = "WITH RECURSIVE r AS (SELECT 'abcdefgh' AS s UNION ALL SELECT CONCAT(s, s) FROM r) SELECT COUNT(*) AS c FROM r"
-    with pytest.raises(HostLimitError, match="of memory"):
-        account.run(doubling)
     assert account.sum() == 110
     account.run("DELETE FROM {t} WHERE x = 100")
     assert account.sum() == 10
