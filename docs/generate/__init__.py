@@ -1,5 +1,5 @@
 """Pages of the documentation that are generated from the code when the site is built: a page for
-each world, server, wrapper and oracle, and the API reference.
+each world, server, wrapper and oracle, and the references of the API and the command line.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from generate.api import api_pages
+from generate.cli import cli_pages
 from generate.servers import server_pages
 from generate.worlds import world_pages
 from generate.wrappers import wrapper_pages
@@ -22,6 +23,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield from server_pages()
     yield from wrapper_pages()
     yield from api_pages()
+    yield from cli_pages()
 
 
 def write_pages(docs: Path) -> None:

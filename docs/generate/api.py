@@ -19,6 +19,7 @@ PACKAGES = (
     "agentgym.training.rollout",
     "agentgym.training.rl",
     "agentgym.training.evaluation",
+    "agentgym.training.papers",
     "agentgym.training.integrations",
     "agentgym.training.audit",
     "agentgym.training.viewer",
