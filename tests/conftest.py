@@ -33,14 +33,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist may not be installed
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores, since tests of sandboxes and of what hangs mostly
+    wait.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")  # on Linux
+    return 1 + (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize the families with the cases of the sample, and with the rest only if it is
     asked for.
     """
-    for family in metafunc.definition.iter_markers("family"):
-        metafunc.parametrize(
-            list(family.kwargs), sampling.current.cases(metafunc.definition.nodeid, family.kwargs)
+    for marker in (
+        *metafunc.definition.iter_markers("family"),
+        *metafunc.definition.iter_markers("rotation"),
+    ):
+        cases = sampling.current.cases(
+            metafunc.definition.nodeid, marker.kwargs, each_kind=marker.name == "family"
         )
+        metafunc.parametrize(list(marker.kwargs), cases)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,10 @@ the like.
 
 A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the product, one case in
 `--sample` is run, drawn with a seed that is the commit, so that the sample rotates; `-m exhaustive`
-runs what the sample leaves out, `--sample 1` all."""
+runs what the sample leaves out, `--sample 1` all.
+
+Of a family each kind of id, arm and the like is in every sample. Where cases are costly and each of them
+stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample` and no more."""
 
 from __future__ import annotations
 
@@ -79,9 +82,16 @@ class Sample:
     seed: str
     whole: bool
 
-    def cases(self, family: str, axes: Mapping[str, Sequence[Any]]) -> list[Any]:
+    def cases(
+        self, family: str, axes: Mapping[str, Sequence[Any]], each_kind: bool = True
+    ) -> list[Any]:
         """Return the cases of a family as parameters of a test, in the order of the product of
         its axes.
+
+        Args:
+            family: Its name, on which the draw depends.
+            axes: The names of its parameters, with their values.
+            each_kind: Whether each kind on each axis is drawn, or just one case in so many.
         """
         values = [
             [value.values[0] if _is_exhaustive(value) else value for value in axis]
@@ -92,7 +102,12 @@ class Sample:
             for axis in axes.values()
         ]
         everything = itertools.product(*(range(len(axis)) for axis in values))
-        drawn = set(everything) if self.one_in == 1 else self._draw(family, values, places)
+        if self.one_in == 1:
+            drawn = set(everything)
+        elif each_kind:
+            drawn = self._draw(family, values, places)
+        else:
+            drawn = self._rotate(family, places)
         built = everything if self.whole and self.one_in > 1 else sorted(drawn)
         return [
             pytest.param(
@@ -101,6 +116,12 @@ class Sample:
             )
             for case in built
         ]
+
+    def _rotate(self, family: str, places: Sequence[Places]) -> set[tuple[int, ...]]:
+        """Draw one case in so many, whatever its kind."""
+        cases = list(itertools.product(*places))
+        rng = random.Random(f"{self.seed} {family}")
+        return set(rng.sample(cases, math.ceil(len(cases) / self.one_in)))
 
     def _draw(
         self, family: str, axes: Sequence[Axis], places: Sequence[Places]

@@ -253,6 +253,16 @@ def read_job(channel: int) -> tuple[Any, Any]:
     return json.loads(stream.readline()), stream
 
 
+def open_state(job: Any) -> int:
+    """Write what the preloaded library reads; return a descriptor of it, which programs do not
+    inherit, and which stays good when they remove the file.
+    """
+    state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
+    os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
+    os.pwrite(state, bytes.fromhex(job["state"]), 0)
+    return state
+
+
 def run(
     top: str, channel: int, job: Any, stream: Any, outputs: list[int], kernel: Kernel, ready: bytes
 ) -> tuple[int | None, str]:
@@ -260,10 +270,6 @@ def run(
     None and the reason why it was not waited for.
     """
     kernel.confine(bytes.fromhex(job["filter"]))
-    state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
-    os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
-    os.pwrite(state, bytes.fromhex(job["state"]), 0)
-    os.close(state)
     lay_out(top, job["files"], stream)
     source = RandomSource(job["seed"])
     os.write(channel, ready)
@@ -277,19 +283,19 @@ def run(
     return wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
 
 
-def finish(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
+def finish(channel: int, top: str, job: Any, end: tuple[int | None, str], state: int) -> None:
     """Give back what a job has left, once all of its processes have ended."""
-    with open(_STATE, "rb") as state:  # noqa: PTH123
-        elapsed = int.from_bytes(state.read(32)[_ELAPSED], "little", signed=True)
+    elapsed = int.from_bytes(os.pread(state, _ELAPSED.stop, 0)[_ELAPSED], "little", signed=True)
     give_back(channel, top, job, end, max(0, elapsed))
 
 
 def play(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
     """Do one job in the namespaces that there are."""
     job, stream = read_job(channel)
+    state = open_state(job)
     end = run(top, channel, job, stream, outputs, kernel, b"ready once\n")
     end_all()
-    finish(channel, top, job, end)
+    finish(channel, top, job, end, state)
 
 
 def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
@@ -302,6 +308,7 @@ def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> No
     job, stream = read_job(channel)
     for path, size in job["folders"].items():
         kernel.mount_memory(path, size)
+    state = open_state(job)
     said, says = os.pipe()
     child = os.fork()
     if child == 0:
@@ -312,7 +319,7 @@ def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> No
         os.close(number)
     os.waitpid(child, 0)
     kernel.confine(bytes.fromhex(job["filter"]))
-    finish(channel, top, job, json.loads(os.read(said, _CHUNK) or '[null, "stop"]'))
+    finish(channel, top, job, json.loads(os.read(said, _CHUNK) or '[null, "stop"]'), state)
 
 
 def main(top: str) -> None:
@@ -347,7 +354,8 @@ def main(top: str) -> None:
             os._exit(0)
         for output in outputs:
             os.close(output)
-        os.waitpid(child, 0)
+        if os.waitpid(child, 0)[1]:
+            return  # it gave nothing back: the host must not wait for that
 
 
 if __name__ == "__main__":

@@ -55,3 +55,18 @@ def test_what_is_exhaustive_is_in_no_sample() -> None:
     assert [bool(case.marks) for case in Sample(1, "a", whole=True).cases("family", axes)] == [
         False
     ] * 3
+
+
+def test_a_rotation_comes_to_each_case() -> None:
+    axes = {"stop": list(range(7)), "phase": ["a", "b"]}
+    drawn = [
+        {
+            case.values
+            for case in Sample(4, str(seed), whole=False).cases("f", axes, each_kind=False)
+        }
+        for seed in range(40)
+    ]
+    assert {len(cases) for cases in drawn} == {4}
+    assert len(set.union(*drawn)) == 14
+    assert len(Sample(4, "a", whole=True).cases("f", axes, each_kind=False)) == 14
+    assert len(Sample(1, "a", whole=False).cases("f", axes, each_kind=False)) == 14

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ FILES = {"d": File(None, 1.7e9), "d/a": File(b"x", 1.7e9)}
 @pytest.fixture(autouse=True)
 def _able() -> None:
     needs_workbench()
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    with Workbench() as made:
+        yield made
 
 
 PROBE = """
@@ -123,16 +130,26 @@ def test_a_sandbox_that_is_old_shows_no_other_times(monkeypatch: pytest.MonkeyPa
         assert sandbox_of(bench) != sandbox
 
 
-def test_what_is_wrong_with_one_run_does_not_reach_the_next() -> None:
-    with Workbench() as bench:
-        for command in (
-            "kill -9 -1",
-            "f() { f | f & }; f; sleep 9",
-            "rm -rf /run/episode/*",
-            "yes",
-        ):
-            assert bench.run([BASH, "-c", command], {}, limits=LIMITS) is not None
-            assert bench.run([BASH, "-c", "echo well"], {}, limits=LIMITS).stdout == "well\n"
+@pytest.mark.parametrize(
+    ("command", "stopped"),
+    [
+        ("kill -9 -1", ""),
+        ("f() { f | f & }; f; sleep 9", "stopped because it had more than"),
+        ("rm -rf /run/episode/*", ""),
+        ("rm -rf --no-preserve-root / 2> /dev/null", ""),
+        ("truncate -s 3 /run/episode/state", ""),
+        ("rm /run/episode/state; mkdir /run/episode/state", ""),
+        ("yes", "stopped after printing more than"),
+    ],
+)
+def test_what_is_wrong_with_one_run_does_not_reach_the_next(
+    bench: Any, command: str, stopped: str
+) -> None:
+    outcome = bench.run([BASH, "-c", command], {}, limits=LIMITS)
+    assert outcome.stopped.startswith(stopped)
+    assert (outcome.stopped == "") == (stopped == "")
+    assert outcome.files is not None, "its files are given back"
+    assert bench.run([BASH, "-c", "echo well"], {}, limits=LIMITS).stdout == "well\n"
 
 
 def test_the_sandbox_outlives_the_thread_that_started_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,9 +105,12 @@ def test_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(served) == 1
 
 
-def test_train_makes_a_model_that_plays(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+def test_train_makes_a_model_that_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning = pytest.importorskip("agentgym.training.rl.from_scratch")
+    small = partial(learning.LearnConfig, groups=1, evaluations=1, width=16, layers=1, heads=2)
+    monkeypatch.setattr(learning, "LearnConfig", small)
     sizes = ["--horizons", "1", "--arms", "none", "--cloning", "4", "--rl", "1", "--set", "items=2"]
+    sizes += ["--episodes", "4"]
     command("train", *sizes, "--out", str(tmp_path / "m"))
     assert json.loads((tmp_path / "m" / "train.json").read_text())
     assert "torch" in sys.modules

@@ -105,10 +105,11 @@ def test_stable_baselines_finds_nothing_to_say(env_id: str, options: dict[str, A
     )
 
 
-@each_case
+@pytest.mark.rotation(case=CASES)
 def test_a_choice_is_in_the_mask_if_and_only_if_it_is_carried_out(
-    env_id: str, options: dict[str, Any]
+    case: tuple[str, dict[str, Any]],
 ) -> None:
+    env_id, options = case
     env = numbers(env_id, **options)
     for seed in range(3):
         for _ in islice(walk(env, seed), 12):  # each step is tried with every choice of the menu
@@ -152,10 +153,11 @@ def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str
             assert pickle.dumps(hidden) == before, "asking changes nothing"
 
 
-@each_case
+@pytest.mark.rotation(case=CASES)
 def test_a_choice_that_cannot_be_carried_out_costs_its_turn(
-    env_id: str, options: dict[str, Any]
+    case: tuple[str, dict[str, Any]],
 ) -> None:
+    env_id, options = case
     env = numbers(env_id, **options)
     refused = 0
     for seed in range(3):

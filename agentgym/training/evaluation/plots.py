@@ -346,6 +346,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
         The files.
     """
     FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # it is laid out now, and need not be once a file
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},

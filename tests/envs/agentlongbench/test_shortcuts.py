@@ -121,8 +121,7 @@ def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
     assert scores(env_id, carrier, seeds) <= 0.5
 
 
-@pytest.mark.parametrize("style", ["concise", "verbose"])
-@pytest.mark.parametrize("task", sorted(TASKS))
+@pytest.mark.rotation(task=sorted(TASKS), style=["concise", "verbose"])
 def test_no_constant_answer_earns_more_than_the_chance_that_is_stated(
     task: str, style: str
 ) -> None:

@@ -38,7 +38,7 @@ def audited(name: str, **options: Any) -> Audit:
     return run_audit(AuditConfig(name, seeds=60, demonstrations=100, **options))
 
 
-@pytest.mark.family(name=[world.__name__ for world in LEAKY])
+@pytest.mark.rotation(name=[world.__name__ for world in LEAKY])
 def test_a_planted_leak_is_found(name: str) -> None:
     audit = audited(name)
     assert audit.verdict == "leak"

@@ -44,11 +44,7 @@ def findings(world: type[SoundWorld], episodes: int) -> Iterator[Finding]:
         yield from play(Case(planted_id(world), index=index), ledger=ledger).findings
 
 
-@pytest.mark.parametrize(
-    "world",
-    [world for world in PLANTED if world not in ELSEWHERE],
-    ids=lambda world: world.__name__,
-)
+@pytest.mark.rotation(world=[world for world in PLANTED if world not in ELSEWHERE])
 def test_a_planted_fault_is_found(world: type[SoundWorld]) -> None:
     episodes = RARE_EPISODES if world is RareWorld else EPISODES
     assert any(finding.kind in PLANTED[world] for finding in findings(world, episodes))
@@ -84,22 +80,24 @@ def test_the_work_of_two_replies_is_compared() -> None:
     assert len((finding.case.actions or [""])[-1]) > 3 * len(finding.case.smaller) > 0
 
 
-def test_what_ends_a_process_is_found_and_played_again(tmp_path: Path) -> None:
-    ids = [planted_id(world) for world in ELSEWHERE]
+@pytest.mark.rotation(world=ELSEWHERE)
+def test_what_ends_a_process_is_found_and_played_again(
+    tmp_path: Path, world: type[SoundWorld]
+) -> None:
+    ids = [planted_id(world)]
     out = tmp_path / "findings.jsonl"
     # Ten times what a sound step takes on a busy machine; and one run each, as it costs a process.
     campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=1.5)
     campaign.run()
-    for world in ELSEWHERE:
-        tally = campaign.tallies[planted_id(world)]
-        assert PLANTED[world] & {kind for kind, *_ in tally.causes}
-        assert tally.texts >= 160
+    (tally,) = campaign.tallies.values()
+    assert PLANTED[world] & {kind for kind, *_ in tally.causes}
+    assert tally.texts >= 160
     _, header, rows = campaign.table()
     assert [row[0] for row in rows] == ids
     assert len(header) == len(rows[0])
     records = read_findings(out)
     sure = [record for record in records if record.reproduced is not False]
-    assert {record.kind for record in sure} == {"hang", "death", "elsewhere"}
+    assert PLANTED[world] & {record.kind for record in sure}
     assert all(again is not None for _, again in replay_findings(sure, step_seconds=1.5))
 
 

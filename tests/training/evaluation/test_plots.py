@@ -46,10 +46,15 @@ def simulated(
     return rows
 
 
-@pytest.mark.parametrize("draw", FIGURES)
-@pytest.mark.parametrize(
-    "shape",
-    [{}, {"worlds": ("GridWorld",)}, {"arms": ("", "SP")}, {"horizons": (7,)}, {"arms": ("S",)}],
+@pytest.mark.rotation(
+    draw=FIGURES,
+    shape=[
+        {},
+        {"worlds": ("GridWorld",)},
+        {"arms": ("", "SP")},
+        {"horizons": (7,)},
+        {"arms": ("S",)},
+    ],
 )
 def test_figures_are_written_alike_for_equal_results(
     tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], shape: dict[str, Sequence[str]]

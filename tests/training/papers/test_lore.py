@@ -20,7 +20,6 @@ from agentgym.training.evaluation import (
     Ablation,
     Result,
     ablation_tables,
-    plots,
     presets,
     run_ablation,
     write_report,
@@ -177,7 +176,7 @@ def test_lines_are_named_after_what_differs() -> None:
     assert lines([Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]) == {}
 
 
-def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> None:
+def test_the_figure_shows_the_accuracies_and_their_intervals() -> None:
     rows = [*ROWS, *(row(1, size, size, world="CodeWorld") for size in (1, 350))]
     figure = lore_figure(rows)
     top, other, bottom, _ = figure.axes
@@ -201,9 +200,6 @@ def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> 
         "5",
         "200",
     } <= texts
-    for name in ("a.png", "b.png"):
-        plots.save(lore_figure(rows), tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
@@ -236,19 +232,19 @@ def test_an_axis_that_cannot_be_is_refused(changes: dict[str, Any], why: str) ->
 def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
     small: dict[str, Any] = {
         "horizons": (1, 6),
-        "seeds": 2,
+        "seeds": 1,
         "contexts": ("none", "clear_results"),
         "window": 100_000,
     }
     ablation = Ablation(**{**presets()["lore-hard"], **small}, policy=PolicyConfig("oracle"))
     rows = run_ablation(ablation, tmp_path / "a", 1)
-    assert [row.success for row in rows] == [1.0] * 24
+    assert [row.success for row in rows] == [1.0] * 12
     assert {(row.axis, row.horizon, (row.report or {})["operations"]) for row in rows} == {
         ("operations", n, n) for n in (1, 6)
     }
     assert all(row.usage for row in rows)
     for found in (accuracy(rows, "operations", 1), accuracy(rows, "height", 1)):
-        assert sum(each.episodes for each in found) == 24
+        assert sum(each.episodes for each in found) == 12
         assert all(each.accuracy.value == 1 for each in found)
     written = {path.name for path in write_report(rows, tmp_path / "a")}
     assert {"lore.csv", "lore.png", "contexts.png", "summary.md"} <= written

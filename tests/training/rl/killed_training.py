@@ -30,7 +30,7 @@ TINY = LearnConfig(
     hint_steps=2,
     rl_steps=2,
     groups=2,
-    evaluations=2,
+    evaluations=1,
     episodes=2,
 )
 

@@ -100,7 +100,7 @@ def test_the_doctor_finds_nothing_in_a_whole_run(whole: Path) -> None:
     assert shown.exit_code == 0, shown.output
 
 
-@pytest.mark.parametrize("phase", ["cloning", "rl", "after"])
+@pytest.mark.rotation(phase=["cloning", "rl", "after"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     model: Path, whole: Path, tmp_path: Path, phase: str
 ) -> None:

@@ -181,8 +181,8 @@ def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     ] == [4, 2, 2]
 
 
-@pytest.mark.parametrize(
-    "stop", [("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)]
+@pytest.mark.rotation(
+    stop=[("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)]
 )
 def test_a_run_that_was_stopped_goes_on_exactly(
     whole: Path, tmp_path: Path, stop: tuple[str, int]

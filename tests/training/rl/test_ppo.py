@@ -60,7 +60,7 @@ def played(trainer: PPO, episodes: int = 6) -> tuple[list[Trajectory], LocalPoli
     return list(collect(policy, trainer.env, range(episodes))), policy
 
 
-@pytest.mark.parametrize("level", ["turn", "token"])
+@pytest.mark.rotation(level=["turn", "token"])
 def test_ppo_mends_by_reward_alone_what_was_cloned_wrongly(
     tokenizer: Any, wavering: Any, level: str
 ) -> None:

@@ -54,12 +54,11 @@ def test_cloning_learns_the_identity(tokenizer: Any) -> None:
     assert evaluate(LocalPolicy(trainer.model, tokenizer, 0, 4), make_env, 40) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("baseline", "level"), [("grpo", "episode"), ("rloo", "turn"), ("reinforce", "episode")]
-)
+@pytest.mark.rotation(advantage=[("grpo", "episode"), ("rloo", "turn"), ("reinforce", "episode")])
 def test_grpo_mends_by_reward_alone_what_was_cloned_wrongly(
-    tokenizer: Any, wavering: Any, baseline: str, level: str
+    tokenizer: Any, wavering: Any, advantage: tuple[str, str]
 ) -> None:
+    baseline, level = advantage
     options: dict[str, Any] = {"baseline": baseline, "level": level, "max_new_tokens": 4}
     config = GRPOConfig(steps=16, learning_rate=2e-3, warmup=3, epochs=2, **options)
     trainer = GRPO(copy.deepcopy(wavering), tokenizer, make_env, config)

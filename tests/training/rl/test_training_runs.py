@@ -77,7 +77,7 @@ def logged(out: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.rotation(kind=KINDS)
 def test_a_run_that_was_stopped_goes_on_exactly(start: Start, kind: str, tmp_path: Path) -> None:
     whole = start(kind, tmp_path / "whole")
     whole.train()
@@ -283,7 +283,7 @@ def test_a_folder_has_one_trainer(start: Start, tmp_path: Path) -> None:
     start("cloning", tmp_path, steps=1).train(begin_another)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.rotation(kind=KINDS)
 def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
     start: Start, kind: str, tmp_path: Path
 ) -> None:
@@ -300,7 +300,7 @@ def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
     assert logged(tmp_path / "cut") == logged(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK", None])
+@pytest.mark.rotation(damage=[b"", b"PK", None])
 def test_a_checkpoint_that_is_not_whole_is_named_and_moved_aside(
     start: Start, tmp_path: Path, damage: bytes | None
 ) -> None:

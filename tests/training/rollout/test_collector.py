@@ -103,8 +103,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("engine", "how", "replicate"), FAULTS)
-def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: bool) -> None:
+@pytest.mark.rotation(fault=FAULTS)
+def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> None:
+    engine, how, replicate = fault
     drawn = dict(zip(range(40), numbers(range(40)), strict=True))
     struck = [seed for seed, number in drawn.items() if number == 0][:1]
     seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])

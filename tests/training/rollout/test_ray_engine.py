@@ -30,7 +30,7 @@ def cluster() -> Iterator[None]:
     patch.undo()
 
 
-@pytest.mark.parametrize("replicate", [False, True])
+@pytest.mark.rotation(replicate=[False, True])
 def test_actors_record_what_lockstep_records(replicate: bool) -> None:
     spec = agentgym.spec(
         "TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1
@@ -44,22 +44,22 @@ def test_actors_record_what_lockstep_records(replicate: bool) -> None:
     assert played == expected
 
 
-@pytest.mark.parametrize(
-    ("how", "cause"),
-    [
-        ("raise", "OSError: the disk is full"),
-        ("die", "died|exit|unavailable"),
-        ("hang", "no answer in 15 seconds"),
-    ],
-)
-def test_an_actor_that_breaks_costs_its_episode_alone(how: str, cause: str) -> None:
+CAUSES = {
+    "raise": "OSError: the disk is full",
+    "die": "died|exit|unavailable",
+    "hang": "no answer in 15 seconds",
+}
+
+
+@pytest.mark.rotation(how=list(CAUSES))
+def test_an_actor_that_breaks_costs_its_episode_alone(how: str) -> None:
     fine = {t.seed: t for t in collect(Worker(), make_env, range(5), 2)}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
     assert 0 < len(struck) < 3
     options: dict[str, Any] = {"timeout": 15.0, "retries": 0} if how == "hang" else {"retries": 1}
     for played in collect(Worker(how), make_env, range(5), 2, engine="ray", **options):
         if played.seed in struck:
-            assert re.search(cause, played.failure)
+            assert re.search(CAUSES[how], played.failure)
             assert played.truncated
             assert played.steps == fine[played.seed].steps[:1]
         else:
