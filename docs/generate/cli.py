@@ -35,7 +35,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 def _section(name: str, command: Any) -> str:
     """Return the section of a command: what it does, its arguments and options."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
-    words = " ".join([name, *(each.human_readable_name for each in arguments)])
+    words = " ".join([name, *(each.name for each in arguments)])
     rows = [
         (", ".join(f"`{name}`" for name in _names(each)), _default(each), cell(each.help or ""))
         for each in command.params
@@ -46,7 +46,7 @@ def _section(name: str, command: Any) -> str:
 
 def _names(parameter: Any) -> list[str]:
     if parameter.param_type_name == "argument":
-        return [parameter.human_readable_name]
+        return [parameter.name]
     return [*parameter.opts, *parameter.secondary_opts]
 
 
@@ -55,6 +55,6 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if parameter.name == "workers":
         return "the number of processors"
-    if value is None or value in ([], ()) or callable(value) or isinstance(value, bool):
+    if value is None or value in ([], (), "") or callable(value) or isinstance(value, bool):
         return ""
     return f"`{value}`"
