@@ -1,9 +1,11 @@
-"""Check an installed wheel: it holds every module of the repository, imports from elsewhere, and
-type-checks strictly.
+"""Check an installed wheel: it holds every module of the repository and the licences of its data,
+its description has no relative link, it imports from elsewhere, and type-checks strictly.
 """
 
 from __future__ import annotations
 
+import email
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+NOTICES = "agentgym/**/NOTICES*"
+"""Licences of data in the package."""
 USER = """
 import agentgym
 from agentgym.oracles import OraclePolicy
@@ -24,9 +28,9 @@ reveal_type(agentgym.Chat().messages)
 
 def main() -> None:
     """Fail with a message at the first thing that is wrong."""
-    held = {
-        name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.startswith("agentgym/")
-    }
+    wheel = zipfile.ZipFile(sys.argv[1])
+    check_metadata(wheel)
+    held = {name for name in wheel.namelist() if name.startswith("agentgym/")}
     package = REPOSITORY / "agentgym"
     wanted = {
         str(path.relative_to(REPOSITORY))
@@ -51,6 +55,26 @@ def main() -> None:
     if '"typing.Sequence[agentgym.messages.Message]"' not in checked.stdout:
         sys.exit(f"a user's code does not see the types of the package:\n{checked.stdout}")
     print(f"the wheel holds all {len(held)} files, imports and type-checks")
+
+
+def check_metadata(wheel: zipfile.ZipFile) -> None:
+    """Fail unless the wheel has the licences of all that it holds, addresses, and a description
+    whose links are absolute.
+    """
+    files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist()}
+    notices = {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob(NOTICES)}
+    licences = {f"licenses/{name}" for name in {"LICENSE", *notices}}
+    if missing := sorted(licences - files.keys()):
+        sys.exit(f"the wheel lacks {missing}: add them to license-files in pyproject.toml")
+    metadata = email.message_from_bytes(wheel.read(files["METADATA"]))
+    if not {"Repository", "Issues", "Changelog"} <= {
+        each.partition(",")[0] for each in metadata.get_all("Project-URL", [])
+    }:
+        sys.exit("the metadata of the wheel lacks the addresses of the project")
+    description = metadata.get_payload()
+    relative = re.findall(r"\]\((?!https://|#)[\w./-]*[./][^)]*\)", str(description))
+    if relative or "](https://" not in str(description):
+        sys.exit(f"links of the description lead nowhere on PyPI: {relative}")
 
 
 if __name__ == "__main__":

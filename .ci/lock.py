@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 # Such as 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
-BUILD = ("hatchling", "editables", "setuptools", "wheel")
+BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 """What builds the project itself and the packages that have no wheel, since a locked environment
 fetches nothing for a build.
 """

@@ -6,7 +6,7 @@ as a model does: optimally, at random, with errors, with planted deficits, as a 
 """
 
 from agentgym.oracles.communication import CommunicationOracle
-from agentgym.oracles.control import ControlPolicy
+from agentgym.oracles.control import ControlPolicy, Deficits
 from agentgym.oracles.examples import InContextExamples
 from agentgym.oracles.hints import (
     ARMS,
@@ -24,6 +24,7 @@ __all__ = [
     "ARMS",
     "CommunicationOracle",
     "ControlPolicy",
+    "Deficits",
     "HintOracle",
     "HistoryOracle",
     "InContextExamples",

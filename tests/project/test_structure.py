@@ -21,7 +21,7 @@ FOLDERS = ("envs", "oracles", "wrappers", "training")
 PACKAGE = ROOT / "agentgym"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(
-    path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 HEAVY = {
     "torch",

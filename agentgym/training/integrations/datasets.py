@@ -103,8 +103,9 @@ class TokenRow(TypedDict):
 class TrainingDict(TypedDict):
     """An episode as token rows; the other fields are those of `ChatRow`.
 
-    What other trainers call the fields, with `p` for `prompt_length`. A row is one sample: verl, SkyRL and verifiers take all of an
-    episode, TRL takes one. prime-rl trains on verifiers' branches, as `token_ids`, `mask`, `logprobs` and `advantage`.
+    What other trainers call the fields, with `p` for `prompt_length`. A row is one sample, and all trainers take all of an
+    episode; TRL as many as `rollout_func(rows_per_episode=...)` has room for. prime-rl trains on verifiers' branches, as
+    `token_ids`, `mask`, `logprobs` and `advantage`.
 
     | here            | verl `AgentLoopOutput`     | SkyRL `GeneratorOutput`    | verifiers `Branch`     | TRL `rollout_func`     |
     |-----------------|----------------------------|----------------------------|------------------------|------------------------|

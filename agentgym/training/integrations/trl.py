@@ -28,6 +28,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 import agentgym.registry as registry
+from agentgym.arguments import check_int
 from agentgym.env import tool_env
 from agentgym.messages import SYSTEM_ID, Chat, ToolCall
 from agentgym.parsing import render
@@ -35,8 +36,18 @@ from agentgym.policy import Reply
 from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
-from agentgym.training.integrations.datasets import TokenRow, to_training_dict
+from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
+from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
+
+__all__ = [
+    "ToolEnvironment",
+    "env_reward",
+    "environment_factory",
+    "prompts",
+    "rollout_func",
+    "with_tool_template",
+]
 
 _TYPES: dict[Any, Any] = {
     "string": str,
@@ -180,16 +191,26 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     return datasets.Dataset.from_list(rows, features=features)
 
 
-def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dict[str, Any]]:
+def rollout_func(
+    spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
+) -> Callable[[list[Any], Any], dict[str, Any]]:
     """The `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the chat of the
     env is all that the model sees.
 
-    TRL takes one prompt and one completion for each episode. An episode whose context was edited
-    has several token rows (`to_training_dict`); one of them is drawn, each with the same
-    probability, so that in the long run all turns are learnt from. What the env said within the
-    completion is masked. The reward comes as `env_reward`: train with `reward_funcs=env_reward`.
-    Sampling goes through the trainer's own engine. Without vLLM TRL gives no log-probabilities, and
-    `logprobs` is None.
+    An episode whose context was edited has several token rows (`to_training_dict`), and TRL takes
+    exactly one prompt and one completion for each of the `num_generations` of a group. With
+    `rows_per_episode=k`, k of these hold one episode: `num_generations=n * k` plays n episodes of
+    an instance, and all tokens that the policy sampled in at most k rows are trained, each once. A
+    row that an episode does not need is one masked token. All k carry the reward of the episode, so
+    the mean of a group is that of its episodes. TRL's standard deviation counts each episode k
+    times, which makes it smaller by at most 1 / n; `scale_rewards="none"` does without. The losses
+    `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing; others divide
+    by rows. Of an episode with more than k rows k are drawn, each with the same probability, and
+    `env_reward` logs the share of rows that were left out as `rows_left_out`.
+
+    What the env said within a completion is masked. The reward comes as `env_reward`: train with
+    `reward_funcs=env_reward`. Sampling goes through the trainer's own engine. Without vLLM TRL
+    gives no log-probabilities, and `logprobs` is None.
 
     `max_completion_length` of the trainer holds for each reply, not for the episode; the window of
     the spec bounds that.
@@ -197,12 +218,18 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
     Args:
         spec: The spec of the env, as `agentgym.registry.spec` makes it.
         seed: Seeds the draws.
+        rows_per_episode: How many generations of TRL hold one episode, at most 1,000.
+
+    Raises:
+        ValueError: The number is out of range. The function raises it too if the prompts of a
+            process are not whole episodes.
     """
+    check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     draw = random.Random(seed)
     envs: list[gymnasium.Env[Any, Any]] = []
 
     def play(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-        seeds = [_seed_of(prompt) for prompt in prompts]
+        seeds = _episode_seeds(prompts, rows_per_episode)
         envs.extend(gymnasium.make(spec) for _ in range(len(seeds) - len(envs)))
         episodes = [Episode(env, seed) for env, seed in zip(envs, seeds, strict=False)]
         policy = _TrainerPolicy(trainer)
@@ -211,24 +238,69 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
                 going, policy([episode.chat for episode in going]), strict=True
             ):
                 episode.play(reply)
-        trajectories = [to_training_dict(episode.trajectory()) for episode in episodes]
-        output = _as_output([draw.choice(each["rows"]) for each in trajectories])
-        for each, mask in zip(trajectories, output["env_mask"], strict=True):
-            if each["failure"]:  # TRL wants a row all the same; nothing in it is learnt from
-                mask[:] = [0] * len(mask)
-        rewards = [None if each["failure"] else each["reward"] for each in trajectories]
-        return {**output, "env_reward": rewards}
+        played = [to_training_dict(episode.trajectory()) for episode in episodes]
+        slots = [(each, row) for each in played for row in _fill(each, rows_per_episode, draw)]
+        return {
+            **_as_output([row for _, row in slots]),
+            "env_reward": [None if each["failure"] else each["reward"] for each, _ in slots],
+            "rows_left_out": [
+                max(0.0, 1 - rows_per_episode / len(each["rows"])) for each, _ in slots
+            ],
+        }
 
     return play
 
 
-def env_reward(*, env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+def env_reward(
+    *,
+    env_reward: Sequence[float | None],
+    rows_left_out: Sequence[float] = (),
+    log_metric: Callable[[str, float], None] = lambda name, value: None,
+    **_: Any,
+) -> list[float | None]:
     """The reward function for `rollout_func`.
 
     An episode that says nothing about the policy has None, which TRL leaves out of its statistics
     and advantages.
     """
+    if rows_left_out:
+        log_metric("rows_left_out", sum(rows_left_out) / len(rows_left_out))
     return list(env_reward)
+
+
+def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
+    """Return the seed of each episode; the prompts of one follow each other."""
+    seeds = [_seed_of(prompt) for prompt in prompts]
+    groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
+    if any(group != [group[0]] * rows_per_episode for group in groups):
+        raise ValueError(
+            f"an episode takes rows_per_episode={rows_per_episode} prompts, but these are the seeds "
+            f"of a process: {seeds[:20]}; let num_generations and per_device_train_batch_size (and "
+            "those of the evaluation) be multiples of it"
+        )
+    return [group[0] for group in groups]
+
+
+def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
+    """Return exactly so many rows of an episode: all, or as many as there is room for, and masked
+    ones for the rest; all are masked if the episode says nothing about the policy.
+    """
+    rows = episode["rows"]
+    chosen = sorted(draw.sample(range(len(rows)), min(count, len(rows))))
+    filled = [rows[k] for k in chosen]
+    filled += [_masked(_shortened(rows[0]))] * (count - len(filled))
+    return [_masked(row) for row in filled] if episode["failure"] else filled
+
+
+def _shortened(row: TokenRow) -> TokenRow:
+    """Return a row of two tokens: the first one, and the last one as its completion."""
+    ends = [row["input_ids"][0], row["input_ids"][-1]]
+    logprobs = None if row["logprobs"] is None else [0.0, 0.0]
+    return {**row, "input_ids": ends, "loss_mask": [0, 0], "logprobs": logprobs, "prompt_length": 1}
+
+
+def _masked(row: TokenRow) -> TokenRow:
+    return {**row, "loss_mask": [0] * len(row["loss_mask"])}
 
 
 def _method(tool: Tool) -> Callable[..., str]:

@@ -1,0 +1,151 @@
+"""A chat template with tools for models whose own has none: calls and results as plain text."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TypeVar
+
+from jinja2.exceptions import TemplateError
+from transformers import PreTrainedTokenizerBase
+from trl.chat_template_utils import (
+    is_chat_template_prefix_preserving,
+    supports_tool_calling,
+)
+
+TokenizerT = TypeVar("TokenizerT", bound=PreTrainedTokenizerBase)
+
+_MARK = "a8f3e2b1"
+"""A text that no template holds."""
+
+_PRELUDE = r"""
+{%- set plain = namespace(messages=[], system='') %}
+{%- if messages and messages[0].role == 'system' %}
+    {%- set plain.system = messages[0].content %}
+    {%- set messages = messages[1:] %}
+{%- endif %}
+{%- if tools %}
+    {%- set plain.system = plain.system + '\n\n# Tools\n\nCall a tool by writing its name and arguments as JSON:\n'
+        + '<tool_call>\n{"name": "...", "arguments": {...}}\n</tool_call>\n\nThe tools:' %}
+    {%- for tool in tools %}
+        {%- set plain.system = plain.system + '\n' + (tool | tojson) %}
+    {%- endfor %}
+    {%- set plain.system = plain.system.strip() %}
+{%- endif %}
+{%- for message in messages %}
+    {%- set own = namespace(role=message.role, content=message.content or '') %}
+    {%- for call in message.tool_calls or [] %}
+        {%- set call = call.function or call %}
+        {%- set own.content = own.content + '\n<tool_call>\n{"name": ' + (call.name | tojson)
+            + ', "arguments": ' + (call.arguments | tojson) + '}\n</tool_call>' %}
+    {%- endfor %}
+    {%- if message.role == 'tool' %}
+        {%- set own.role = 'user' %}
+        {%- set own.content = '<tool_response>\n' + own.content + '\n</tool_response>' %}
+    {%- endif %}
+    {%- if message.role == 'tool' and not loop.first and messages[loop.index0 - 1].role == 'tool' %}
+        {%- set own.content = plain.messages[-1].content + '\n' + own.content %}
+        {%- set plain.messages = plain.messages[:-1] %}
+    {%- endif %}
+    {%- set plain.messages = plain.messages + [{'role': own.role, 'content': own.content}] %}
+{%- endfor %}
+{%- if plain.system and SYSTEM_ROLE %}
+    {%- set plain.messages = [{'role': 'system', 'content': plain.system}] + plain.messages %}
+{%- elif plain.system %}
+    {%- set first = plain.system + '\n\n' + plain.messages[0].content %}
+    {%- set plain.messages = [{'role': 'user', 'content': first}] + plain.messages[1:] %}
+{%- endif %}
+{%- set messages = plain.messages %}
+{%- set tools = none -%}
+"""
+
+
+def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:
+    """Return a tokenizer whose chat template has tools, for `environment_factory`.
+
+    Tools are listed in the system message (in the first user message if the template has no
+    system role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user
+    messages; the rest is the model's own template. Give the result to `trl.GRPOTrainer` as its
+    `processing_class`. A model that has never called tools has to learn it, so begin with cloning.
+
+    Args:
+        tokenizer: The tokenizer of a model with a chat template.
+
+    Returns:
+        A copy; the tokenizer itself if its template has tools already.
+
+    Raises:
+        ValueError: It has no chat template, one that marks no beginning or end of a reply, or one
+            that writes earlier messages differently when more follow.
+    """
+    if not isinstance(tokenizer.chat_template, str):
+        raise ValueError("the tokenizer has no single chat template: set tokenizer.chat_template")
+    if supports_tool_calling(tokenizer):
+        return tokenizer
+    start, ends = _reply_bounds(tokenizer)
+    system_role = _writes(tokenizer, [{"role": "system", "content": _MARK}, _user("Hello.")])
+    made = copy.deepcopy(tokenizer)
+    prelude = _PRELUDE.replace("SYSTEM_ROLE", str(system_role).lower())
+    made.chat_template = prelude + tokenizer.chat_template
+    made.response_template = {
+        "defaults": {"role": "assistant"},
+        "start_anchor": start,
+        "fields": {
+            "tool_calls": {
+                "open": "<tool_call>",
+                "close_pattern": r"</tool_call>\s*",
+                "repeats": True,
+                "content": "json",
+                "transform": {"type": "function", "function": "{content}"},
+            },
+            "content": {
+                "close_pattern": rf"(?:{'|'.join(map(re.escape, ends))})\s*",
+                "content": "text",
+            },
+        },
+    }
+    if not is_chat_template_prefix_preserving(made):
+        raise ValueError(
+            "TRL's tool loop needs a chat template that only appends, but this one writes earlier "
+            "messages differently when more follow; train with rollout_func, which does not"
+        )
+    return made
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _render(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], prompt: bool
+) -> str:
+    return str(
+        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
+    )
+
+
+def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> bool:
+    """Report whether a template takes messages and keeps the marked text in them."""
+    try:
+        return _MARK in _render(tokenizer, messages, prompt=False)
+    except TemplateError:
+        return False
+
+
+def _reply_bounds(tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[str]]:
+    """Return the text that a template writes between a question and its reply, and the texts that
+    end a reply: the template's own mark and the token at which sampling stops.
+    """
+    question = [_user(_MARK)]
+    start = _render(tokenizer, question, prompt=True).rpartition(_MARK)[2]
+    reply = {"role": "assistant", "content": _MARK}
+    whole = _render(tokenizer, [_user("Hello."), reply], prompt=False)
+    _, mark, after = whole.rpartition(_MARK)
+    ids = tokenizer.encode(after.strip(), add_special_tokens=False)
+    if not mark or not ids or not start.strip():
+        raise ValueError(
+            "the chat template does not mark where a reply begins and ends; got "
+            f"{whole!r} for a question and a reply"
+        )
+    ends = {str(tokenizer.decode(ids[:1])), str(tokenizer.eos_token)}
+    return start, sorted(ends)

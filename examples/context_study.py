@@ -1,0 +1,53 @@
+"""Context study: what does each way to manage a full context window cost and bring?
+
+Needs: pip install 'agentgym[cli]' (for the figures)
+Prints: success, trajectory length and the tokens hidden and spent on summaries, by strategy.
+The agent is a scripted one, which uses nothing but what it is shown; --policy plays with yours.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    ablation_tables,
+    run_ablation,
+    to_markdown,
+    write_report,
+)
+from agentgym.training.rollout import PolicyConfig
+
+CONTEXTS = ("none", "clear_results:trigger=75%:keep=3", "compaction:trigger=75%")
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Result]:
+    """Run the study and return the scores of its episodes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--world", default="TreeWorld")
+    parser.add_argument("--horizon", type=int, default=48, help="turns of an optimal policy")
+    parser.add_argument("--window", type=int, default=1_500, help="tokens of the context window")
+    parser.add_argument("--contexts", nargs="+", default=CONTEXTS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--policy", default="oracle")
+    parser.add_argument("--out", type=Path, default=Path("runs/context_study"))
+    given = parser.parse_args(arguments)
+    study = Ablation(
+        worlds=[given.world],
+        arms=[""],
+        horizons=[given.horizon],
+        contexts=given.contexts,
+        window=given.window,
+        seeds=given.seeds,
+        policy=PolicyConfig(given.policy),
+    )
+    results = run_ablation(study, given.out, workers=1)
+    for table in ablation_tables(results):
+        print(to_markdown(table), end="\n\n")
+    print("files:", *write_report(results, given.out))
+    return results
+
+
+if __name__ == "__main__":
+    main()

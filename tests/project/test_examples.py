@@ -1,0 +1,182 @@
+"""The scripts of `examples/` do what they say, at their smallest; they are short and stand on the
+public surface of the package alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym.oracles import NoisyPolicy
+from agentgym.training.evaluation import load_results, summarize
+from agentgym.training.rollout import collect
+from tests.helpers import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+MAX_LINES = 60  # that are neither blank nor of the first docstring: about a screen
+each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+
+
+def main_of(name: str, *packages: str) -> Callable[[list[str]], Any]:
+    """The `main` of a script, whose packages are there."""
+    for package in packages:
+        pytest.importorskip(package, reason=f"examples/{name}.py needs the package {package}")
+    return importlib.import_module(f"examples.{name}").main
+
+
+def run(name: str, *arguments: str) -> str:
+    """What a script prints as a program of its own."""
+    command = [sys.executable, f"examples/{name}.py", *arguments]
+    shown = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
+# What each script achieves.
+
+
+def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = main_of("oracle_study", "matplotlib")
+    results = main(["--horizons", "4", "--seeds", "4", "--out", str(tmp_path)])
+    assert len(results) == 4 * 4
+    success = {arm: rate.value for (arm,), rate in summarize(results, ("arm",), "success").items()}
+    assert success["P"] == success["SP"] == 1.0 > success[""], "it plans badly, and a plan helps"
+    assert success["S"] == success[""]
+    assert "| P | 100.0 [" in capsys.readouterr().out
+    assert (tmp_path / "interventions.png").stat().st_size > 10_000
+
+
+def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = main_of("context_study", "matplotlib")
+    results = main(["--seeds", "2", "--out", str(tmp_path)])
+    success = summarize(results, ("context",), "success")
+    by_name = {name.partition(":")[0]: rate.value for (name,), rate in success.items()}
+    assert by_name["compaction"] == 1.0 > max(by_name["none"], by_name["clear_results"])
+    assert "| compaction:trigger=75% | 100.0 [" in capsys.readouterr().out
+    assert (tmp_path / "contexts.png").is_file()
+
+
+def test_own_world() -> None:
+    """As a program, so that its world stays out of the registry of the other tests."""
+    *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
+    assert labels.startswith("optimal: [True")
+    assert "False" not in labels
+    assert reward == "mean reward: 1.0"
+
+
+def test_the_optimal_guesses_of_own_world_are_exact() -> None:
+    """A guess is optimal just where the worse answer to it leaves a game that can be won."""
+    module = importlib.import_module("examples.own_world")
+    world = module.GuessWorld(module.GuessConfig(), 0)
+
+    def wins(size: int, turns: int) -> bool:
+        """Whether a guess exists that wins for sure among so many numbers, by exhaustion."""
+        if turns <= 0 or size <= 0:
+            return size <= 0
+        return any(wins(k, turns - 1) and wins(size - k - 1, turns - 1) for k in range(size))
+
+    for high in range(1, 13):
+        for turns in range(1, 5):
+            world.low, world.high = 1, high
+            world.max_turns, world.turn = turns, 0
+            expected = [
+                k
+                for k in range(1, high + 1)
+                if wins(k - 1, turns - 1) and wins(high - k, turns - 1)
+            ]
+            assert [call.arguments["number"] for call in world.optimal_calls()] == expected
+
+
+def test_pettingzoo_team() -> None:
+    reward, replies = main_of("pettingzoo_team", "pettingzoo")([])
+    assert reward == 1.0
+    assert replies["actor_0"] > 1
+    assert replies["closer_0"] >= 1
+
+
+def test_mcp_client(tmp_path: Path) -> None:
+    main_of("mcp_client", "mcp", "typer")
+    shown = run("mcp_client", "--horizon", "3", "--out", str(tmp_path))
+    assert "Initial list:" in shown
+    assert "done {} -> The task is finished." in shown
+    (result,) = load_results(tmp_path)
+    assert (result.success, result.calls, result.policy) == (1.0, 3, "external:mine")
+
+
+def test_sb3_gridworld() -> None:
+    main = main_of("sb3_gridworld", "torch", "stable_baselines3", "sb3_contrib")
+    trained, chance = main(["--steps", "3072", "--episodes", "60"])
+    assert chance < 0.25
+    assert trained > chance + 0.2
+
+
+def test_ray_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    main = main_of("ray_rollouts", "ray")
+    played = {each.seed: each.to_json() for each in main(["--episodes", "6"])}
+    env = agentgym.spec("TreeWorld", oracles="S")
+    here = collect(NoisyPolicy("TreeWorld", p=0.1), env, range(6))
+    assert played == {each.seed: each.to_json() for each in here}
+
+
+@pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+def test_grpo_trl(tmp_path: Path) -> None:
+    main = main_of("grpo_trl", "torch", "trl", "datasets")
+    trainer = main(["--steps", "2", "--episodes", "2", "--out", str(tmp_path)])
+    rows = [entry for entry in trainer.state.log_history if "rewards/env_reward/mean" in entry]
+    assert len(rows) == trainer.state.global_step == 2
+    assert all(row["completions/mean_length"] > 0 for row in rows)
+    assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
+
+
+# What is true of all of them.
+
+
+@each_script
+def test_a_script_is_short_and_says_what_it_needs_and_prints(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    documentation = ast.get_docstring(ast.parse(text)) or ""
+    code = text.partition('"""\n\nimport ')[2]
+    assert len([line for line in code.splitlines() if line.strip()]) <= MAX_LINES
+    assert re.search(r"^Prints: ", documentation, re.MULTILINE)
+    match = re.search(r"^Needs: pip install (?:'agentgym\[(.*)\]'|agentgym)", documentation, re.M)
+    assert match, "the docstring names what to install"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*(match[1] or "").split(",")} - {""} <= project["optional-dependencies"].keys()
+
+
+@each_script
+def test_a_script_uses_the_public_surface_alone(script: Path) -> None:
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        assert not (isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)), node.attr
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert not [name for name in names if name.startswith("agentgym.")]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentgym"):
+            public = importlib.import_module(node.module or "").__all__
+            assert {alias.name for alias in node.names} <= {*public}, node.module
+
+
+@each_script
+def test_a_script_is_run_by_a_test(script: Path) -> None:
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert any(re.search(rf"def test_{script.stem}\b", text) for text in tests)
+
+
+@each_script
+def test_the_list_of_scripts_is_whole(script: Path) -> None:
+    listing = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert listing.count(f"[{script.name}]({script.name})") == 1

@@ -1,0 +1,163 @@
+"""What others read about the project: metadata, licences, citation, changelog, forms for issues, the
+Containerfile. Versions and addresses agree, links lead to files.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = CONFIGURATION["project"]
+HOME = PROJECT["urls"]["Repository"]
+HOOK = CONFIGURATION["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+PAGES = [
+    path
+    for pattern in ("*.md", "docs/*.md", "examples/*.md")
+    for path in sorted(ROOT.glob(pattern))
+    if path.name != "CHANGELOG.md"
+]
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s]+)\)")
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def without_code(page: str) -> str:
+    """A page without blocks of code and code in lines, in which brackets mean other things."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_through_no_link_of_the_file_system(page: Path) -> None:
+    """A web page of the repository follows no symbolic link."""
+    for target in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+        path = page.parent / target.partition("#")[0]
+        assert path.exists(), f"{page.name} links to {target}"
+        assert path.absolute() == path.resolve() or ".." in target, f"{target} is behind a symlink"
+
+
+def test_the_description_on_pypi_has_no_relative_link_and_the_same_code() -> None:
+    page = text("README.md")
+    for rule in HOOK["substitutions"]:
+        page = re.sub(rule["pattern"], rule["replacement"], page)
+    assert LINK.findall(without_code(page)) == []
+    assert f"]({HOME}/blob/main/docs/" in page
+    code = re.compile(r"```.*?```", re.DOTALL)
+    assert code.findall(page) == code.findall(text("README.md"))
+    linked = re.findall(rf"\]\({re.escape(HOME)}/blob/main/([^)#]+)", page)
+    assert all((ROOT / each).is_file() for each in linked)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[a](docs/b.md#c)", f"[a]({HOME}/blob/main/docs/b.md#c)"),
+        ("[a](LICENSE)", f"[a]({HOME}/blob/main/LICENSE)"),
+        ("[![a](b.png)](docs/c.md)", f"[![a](RAW/b.png)]({HOME}/blob/main/docs/c.md)"),
+        ("[a](https://b.org/c.d) [e](#f)", "[a](https://b.org/c.d) [e](#f)"),
+        ("reply = policies[0](chats)", "reply = policies[0](chats)"),
+    ],
+)
+def test_links_are_rewritten(before: str, after: str) -> None:
+    raw = HOME.replace("github.com", "raw.githubusercontent.com") + "/main"
+    for rule in HOOK["substitutions"]:
+        before = re.sub(rule["pattern"], rule["replacement"], before)
+    assert before == after.replace("RAW", raw)
+
+
+def test_there_is_one_address() -> None:
+    pages = ["CITATION.cff", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"]
+    texts = [text(name) for name in pages] + [form.read_text(encoding="utf-8") for form in FORMS]
+    texts += [*PROJECT["urls"].values(), *(rule["replacement"] for rule in HOOK["substitutions"])]
+    owner = HOME.removeprefix("https://github.com/")
+    assert re.fullmatch(r"[\w-]+/[\w-]+", owner)
+    for each in texts:
+        hosts = re.findall(r"https://(?:raw\.githubusercontent|github)\.com/([\w-]+/[\w-]+)", each)
+        assert set(hosts) <= {owner}
+
+
+def test_every_notice_of_bundled_data_is_a_licence_of_the_wheel() -> None:
+    listed = {path for pattern in PROJECT["license-files"] for path in ROOT.glob(pattern)}
+    notices = set((ROOT / "agentgym").rglob("NOTICES*"))
+    assert notices
+    assert listed == {ROOT / "LICENSE", *notices}
+    assert set(PROJECT["license"].split(" AND ")) == {"Apache-2.0", "MIT"}
+
+
+def test_data_of_others_stand_beside_their_notice() -> None:
+    """Tables and texts in the package are data; each names its source beside it."""
+    data = [path for pattern in ("*.tsv", "*.csv", "*.json", "*.txt", "*.parquet", "*.gz")
+            for path in (ROOT / "agentgym").rglob(pattern)]  # fmt: skip
+    assert data
+    for path in data:
+        assert path.name in (path.parent / "NOTICES.md").read_text(encoding="utf-8")
+
+
+def test_the_citation_is_that_of_the_version() -> None:
+    yaml: Any = pytest.importorskip("yaml")
+    citation = yaml.safe_load(text("CITATION.cff"))
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == PROJECT["version"] == agentgym.__version__
+    assert citation["authors"] == PROJECT["authors"]
+    assert citation["repository-code"] == HOME
+    assert citation["license"] == PROJECT["license"].split(" AND ")
+    assert {"message", "title", "type", "keywords"} <= citation.keys()
+
+
+def test_the_changelog_has_the_usual_form() -> None:
+    """Versions from new to old, each with a date; entries under the usual headings, links below."""
+    lines = text("CHANGELOG.md").splitlines()
+    versions = [line for line in lines if line.startswith("## ")]
+    assert versions[0] == "## [Unreleased]"
+    released = [
+        re.fullmatch(r"## \[(\d+)\.(\d+)\.(\d+)\] - \d{4}-\d\d-\d\d", v) for v in versions[1:]
+    ]
+    numbers = [tuple(map(int, each.groups())) for each in released if each]
+    assert len(numbers) == len(released)
+    assert numbers == sorted(set(numbers), reverse=True)
+    kinds = {line[4:] for line in lines if line.startswith("### ")}
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    for heading in versions:
+        name = heading[4:].partition("]")[0]
+        assert any(line.startswith(f"[{name}]: {HOME}") for line in lines)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+def test_a_form_for_issues_is_whole(form: Path) -> None:
+    yaml: Any = pytest.importorskip("yaml")
+    content = yaml.safe_load(form.read_text(encoding="utf-8"))
+    if form.stem == "config":
+        assert content["contact_links"][0].keys() == {"name", "url", "about"}
+        return
+    assert {"name", "description", "labels", "body"} == content.keys()
+    fields = [field for field in content["body"] if field["type"] != "markdown"]
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
+
+
+def test_there_are_forms_for_the_three_kinds_of_issues() -> None:
+    assert {form.stem for form in FORMS} == {"bug", "config", "ground_truth", "world"}
+
+
+def test_the_containerfile_installs_what_there_is() -> None:
+    lines = text("Containerfile")
+    match = re.search(r"--constraint /src/(\S+) '/src\[([\w,]+)\]'", lines)
+    assert match
+    assert (ROOT / match[1]).is_file()
+    assert {*match[2].split(",")} <= PROJECT["optional-dependencies"].keys()
+    image = re.search(r"FROM docker\.io/library/python:([\d.]+)-slim", lines)
+    assert image
+    classifier = f"Programming Language :: Python :: {image[1]}"
+    assert classifier in PROJECT["classifiers"], "the image has a Python that is supported"
+    assert re.search(r"^USER (?!root)\w+$", lines, re.MULTILINE)

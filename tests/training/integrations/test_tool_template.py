@@ -1,0 +1,134 @@
+"""A template with tools for models without: under TRL's own checks, and in a real training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import trl
+from trl.chat_template_utils import (
+    is_chat_template_prefix_preserving,
+    parse_response,
+    supports_tool_calling,
+)
+
+import agentgym
+from agentgym import render, tool_env
+from agentgym.training.integrations.trl import environment_factory, prompts, with_tool_template
+from agentgym.training.rollout import make_model, make_tokenizer
+
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:You are using '.*', which is an experimental feature:UserWarning"
+    ),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
+]
+SMALL: dict[str, Any] = {"items": 5, "removals": 2}
+ENDS = {"gemma": "<end_of_turn>", "llama3": "<|eot_id|>", "house": "<|end|>"}
+TOOL = {
+    "type": "function",
+    "function": {"name": "pop", "parameters": {"type": "object", "properties": {}}},
+}
+CALL = {"type": "function", "function": {"name": "pop", "arguments": {"id": 3}}}
+CHAT = [
+    {"role": "system", "content": "Edit a list."},
+    {"role": "user", "content": "Begin."},
+    {"role": "assistant", "content": "I pop.", "tool_calls": [CALL, CALL]},
+    {"role": "tool", "name": "pop", "content": "One gone."},
+    {"role": "tool", "name": "pop", "content": "Two gone."},
+]
+
+
+def tokenizer_of(name: str, end: str = "") -> Any:
+    """A tokenizer with the published template of a family that has no tools."""
+    torch.set_num_threads(1)
+    chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=0)
+    made = make_tokenizer([chat.to_text()], 400)
+    if name != "house":
+        folder = Path(trl.__file__).parent / "chat_templates"
+        made.chat_template = (folder / f"{name}.jinja").read_text(encoding="utf-8")
+        made.add_special_tokens({"eos_token": end or ENDS[name], "bos_token": "<bos>"})
+    return made
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_calls_results_and_tools_are_written_and_read(name: str) -> None:
+    plain = tokenizer_of(name)
+    assert not supports_tool_calling(plain)
+    before = plain.chat_template
+    made = with_tool_template(plain)
+    assert plain.chat_template == before
+    assert supports_tool_calling(made)
+    assert is_chat_template_prefix_preserving(made)
+    text = made.apply_chat_template(CHAT, tools=[TOOL], tokenize=False, add_generation_prompt=True)
+    assert text.index("Edit a list.") < text.index('"name": "pop", "parameters"')
+    assert text.index("</tool_call>", text.index("I pop.")) < text.index("One gone.")
+    assert text.count('{"name": "pop", "arguments": {"id": 3}}') == 2
+    results = "<tool_response>\nOne gone.\n</tool_response>\n<tool_response>\nTwo gone."
+    assert results in text
+    prefix = made.apply_chat_template(CHAT[:2], add_generation_prompt=True, return_dict=False)
+    reply = 'I pop.\n<tool_call>\n{"name": "pop", "arguments": {"id": 3}}\n</tool_call>'
+    parsed = parse_response(made, made.encode(reply + ENDS[name], add_special_tokens=False), prefix)
+    assert parsed["tool_calls"] == [CALL]
+    assert parsed["content"].strip() == "I pop."
+    assert with_tool_template(made) is made
+
+
+@pytest.mark.parametrize("template", [None, "{{ messages[0].content }}"])
+def test_a_template_that_marks_no_reply_is_refused(template: str | None) -> None:
+    tokenizer = tokenizer_of("house")
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match="chat template"):
+        with_tool_template(tokenizer)
+
+
+def test_a_template_that_does_not_only_append_is_refused() -> None:
+    """That of Phi-3 ends with the token that ends a text, unless a reply is asked for."""
+    with pytest.raises(ValueError, match=r"only appends, but .* train with rollout_func"):
+        with_tool_template(tokenizer_of("phi3", "<|endoftext|>"))
+
+
+def test_a_model_without_tools_is_trained_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of each two episodes is played optimally through TRL's own tool loop."""
+    plain = tokenizer_of("gemma")
+    config = trl.GRPOConfig(
+        output_dir=str(tmp_path),
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        max_steps=1,
+        logging_steps=1,
+        per_device_train_batch_size=2,
+        num_generations=2,
+        max_completion_length=512,
+        learning_rate=0.1,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    stack: dict[str, Any] = {
+        "model": make_model(plain, 32, layers=1, context=2_048),
+        "args": config,
+        "environment_factory": environment_factory("ListWorld", **SMALL),
+        "train_dataset": prompts("ListWorld", range(4), **SMALL),
+    }
+    with pytest.raises(ValueError, match="does not support tool calling"):
+        trl.GRPOTrainer(processing_class=plain, **stack)
+    made = with_tool_template(plain)
+    trainer = trl.GRPOTrainer(processing_class=made, **stack)
+
+    def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+        calls = tool_env(trainer.environments[0]._env).world.optimal_calls()
+        replies = [render(calls[0]) if calls else "Done.", "I give up."][: len(prompt_ids)]
+        return [made.encode(f"{reply}<end_of_turn>") for reply in replies], None
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", generate)
+    trainer.train()
+    (entry,) = [each for each in trainer.state.log_history if "tools/call_frequency" in each]
+    assert entry["rewards/ListWorld/mean"] == 0.5
+    assert entry["tools/call_frequency"] == 1.5, "two pops and done, by one of two"
+    assert entry["tools/failure_frequency"] == 0.0
+    assert entry["grad_norm"] > 0
