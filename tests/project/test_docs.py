@@ -165,7 +165,7 @@ def test_targets_and_files_on_the_pages_exist() -> None:
         ]
         missing += [
             (page, name)
-            for name in re.findall(r"(?:^|[ `])((?:benchmarks|tests|docs|\.ci)/[\w./-]+)", text)
+            for name in re.findall(r"(?:^|[ `])((?:benchmarks|tests|docs|\.ci)/[\w./*-]+)", text)
             if not any(ROOT.glob(name.rstrip("/.")))
         ]
     assert missing == []
