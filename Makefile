@@ -18,20 +18,20 @@ CONTEXTS := --context none,clear_thinking,clear_results,compaction
 # One to five removals of six items, which take two to six turns.
 ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --axis removals --horizons 1,2,3,4,5
 learn: $(VENV)/.train
-	$(BIN)/agentgym train --set items=6 --horizons 2,3 --arms none,S,P,SP,SH,SPH $(CONTEXTS) --window 800 \
+	$(BIN)/agentgym train --set items=6 --horizons 2,3 --oracles none,S,P,SP,SH,SPH $(CONTEXTS) --window 800 \
 		--hints 400 --rl 100 --out $(LEARN)
 	$(ABLATE) --out $(LEARN)/arms
-	$(ABLATE) --arms none $(CONTEXTS) --window 580 --out $(LEARN)/contexts
+	$(ABLATE) --oracles none $(CONTEXTS) --window 580 --out $(LEARN)/contexts
 
 # A pretrained model of 135M weights before and after cloning; each command goes on where it was stopped.
 TUNE := runs/finetune
 TUNED := $(BIN)/agentgym ablate --policy $(TUNE) --world ListWorld --set split=test --set max_failed_rounds=1 --max-new-tokens 48
 finetune: $(VENV)/.finetune
-	$(BIN)/agentgym train --model smollm2 --horizons 2,3 --arms none,S,P,SP --cloning 15 --setting demonstrations=4 \
+	$(BIN)/agentgym train --model smollm2 --horizons 2,3 --oracles none,S,P,SP --cloning 15 --setting demonstrations=4 \
 		--setting micro_batch=2 --setting clone_rate=1e-4 --setting evaluations=1 --setting curve_episodes=8 \
 		--eval none,S,P,SP:2 --episodes 24 --max-new-tokens 48 --out $(TUNE)
-	$(TUNED) --horizons 2 --arms none,P --seeds 100 --out $(TUNE)/main
-	$(TUNED) --horizons 3,4 --arms none,S,P,SP --seeds 24 --out $(TUNE)/exploratory
+	$(TUNED) --horizons 2 --oracles none,P --episodes 100 --out $(TUNE)/main
+	$(TUNED) --horizons 3,4 --oracles none,S,P,SP --episodes 24 --out $(TUNE)/exploratory
 
 check: lint types test adapters wheel
 

@@ -10,6 +10,10 @@ if sys.flags.optimize > 1:
         "are documented; run python -O, or python without it"
     )
 
+from agentgym.loading import leave_quietly_on_interrupt
+
+leave_quietly_on_interrupt()
+
 from agentgym.config import Config
 from agentgym.step_info import StepInfo
 from agentgym.env import Snapshot, ToolEnv, clone, tool_env

@@ -17,6 +17,7 @@ from pydantic import GetJsonSchemaHandler as JsonHandler
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import TypedDict
 
+from agentgym.arguments import list_names, parse_count
 from agentgym.world import World
 
 # Strict, so that no option is converted on the quiet: True is not 1, "2" is not 2 and 1.0 is not 1.
@@ -53,11 +54,26 @@ class Config:
 
     def __post_init__(self) -> None:
         try:
-            _adapter(type(self)).validator.validate_python(vars(self))
+            values = _adapter(type(self)).validator.validate_python(vars(self))
         except ValidationError as error:
             name = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
             expected = _describe(json_schema(type(self))["properties"][name])
             raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
+        for name, value in values.items():
+            if type(value) is int and isinstance(vars(self)[name], str):  # a text of `TokenCount`
+                object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    """Annotation of an option that is a number of tokens, which may be given as text, such as `8k`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(_read_tokens, handler(source))
+
+
+def _read_tokens(value: Any) -> Any:
+    return parse_count("it", value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -107,8 +123,8 @@ def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
-        names = ", ".join(known)
-        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {names}")
+        remedy = list_names(unknown[0], known, "options")
+        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; {remedy}")
     return world.Config(**options)
 
 

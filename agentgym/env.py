@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from agentgym.arguments import check_bool, check_choice, check_int
+from agentgym.arguments import check_bool, check_choice, check_int, check_reset, list_names
 from agentgym.config import make_config
 from agentgym.guard import CONTROL, FAULT, Guard, carry_out, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
@@ -193,11 +193,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if isinstance(toolset, Toolset):
             check_requirements(type(toolset).__name__, toolset.requirements)
         hidden = frozenset(code_only)
-        if unknown := hidden - self._tools.keys():
-            raise ValueError(
-                f"code_only names {sorted(unknown)[0]!r}, which is no tool; tools: "
-                f"{', '.join(self._tools)}"
-            )
+        for name in sorted(hidden - self._tools.keys()):
+            remedy = list_names(name, tuple(self._tools), "tools")
+            raise ValueError(f"code_only names {name!r}, which is no tool; {remedy}")
         self._mounted, self._notes = (
             (*self._mounted, toolset),
             (*self._notes, *filter(None, [notes])),
@@ -280,6 +278,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Start an episode on a new instance, which is a function of the configuration and the
         seed.
         """
+        check_reset(options, vars(self.config))
         super().reset(seed=seed)
         self.close()
         world = self._begin()

@@ -10,15 +10,36 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import types
-from collections.abc import Mapping, Sequence
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from agentgym.arguments import parse_count
+from agentgym.arguments import parse_count, suggest
 
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 """The arguments of the window that all strategies of a stack share, with their types."""
-_NOT_KNOBS = ("self", "env", "budget")
+_NOT_KNOBS = ("self", "env", "env_id", "budget")
 _LISTS = (collections.abc.Sequence, list, tuple)
+
+
+Context = str | Sequence[str] | None
+"""Context strategies: joined by `+`, or one after the other."""
+
+
+def join_context(context: Context) -> str:
+    """Return context strategies as one text; empty for None.
+
+    Raises:
+        ValueError: It is no text and no sequence of texts.
+    """
+    if context is None or isinstance(context, str):
+        return context or ""
+    parts = list(context) if isinstance(context, (list, tuple)) else [None]
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError(
+            "context must be the names of strategies, as 'clear_results+compaction' or "
+            f"['clear_results', 'compaction'], got {context!r}"
+        )
+    return "+".join(map(str, parts))
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
@@ -30,26 +51,32 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
     Raises:
         ValueError: An argument is given twice at one strategy.
     """
-    strategies = []
-    for text in context.split("+"):
-        name, *parts = text.split(":")
-        knobs: dict[str, str] = {}
-        last = ""
-        for part in parts:
-            key, equals, value = part.partition("=")
-            if equals:
-                if key in knobs:
-                    raise ValueError(f"context {context!r} gives {key} twice")
-                knobs[key], last = value, key
-            elif last:
-                knobs[last] += f":{part}"
-            else:
-                name += f":{part}"
-        strategies.append((name, knobs))
-    return strategies
+    return [split_knobs(text) for text in context.split("+")]
 
 
-def read_knobs(
+def split_knobs(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name with its arguments as text: `noisy:p=0.1` is `noisy` with `p`.
+
+    Raises:
+        ValueError: An argument is given twice.
+    """
+    name, *parts = text.split(":")
+    knobs: dict[str, str] = {}
+    last = ""
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if equals:
+            if key in knobs:
+                raise ValueError(f"{text!r} gives {key} twice")
+            knobs[key], last = value, key
+        elif last:
+            knobs[last] += f":{part}"
+        else:
+            name += f":{part}"
+    return name, knobs
+
+
+def read_context_knobs(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a wrapper, and those of the window, from their texts.
@@ -62,20 +89,60 @@ def read_knobs(
     Raises:
         ValueError: There is no argument of a name, or its text cannot be read.
     """
-    names = [name for name in inspect.signature(wrapper).parameters if name not in _NOT_KNOBS]
-    hints = get_type_hints(wrapper.__init__) if texts else {}
-    own: dict[str, Any] = {}
-    shared: dict[str, Any] = {}
-    for name, text in texts.items():
-        if name in BUDGET:
-            shared[name] = _read(name, BUDGET[name], text)
-        elif name in names:
-            own[name] = _read(name, hints.get(name, str), text)
-        else:
+    own = {name: text for name, text in texts.items() if name not in BUDGET}
+    shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
+    return read_knobs(strategy, wrapper, own, tuple(BUDGET)), shared
+
+
+def read_knobs(
+    owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments of a class or a function from their texts.
+
+    Args:
+        owner: Its name, for errors.
+        factory: The class or function, whose annotations say how a text is read.
+        texts: The texts by name.
+        more: Names that the error about an unknown one lists besides.
+
+    Raises:
+        ValueError: There is no argument of a name, or its text cannot be read.
+    """
+    check_knobs(owner, factory, texts, more)
+    function = cast(Any, factory).__init__ if isinstance(factory, type) else factory
+    hints = get_type_hints(function) if texts else {}
+    return {name: _read(name, hints.get(name, str), text) for name, text in texts.items()}
+
+
+def check_knobs(
+    owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
+) -> None:
+    """Raise `ValueError` if a class or a function has no argument of a name; the other arguments
+    are those of `read_knobs`.
+    """
+    parameters = inspect.signature(factory).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = {p.name: p.default for p in parameters if p.name not in _NOT_KNOBS}
+    for name in names:
+        if name not in known:
+            close = suggest(name, (*known, *more))
+            listed = (_write(knob, default) for knob, default in known.items())
             raise ValueError(
-                f"{strategy} has no knob {name!r}; knobs: {', '.join((*names, *BUDGET))}"
+                f"{owner} has no option {name!r}; {close}{' ' if close else ''}options: "
+                f"{', '.join((*listed, *more)) or 'none'}"
             )
-    return own, shared
+
+
+def _write(name: str, default: Any) -> str:
+    """Return an argument with its default, as they are written in a text."""
+    if default is inspect.Parameter.empty:
+        return name
+    if default is None or isinstance(default, bool):
+        return f"{name}={str(default).lower()}"
+    return (
+        f"{name}={'|'.join(map(str, default)) if isinstance(default, (list, tuple)) else default}"
+    )
 
 
 def _read(name: str, hint: Any, text: str) -> Any:

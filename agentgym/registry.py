@@ -10,7 +10,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
+from agentgym.arguments import list_names
 from agentgym.config import json_schema, make_config
+from agentgym.knobs import Context
 from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
@@ -137,21 +139,27 @@ def resolve(env_id: str) -> str:
     for full in (short, f"{_NAMESPACE}{short}", f"{_NAMESPACE}{short}-v0"):
         if full in gymnasium.registry:
             return full
-    names = ", ".join(entry.id.removeprefix(_NAMESPACE).removesuffix("-v0") for entry in worlds())
-    raise ValueError(f"there is no world {env_id!r}; worlds: {names}")
+    names = [_short(entry.id) for entry in worlds()]
+    near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
+    remedy = list_names(_short(short), names, "worlds", near)
+    raise ValueError(f"there is no world {env_id!r}; {remedy}")
+
+
+def _short(env_id: str) -> str:
+    return env_id.removeprefix(_NAMESPACE).removesuffix("-v0")
 
 
 def spec(
     env_id: str,
     *,
-    oracles: str = "",
+    oracles: str | None = "",
     hint_scope: str = "persistent",
     oracle_options: Mapping[str, Mapping[str, Any]] | None = None,
     shots: int = 0,
     labels: bool = False,
     wrappers: Sequence[WrapperSpec] = (),
-    context: str = "",
-    window: int | None = None,
+    context: Context = "",
+    window: int | str | None = None,
     context_options: Mapping[str, Mapping[str, Any]] | None = None,
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
@@ -171,8 +179,8 @@ def spec(
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
         wrappers: More wrappers, inner to outer, between the oracles and the examples.
-        context: Context strategies, joined by `+`, in any order; see `strategies`.
-        window: The tokens of the context window. What does not fit any more is trimmed, oldest
+        context: Context strategies, joined by `+` or in a sequence, in any order; see `strategies`.
+        window: The tokens of the context window, such as 32_000 or `32k`. What does not fit any more is trimmed, oldest
             turns first.
         context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget`
             too.
@@ -188,11 +196,11 @@ def spec(
     shared: dict[str, Any] = {
         "oracles": oracles,
         "hint_scope": hint_scope,
-        "oracle_options": oracle_options or {},
+        "oracle_options": oracle_options,
         "labels": labels,
         "wrappers": wrappers,
     }
-    shared |= {"context": context, "window": window, "context_options": context_options or {}}
+    shared |= {"context": context, "window": window, "context_options": context_options}
     if "team" in env_spec.kwargs:
         env_spec.kwargs["stacks"] = _team_stacks(world, shared, agents or {}, shots)
         layers = [layer for stack in env_spec.kwargs["stacks"].values() for layer in stack]
@@ -223,6 +231,9 @@ def _bare_spec(
     config = make_config(
         world, {k: value for k, value in env_spec.kwargs.items() if k not in others}
     )
+    for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
+        if isinstance(options[name], str):
+            env_spec.kwargs[name] = getattr(config, name)
     check_split(world, config, env_spec.kwargs.get("split"))
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
@@ -246,10 +257,8 @@ def _team_stacks(
         )
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
-            raise ValueError(
-                f"{agent} cannot have its own {unknown[0]!r}; what agents may have: "
-                f"{', '.join(shared)}"
-            )
+            remedy = list_names(unknown[0], tuple(shared), "what agents may have")
+            raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
     stacks = {
         agent: build_stack(world, is_team=True, **{**shared, **own})
         for agent, own in {"": {}, **agents}.items()

@@ -15,8 +15,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 
-from agentgym.arguments import check_choice, check_int
-from agentgym.knobs import read_knobs, split_context
+from agentgym.arguments import check_bool, check_choice, check_int, list_names, read_tokens, suggest
+from agentgym.knobs import Context, check_knobs, join_context, read_context_knobs, split_context
 from agentgym.stages import Stage
 from agentgym.world import World, check_hooks
 
@@ -158,7 +158,7 @@ def import_owner(name: str) -> str:
     return short
 
 
-def check_arm(oracles: str) -> str:
+def check_arm(oracles: str | None) -> str:
     """Return an arm with each oracle named once and as shortly as it can be: `P0.50S1` is `P0.5S`.
 
     Raises:
@@ -168,11 +168,13 @@ def check_arm(oracles: str) -> str:
     return "".join(f"{letter}{suffix}" for letter, suffix in _read_arm(oracles).items())
 
 
-def _read_arm(oracles: str) -> dict[str, str]:
+def _read_arm(oracles: str | None) -> dict[str, str]:
     """Return the letters of an arm with what follows each: nothing, a probability below 1, or
     `PLACEBO`.
     """
-    text = "" if oracles == "none" else oracles
+    text = "" if oracles in (None, "none") else oracles
+    if not isinstance(text, str):
+        raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
     parts = _HINT.findall(text)
     letters = [letter for letter, _ in parts]
     if (
@@ -182,9 +184,11 @@ def _read_arm(oracles: str) -> dict[str, str]:
     ):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
+        near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
+        close = suggest(text, ["".join(near)])
         raise ValueError(
-            f"oracles must be letters of {known}, each at most once, got {oracles!r}; after a "
-            "letter may stand the probability that a hint is right (P0.5), or "
+            f"oracles must be letters of {known}, each at most once, got {oracles!r}; "
+            f"{close}{' ' if close else ''}after a letter may stand the probability that a hint is right (P0.5), or "
             f"{PLACEBO} for a placebo (P{PLACEBO})"
         )
     arm = {
@@ -196,7 +200,7 @@ def _read_arm(oracles: str) -> dict[str, str]:
             why = f"{oracle.reason}, so {letter} needs {oracle.needs}"
             raise ValueError(f"oracles {oracles!r}: {why}; use {letter}{oracle.needs}")
         if option := _variant(suffix):
-            _check_variant(oracles, letter, next(iter(option)))
+            _check_variant(text, letter, next(iter(option)))
     return arm
 
 
@@ -222,8 +226,9 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
         raise ValueError(f"oracles {oracles!r}: {letter} ({layer.name}) has no {what}")
 
 
-def check_context(context: str) -> tuple[str, ...]:
-    """Return the names of the strategies that are joined by `+`; none for an empty text or `none`.
+def check_context(context: Context) -> tuple[str, ...]:
+    """Return the names of the strategies that are joined by `+`, or stand in a sequence; none for
+    None, an empty text or `none`.
 
     A strategy outside the package may be written `module:name`, and its module is then imported.
     Each may have arguments (`agentgym.knobs`), which are not checked here.
@@ -231,14 +236,14 @@ def check_context(context: str) -> tuple[str, ...]:
     Raises:
         ValueError: One is unknown or doubled.
     """
-    parts = split_context(context)
+    parts = split_context(join_context(context))
     if len(parts) == 1 and parts[0][0] in ("", "none"):
         return ()
     names = tuple(import_owner(name) for name, _ in parts)
     if unknown := [name for name in names if name not in _strategies]:
         raise ValueError(
-            f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(_strategies)}, "
-            "joined by +"
+            f"there is no context strategy {unknown[0]!r}; "
+            f"{list_names(unknown[0], tuple(_strategies), 'strategies')}, joined by +"
         )
     if len(set(names)) != len(names):
         raise ValueError(f"context {context!r} names a strategy twice")
@@ -248,14 +253,14 @@ def check_context(context: str) -> tuple[str, ...]:
 def build_stack(
     world: type[World[Any]],
     *,
-    oracles: str,
+    oracles: str | None,
     hint_scope: str,
     labels: bool,
     wrappers: Sequence[WrapperSpec],
-    context: str,
-    window: int | None,
-    context_options: Mapping[str, Mapping[str, Any]],
-    oracle_options: Mapping[str, Mapping[str, Any]],
+    context: Context,
+    window: int | str | None,
+    context_options: Mapping[str, Mapping[str, Any]] | None,
+    oracle_options: Mapping[str, Mapping[str, Any]] | None,
     shots: int = 0,
     is_team: bool = False,
 ) -> list[WrapperSpec]:
@@ -269,12 +274,13 @@ def build_stack(
         ValueError: An arm, a strategy or an option is not right.
     """
     check_int("shots", shots, 0, 100)
-    layers = _context_layers(context, window, context_options)
+    layers = _context_layers(join_context(context), window, context_options or {})
     arm = _read_arm(oracles)
     check_choice("hint_scope", hint_scope, HINT_SCOPES)
+    check_bool("labels", labels)
     if labels:
         layers.append((_options["labels"], {}))
-    layers += _oracle_layers(arm, hint_scope, oracle_options)
+    layers += _oracle_layers(arm, hint_scope, oracle_options or {})
     if shots:
         layers.append((_options["examples"], {"shots": shots}))
     for layer, arguments in layers:
@@ -303,17 +309,13 @@ def _oracle_layers(
     arm: Mapping[str, str], hint_scope: str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
     """Return the oracles of an arm, each with its arguments."""
+    _check_options("oracle_options", options)
     for letter, own in options.items():
         if letter not in _oracles:
-            raise ValueError(
-                f"oracle_options are given for {letter!r}; oracles: {', '.join(_oracles)}"
-            )
-        known = inspect.signature(_oracles[letter].layer.wrapper).parameters
-        if unknown := [name for name in own if name not in known or name == "env"]:
-            raise ValueError(
-                f"oracle_options of {letter} ({_oracles[letter].layer.name}) name {unknown[0]!r}; "
-                f"options: {', '.join(name for name in known if name != 'env')}"
-            )
+            remedy = list_names(letter, tuple(_oracles), "oracles")
+            raise ValueError(f"oracle_options are given for {letter!r}; {remedy}")
+        layer = _oracles[letter].layer
+        check_knobs(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
     right = "".join(letter for letter, suffix in arm.items() if not suffix)
     return [
         (
@@ -329,22 +331,39 @@ def _oracle_layers(
     ]
 
 
+def _check_options(name: str, options: object) -> None:
+    """Raise `ValueError` unless an option is a mapping of mappings."""
+    if not isinstance(options, Mapping) or not all(
+        isinstance(own, Mapping) for own in options.values()
+    ):
+        raise ValueError(
+            f"{name} must be a mapping of mappings, such as {{'compaction': {{'trigger': '8k'}}}}, "
+            f"got {options!r}"
+        )
+
+
 def _context_layers(
-    context: str, window: int | None, options: Mapping[str, Mapping[str, Any]]
+    context: str, window: int | str | None, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
     """Return the context strategies and the wrapper that bounds the window, each with its
     arguments.
     """
     names = check_context(context)
-    options, window = _with_knobs(context, options, window)
-    if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
+    _check_options("context_options", options)
+    owners = (*names, "trim", "budget")
+    if unknown := [name for name in options if name not in owners]:
         raise ValueError(
-            f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}"
+            f"context_options are given for {unknown[0]!r}, which is not in the context "
+            f"{context!r}; {list_names(unknown[0], owners, 'it has')}"
         )
+    options, window = _with_knobs(context, options, window)
     if not names and window is None and not options:
         return []
-    size = WINDOW if window is None else window
-    check_int("window", size, 1, 10**9)
+    size = read_tokens("window", WINDOW if window is None else window, 1, 10**9)
+    for name, own in options.items():
+        if name != "budget":
+            layer = _strategies.get(name) or _options[name]
+            check_knobs(f"{name} in context_options", layer.wrapper, own)
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = [layer for layer in layers if layer.stage > Stage.EXAMPLES]
@@ -354,8 +373,8 @@ def _context_layers(
 
 
 def _with_knobs(
-    context: str, options: Mapping[str, Mapping[str, Any]], window: int | None
-) -> tuple[dict[str, dict[str, Any]], int | None]:
+    context: str, options: Mapping[str, Mapping[str, Any]], window: int | str | None
+) -> tuple[dict[str, dict[str, Any]], int | str | None]:
     """Return the arguments of the strategies with those that the text of a context gives, and the
     window.
 
@@ -363,14 +382,12 @@ def _with_knobs(
         ValueError: There is no such argument, it cannot be read, or it is given in two places.
     """
     merged = {name: dict(own) for name, own in options.items()}
-    if not options.keys() <= {"trim", "budget", *check_context(context)}:
-        return merged, window  # the caller says what is wrong
     for written, texts in split_context(context):
         short = written.rpartition(":")[2]
         name = "trim" if short in ("", "none") else short
         layer = _options["trim"] if name == "trim" else _strategies[name]
         for owner, values in zip(
-            (name, "budget"), read_knobs(name, layer.wrapper, texts), strict=True
+            (name, "budget"), read_context_knobs(name, layer.wrapper, texts), strict=True
         ):
             given = merged.setdefault(owner, {}) if values else {}
             if doubled := sorted(values.keys() & given.keys()):

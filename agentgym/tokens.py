@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from agentgym.arguments import list_names
 from agentgym.messages import Chat, Message
 
 MESSAGE_OVERHEAD = 4
@@ -227,9 +228,9 @@ def counter(name: str) -> TokenCounter:
     try:
         custom: TokenCounter = getattr(importlib.import_module(module), factory)()
     except (ImportError, AttributeError, ValueError) as error:
-        choices = f"{', '.join(_COUNTERS)} or package.module:factory"
+        remedy = list_names(name, tuple(_COUNTERS), "counters")
         raise ValueError(
-            f"there is no token counter {name!r} ({error}); write {choices}"
+            f"there is no token counter {name!r} ({error}); {remedy} or package.module:factory"
         ) from error
     if custom.name != name:
         raise ValueError(

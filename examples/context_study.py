@@ -27,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", default="TreeWorld")
     parser.add_argument("--horizon", type=int, default=48, help="turns of an optimal policy")
-    parser.add_argument("--window", type=int, default=1_500, help="tokens of the context window")
+    parser.add_argument("--window", default="1.5k", help="tokens of the context window")
     parser.add_argument("--contexts", nargs="+", default=CONTEXTS)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--policy", default="oracle")
     parser.add_argument("--out", type=Path, default=Path("runs/context_study"))
     given = parser.parse_args(arguments)
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Result]:
         horizons=[given.horizon],
         contexts=given.contexts,
         window=given.window,
-        seeds=given.seeds,
+        seeds=given.episodes,
         policy=PolicyConfig(given.policy),
     )
     results = run_ablation(study, given.out, workers=1)

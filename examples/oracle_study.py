@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentgym.oracles import Deficits
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -27,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", default="ListWorld")
     parser.add_argument("--horizons", type=int, nargs="+", default=[4, 8])
-    parser.add_argument("--seeds", type=int, default=10, help="instances of each horizon")
-    parser.add_argument("--policy", default="control")
+    parser.add_argument("--episodes", type=int, default=10, help="of each cell")
+    parser.add_argument("--policy", default="control:planning=0.2")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, default=Path("runs/oracle_study"))
     given = parser.parse_args(arguments)
@@ -36,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Result]:
         worlds=[given.world],
         arms=["", "S", "P", "SP"],  # no hint, the state, the plan, both
         horizons=given.horizons,
-        seeds=given.seeds,
-        policy=PolicyConfig(given.policy, deficits=Deficits(planning=0.2)),
+        seeds=given.episodes,
+        policy=PolicyConfig(given.policy),
     )
     results = run_ablation(study, given.out, workers=given.workers)
     for table in ablation_tables(results):

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
-from agentgym.arguments import check_choice, check_int
+from agentgym.arguments import check_choice, check_int, list_names
 from agentgym.config import make_config
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv, refresh
@@ -96,7 +96,8 @@ class Game:
         self.team = Team(self.agents)
         if unknown := [name for name in stacks or {} if name and name not in self.agents]:
             raise ValueError(
-                f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}"
+                f"there is no agent {unknown[0]!r} in this team; "
+                f"{list_names(unknown[0], self.agents, 'agents')}"
             )
         self.agent_envs = {
             a: AgentEnv(self.world_class, a, self.team, self.protocol, **options)

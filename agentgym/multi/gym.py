@@ -11,7 +11,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from agentgym.arguments import check_choice
+from agentgym.arguments import check_choice, check_reset
 from agentgym.messages import Chat
 from agentgym.multi.game import Game
 from agentgym.spaces import ActionSpace, ChatSpace
@@ -57,6 +57,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         """Start an episode on a new instance, which is a function of the configuration and the
         seed.
         """
+        check_reset(options, vars(self.game.config))
         super().reset(seed=seed)
         self.game.reset(self.np_random)
         self.game.advance()

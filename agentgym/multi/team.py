@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentgym.arguments import check_int
+from agentgym.arguments import check_int, list_names
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, Toolset, echo, tools_of
 from agentgym.world import World
@@ -249,8 +249,8 @@ class TeamProtocol:
         factors = {_named(role): factor for role, factor in reward.items()}
         if unknown := [name for name in factors if name not in self.agents]:
             raise ValueError(
-                f"reward names {unknown[0]!r}, who is not in the team; agents: "
-                f"{', '.join(self.agents)}"
+                f"reward names {unknown[0]!r}, who is not in the team; "
+                f"{list_names(unknown[0], tuple(self.agents), 'agents')}"
             )
         for name, factor in factors.items():
             if (
@@ -282,8 +282,8 @@ def read_roles(
             raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
-                f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; tools: "
-                f"{', '.join(tools)}"
+                f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; "
+                f"{list_names(unknown[0], tuple(tools), 'tools')}"
             )
         agents[agent] = tuple(names)
     if not 2 <= len(agents) <= 64:  # each has a chat of its own, which takes memory and time

@@ -9,7 +9,7 @@ from gymnasium.error import ResetNeeded
 from pettingzoo import AECEnv  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from agentgym.arguments import check_choice
+from agentgym.arguments import check_choice, check_reset, list_names
 from agentgym.messages import Chat
 from agentgym.multi.game import Game
 from agentgym.spaces import ActionSpace, ChatSpace
@@ -66,8 +66,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         """
         if agent not in self.possible_agents:
             raise ValueError(
-                f"there is no agent {agent!r} in this team; agents: "
-                f"{', '.join(self.possible_agents)}"
+                f"there is no agent {agent!r} in this team; "
+                f"{list_names(agent, self.possible_agents, 'agents')}"
             )
         if not self.game.chats:
             raise ResetNeeded("this env has no episode yet: call reset() first")
@@ -75,6 +75,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        check_reset(options, vars(self.game.config))
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
         self.game.reset(self._generator)

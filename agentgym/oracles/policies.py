@@ -17,7 +17,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 
-from agentgym.arguments import check_float
+from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.hints import split_hints
@@ -127,6 +127,7 @@ class ScriptedPolicy:
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
 
     def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
+        check_int("seed", seed, 0, 2**32 - 1)
         self.world = load_world(gymnasium.spec(resolve(env_id)).kwargs["world"])
         check_hooks(self.world, self.hooks, type(self).__name__)
         self.seed = seed

@@ -4,9 +4,13 @@ when its extra is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
 
 
@@ -40,6 +44,29 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
         ) from cause
 
 
+_EXTRAS: dict[str, str] = {}
+"""The extra of each module that has one, by its full name."""
+
+
+class _Finder(MetaPathFinder):
+    """Finder of the modules that need an extra: importing one directly says which, too."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of such a module; None for any other."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in _EXTRAS else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                with needs_extra(fullname, _EXTRAS[fullname]):
+                    execute(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
     """Return the `__getattr__` (PEP 562) of a room, some of whose modules are slow to import or
     need an extra.
@@ -47,11 +74,15 @@ def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[
     Args:
         room: The full name of the package.
         extras: The extra of each such module, and the names that the room exports from it,
-            separated by spaces; the name of a module stands for the module itself.
+            separated by spaces; the name of a module stands for the module itself, and a module
+            without names is only imported directly.
     """
     homes = {
         name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()
     }
+    _EXTRAS.update({f"{room}.{module}": extra for module, (extra, _) in extras.items()})
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
     def load(name: str) -> Any:
         if name not in homes:

@@ -17,12 +17,12 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from agentgym.arguments import check_int, parse_count
-from agentgym.config import Config
+from agentgym.arguments import check_int, list_names, parse_count
+from agentgym.config import Config, TokenCount
 from agentgym.tokens import counter
 
 _MAX = 10**9  # thousands of times the largest context window
-Count = Annotated[int, Field(ge=1, le=_MAX)]
+Count = Annotated[int, Field(ge=1, le=_MAX), TokenCount()]
 """A number of tokens, tool results or turns."""
 
 
@@ -42,7 +42,7 @@ class ContextBudget(Config):
     """
 
     window: Count = 128_000
-    reserve_output: Annotated[int, Field(ge=0, le=_MAX)] = 0
+    reserve_output: Annotated[int, Field(ge=0, le=_MAX), TokenCount()] = 0
     counter: str = "cl100k_base"
 
     def __post_init__(self) -> None:
@@ -95,6 +95,9 @@ class Tokens(Config):
 
     tokens: Count
 
+    def __str__(self) -> str:
+        return str(self.tokens)
+
     def level(self, load: Load) -> float:
         """Return the tokens shown, over those of the trigger."""
         return load.tokens / self.tokens
@@ -105,6 +108,9 @@ class WindowFraction(Config):
     """Trigger: a share of the usable window, in (0, 1]."""
 
     fraction: Annotated[float, Field(ge=0.001, le=1.0)]  # less is no window at all
+
+    def __str__(self) -> str:
+        return str(float(self.fraction))
 
     def level(self, load: Load) -> float:
         """Return the share of the window that is used, over that of the trigger."""
@@ -117,6 +123,9 @@ class ToolUses(Config):
 
     tool_uses: Count
 
+    def __str__(self) -> str:
+        return f"{self.tool_uses}uses"
+
     def level(self, load: Load) -> float:
         """Return the tool results shown, over those of the trigger."""
         return load.tool_uses / self.tool_uses
@@ -127,6 +136,9 @@ class Turns(Config):
     """Trigger: a number of replies."""
 
     turns: Count
+
+    def __str__(self) -> str:
+        return f"{self.turns}turns"
 
     def level(self, load: Load) -> float:
         """Return the replies shown, over those of the trigger."""
@@ -142,6 +154,9 @@ class AnyOf:
     def __post_init__(self) -> None:
         if not self.any_of:
             raise ValueError("AnyOf needs at least one trigger, got none")
+
+    def __str__(self) -> str:
+        return "|".join(map(str, self.any_of))
 
     def level(self, load: Load) -> float:
         """Return the highest level among the triggers."""
@@ -176,8 +191,9 @@ def read_trigger(name: str, value: Any) -> Trigger:
             trigger: Trigger = _TRIGGERS[key](content)
             return trigger
     raise ValueError(
-        f"{name} must be Tokens(n), WindowFraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got "
-        f"{value!r}"
+        f"{name} must be a text such as '60k', '0.75', '20uses' or '10turns', a dict such as "
+        f"{{'fraction': 0.75}} ({', '.join(_TRIGGERS)}), or such an object of "
+        f"agentgym.wrappers, got {value!r}"
     )
 
 
@@ -207,7 +223,12 @@ def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudge
     """
     if value is None or isinstance(value, ContextBudget):
         return value
-    if isinstance(value, Mapping) and value.keys() <= set(ContextBudget.__dataclass_fields__):
+    if isinstance(value, Mapping):
+        names = tuple(ContextBudget.__dataclass_fields__)
+        for name in value:
+            if name not in names:
+                remedy = list_names(name, names, "options")
+                raise ValueError(f"budget has no option {name!r}; {remedy}")
         return ContextBudget(**value)
     raise ValueError(
         "budget must be a ContextBudget(window=..., reserve_output=..., counter=...), got "

@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.arguments import check_bool, check_float, check_int
+from agentgym.arguments import check_bool, check_float, check_int, read_tokens
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
 from agentgym.wrappers.budget import (
@@ -126,12 +126,12 @@ class ClearToolResults(ContextWrapper):
         keep: int = 3,
         exclude: Sequence[str] = (),
         clear_inputs: bool = False,
-        clear_at_least: int = 0,
+        clear_at_least: int | str = 0,
         placeholder: str = PLACEHOLDER,
     ) -> None:
         check_int("keep", keep, 0, 1_000_000)
         check_bool("clear_inputs", clear_inputs)
-        check_int("clear_at_least", clear_at_least, 0, 10**9)
+        clear_at_least = read_tokens("clear_at_least", clear_at_least, 0, 10**9)
         if ratio is not None:
             check_float("ratio", ratio, 0.001, 1.0)
             if target is not None:

@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-from agentgym.arguments import check_int
+from agentgym.arguments import check_int, read_tokens
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.stages import Stage
@@ -64,11 +64,11 @@ class Compaction(ContextWrapper):
         trigger: Trigger | Mapping[str, Any] = WindowFraction(0.85),  # noqa: B008 - immutable
         keep_last_turns: int = 1,
         summarizer: str | Summarizer = "policy",
-        max_summary: int | None = None,
+        max_summary: int | str | None = None,
     ) -> None:
         check_int("keep_last_turns", keep_last_turns, 1, 1_000_000)
         if max_summary is not None:
-            check_int("max_summary", max_summary, 1, 10**9)
+            max_summary = read_tokens("max_summary", max_summary, 1, 10**9)
         self.trigger = read_trigger("trigger", trigger)
         self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
         self.summarizer = _read_summarizer(summarizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, SupportsFloat
@@ -27,6 +28,12 @@ _NEAR = 0.9
 """The share of the way to the trigger at which the warning comes: early enough for a turn in which
 the policy writes its notes.
 """
+_IDLE = 0.1
+"""The share of the way to the trigger below which an episode is said to be far too short for it:
+episodes of one world are rarely ten times as long as others.
+"""
+_IDLERS: set[tuple[str, int, str]] = set()
+"""Strategies, with their windows and triggers, that were said to be idle: once is enough."""
 _SLACK = 4  # tokens that a text may gain by being joined to another
 
 
@@ -134,6 +141,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
 
     def begin(self) -> None:
         """Forget the last episode."""
+        self._peak = 0.0  # of the levels that the trigger was asked about
         self._quiet_until = self._quiet_since = 0  # tokens shown
         self._action = ""
 
@@ -146,6 +154,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
                 1.0 on.
         """
         load = self.view.load
+        self._peak = max(self._peak, level)
         if load.tokens < self._quiet_until and not load.tokens > max(
             load.usable, self._quiet_since
         ):
@@ -196,7 +205,25 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply, then edit what is shown."""
         chat, reward, terminated, truncated, info = self.env.step(action)
-        return self._observe(chat), reward, terminated, truncated, self._report(info, action)
+        shown = self._observe(chat)
+        if terminated or truncated:
+            self._warn_if_idle()
+        return shown, reward, terminated, truncated, self._report(info, action)
+
+    def _warn_if_idle(self) -> None:
+        """Say once in a process that a strategy has a trigger far beyond an episode."""
+        trigger, budget = getattr(self, "trigger", None), self.view.budget
+        key = type(self).__name__, budget.window, str(trigger)
+        if trigger is None or not 0.0 < self._peak < _IDLE or key in _IDLERS:
+            return
+        _IDLERS.add(key)
+        warnings.warn(
+            f"{type(self).__name__} cannot act on episodes like this one: it acts at {trigger} of a window "
+            f"of {budget.window:,} tokens, and this one came to {100 * self._peak:.0f} % of that; "
+            f"give a smaller window=, now about {max(1, self.view.tokens):,} tokens are shown, or an "
+            "earlier trigger",
+            stacklevel=3,
+        )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
         """Take in what came after the last step, which is accounted to it."""

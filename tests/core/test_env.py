@@ -336,7 +336,10 @@ def test_rendering() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"gaol": 3}, "CounterWorld has no option 'gaol'; options: goal, turns, clock"),
+        (
+            {"gaol": 3},
+            "CounterWorld has no option 'gaol'; did you mean 'goal'\\? options: goal, turns, clock",
+        ),
         ({"goal": 0}, r"goal must be in \[1, 9\], got 0"),
         ({"dialect": "xml"}, "dialect must be one of auto, json, python, got 'xml'"),
         ({"parallel_calls": 1}, "parallel_calls must be True or False, got 1"),
@@ -372,6 +375,6 @@ def test_ids_can_be_short() -> None:
     assert agentgym.resolve("ListWorld-easy") == "agentgym/ListWorld-easy-v0"
     with pytest.raises(
         ValueError,
-        match=r"there is no world 'Listworld'; worlds: .*GridWorld, ListWorld, TreeWorld",
+        match=r"there is no world 'Listworld'; did you mean 'ListWorld'\? worlds: .*GridWorld, ListWorld, TreeWorld",
     ):
         agentgym.make("Listworld")

@@ -134,9 +134,12 @@ def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyP
     [
         (
             "clear_results:kep=3",
-            "clear_results has no knob 'kep'; knobs: trigger, target, ratio, keep",
+            "clear_results has no option 'kep'; did you mean 'keep'\\? options: trigger=0.75, target=none, ratio=none, keep=3",
         ),
-        ("none:keep=3", "trim has no knob 'keep'; knobs: target, window, reserve_output, counter"),
+        (
+            "none:keep=3",
+            "trim has no option 'keep'; options: target=0.75, window, reserve_output, counter",
+        ),
         ("clear_results:keep=3.5", "keep must be a whole number, such as 60000 or 60k, got '3.5'"),
         ("clear_results:keep=-1", "keep must be a whole number"),
         ("clear_results:ratio=half", "ratio must be a number, got 'half'"),

@@ -189,7 +189,7 @@ def test_counters_are_known_by_name_and_pickle_as_it() -> None:
     assert counter("cl100k_base") is counter("cl100k_base")
     assert counter("heuristic").name == "heuristic"
     for name, message in {
-        "gpt2": "there is no token counter 'gpt2'.*write cl100k_base, heuristic or package.module:factory",
+        "gpt2": "there is no token counter 'gpt2'.*counters: cl100k_base, heuristic or package.module:factory",
         "no_module:make": "no_module:make.*No module named",
         "tests.core.test_tokens:words": "'tests.core.test_tokens:words' calls itself 'words'; give it the name",
     }.items():

@@ -23,9 +23,9 @@ from agentgym.training.rollout import PolicyConfig, rollout
 
 WORLDS = ("ListWorld", "TreeWorld", "GridWorld")
 DEFICITS = {
-    "P": Deficits(planning=0.15),
-    "S": Deficits(tracking=0.1),
-    "H": Deficits(distraction=0.02),
+    "P": "control:planning=0.15",
+    "S": "control:tracking=0.1",
+    "H": "control:distraction=0.02",
 }
 # A plan may name its step in absolute terms (a node, a cell), so that it also spares the agent some
 # tracking.
@@ -37,7 +37,7 @@ def planted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, list[Result]]:
     letter: str = request.param
-    policy = PolicyConfig(deficits=DEFICITS[letter])
+    policy = PolicyConfig(DEFICITS[letter])
     ablation = Ablation(
         worlds=WORLDS, horizons=(16,), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}}
     )

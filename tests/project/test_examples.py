@@ -50,7 +50,7 @@ def run(name: str, *arguments: str) -> str:
 
 def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = main_of("oracle_study", "matplotlib")
-    results = main(["--horizons", "4", "--seeds", "4", "--out", str(tmp_path)])
+    results = main(["--horizons", "4", "--episodes", "4", "--out", str(tmp_path)])
     assert len(results) == 4 * 4
     success = {arm: rate.value for (arm,), rate in summarize(results, ("arm",), "success").items()}
     assert success["P"] == success["SP"] == 1.0 > success[""], "it plans badly, and a plan helps"
@@ -61,7 +61,7 @@ def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = main_of("context_study", "matplotlib")
-    results = main(["--seeds", "2", "--out", str(tmp_path)])
+    results = main(["--episodes", "2", "--out", str(tmp_path)])
     success = summarize(results, ("context",), "success")
     by_name = {name.partition(":")[0]: rate.value for (name,), rate in success.items()}
     assert by_name["compaction"] == 1.0 > max(by_name["none"], by_name["clear_results"])

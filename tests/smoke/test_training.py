@@ -66,11 +66,11 @@ def test_ablate_and_score(tmp_path: Path) -> None:
     grid = [
         "--world",
         "ListWorld",
-        "--arms",
+        "--oracles",
         "none,S",
         "--horizons",
         "4",
-        "--seeds",
+        "--episodes",
         "2",
         "--workers",
         "1",
@@ -109,7 +109,18 @@ def test_train_makes_a_model_that_plays(tmp_path: Path, monkeypatch: pytest.Monk
     learning = pytest.importorskip("agentgym.training.rl.from_scratch")
     small = partial(learning.LearnConfig, groups=1, evaluations=1, width=16, layers=1, heads=2)
     monkeypatch.setattr(learning, "LearnConfig", small)
-    sizes = ["--horizons", "1", "--arms", "none", "--cloning", "4", "--rl", "1", "--set", "items=2"]
+    sizes = [
+        "--horizons",
+        "1",
+        "--oracles",
+        "none",
+        "--cloning",
+        "4",
+        "--rl",
+        "1",
+        "--set",
+        "items=2",
+    ]
     sizes += ["--episodes", "4"]
     command("train", *sizes, "--out", str(tmp_path / "m"))
     assert json.loads((tmp_path / "m" / "train.json").read_text())

@@ -121,10 +121,10 @@ def test_teams_are_ablated(tmp_path: Path) -> None:
     assert all(row.usage is not None for row in results)
 
 
-@pytest.mark.parametrize("name", ["control", "noisy", "random"])
+@pytest.mark.parametrize("name", ["control", "noisy:p=0.5", "random"])
 def test_any_scripted_policy_plays_all_agents(name: str) -> None:
     for env_id in ("TreeWorld-team", "PuzzleWorld-manager"):
-        policy = PolicyConfig(name, noise=0.5).make(env_id)
+        policy = PolicyConfig(name).make(env_id)
         scores = [rollout(make(env_id), policy, seed).reward for seed in range(6)]
         assert all(0.0 <= score <= 1.0 for score in scores)
         assert [rollout(make(env_id), policy, seed).reward for seed in range(6)] == scores

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.arguments import check_int
-from agentgym.config import Choice
+from agentgym.config import Choice, TokenCount
 from agentgym.envs.agentlongbench.baselines import last_page_score
 from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import explain_game
@@ -82,7 +82,9 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
     rounds: Annotated[int, Field(ge=FEWEST_ROUNDS, le=LONGEST_ROUNDS)] = 12
-    length: Annotated[int, Choice((0,))] | Annotated[int, Field(ge=SHORTEST, le=LONGEST)] = 0
+    length: Annotated[
+        Annotated[int, Choice((0,))] | Annotated[int, Field(ge=SHORTEST, le=LONGEST)], TokenCount()
+    ] = 0
     counter: str = "cl100k_base"
     delivery: Literal["task", "pages"] = "pages"
     page: Annotated[int, Field(ge=1, le=1_000)] = 3

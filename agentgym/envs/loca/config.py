@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agentgym.config import TokenCount
 from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 LENGTHS = {
@@ -37,7 +38,7 @@ class OfficeConfig(TurnBudget):
             None to solve for the length.
     """
 
-    length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH)] = LENGTHS["8k"]
+    length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
     size: Annotated[int, Field(ge=1, le=MAX_SIZE)] | None = None
     budget_factor: BudgetFactor = 2.0
     budget_slack: BudgetSlack = 30

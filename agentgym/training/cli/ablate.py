@@ -11,23 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from agentgym.arguments import check_choice
+from agentgym.arguments import check_choice, check_int
 from agentgym.oracles import ARMS
-from agentgym.oracles.control import Deficits
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     OPTION_HELP,
     BatchSize,
     Device,
-    Distraction,
     DTypeName,
     MaxNewTokens,
-    Noise,
-    Planning,
     PolicyName,
     Temperature,
     Template,
-    Tracking,
     Window,
     console,
     exit_on_user_error,
@@ -35,11 +30,17 @@ from agentgym.training.cli.common import (
     parse_arms,
     parse_options,
     parse_sizes,
-    parse_window,
+    parse_tokens,
     progress_bar,
     resume_hint,
     show_table,
     split,
+)
+from agentgym.training.cli.completion import (
+    complete,
+    complete_context,
+    complete_oracles,
+    complete_worlds,
 )
 from agentgym.training.evaluation import (
     TRAJECTORIES,
@@ -61,12 +62,15 @@ _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
+_POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
+"""An agent that lacks a little of everything, so that each oracle has something to mend."""
 
 ArmList = Annotated[
     str | None,
     typer.Option(
         help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
-        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S."
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S.",
+        autocompletion=complete_oracles,
     ),
 ]
 Axis = Annotated[
@@ -75,7 +79,10 @@ Axis = Annotated[
 ]
 ContextList = Annotated[
     str,
-    typer.Option(help=f"Context strategies to compare, by commas: {CONTEXT_HELP}."),
+    typer.Option(
+        help=f"Context strategies to compare, by commas: {CONTEXT_HELP}.",
+        autocompletion=complete_context,
+    ),
 ]
 KeepLastError = Annotated[
     bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
@@ -83,19 +90,20 @@ KeepLastError = Annotated[
 
 
 def ablate(
-    preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(
+    preset: Annotated[str, typer.Option(help=_PRESET, autocompletion=complete(presets))] = next(
         iter(presets())
     ),
-    world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
-    arms: ArmList = None,
-    horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(help="Worlds, separated by commas.", autocompletion=complete_worlds),
+    ] = None,
+    oracles: ArmList = None,
+    horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
     axis: Axis = None,
-    seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
-    policy: PolicyName = "control",
-    planning: Planning = 0.02,
-    tracking: Tracking = 0.01,
-    distraction: Distraction = 0.002,
-    noise: Noise = 0.1,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes of each cell, on instances that all cells share.")
+    ] = None,
+    policy: PolicyName = _POLICY,
     device: Device = None,
     dtype: DTypeName = None,
     temperature: Temperature = 0.0,
@@ -120,11 +128,9 @@ def ablate(
     """
     with exit_on_user_error():
         ablation = Ablation(
-            **_from_preset(preset, world, arms, horizons, seeds, window, options, axis),
+            **_from_preset(preset, world, oracles, horizons, episodes, window, options, axis),
             policy=PolicyConfig(
                 policy,
-                noise=noise,
-                deficits=Deficits(planning, tracking, distraction),
                 model=model_options(
                     device, dtype, temperature, max_new_tokens, batch_size, template
                 ),
@@ -138,7 +144,7 @@ def ablate(
         if ablation.policy.is_model:  # says now if it cannot be loaded
             ablation.policy.make(ablation.worlds[0])
     losses: list[str] = []
-    with progress_bar() as progress, resume_hint():
+    with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=len(ablation.cells()))
         results = run_ablation(
             ablation,
@@ -161,9 +167,9 @@ def ablate(
 def _from_preset(
     preset: str,
     world: str | None,
-    arms: str | None,
+    oracles: str | None,
     sizes: str | None,
-    seeds: int | None,
+    episodes: int | None,
     window: str | None,
     options: list[str],
     axis: str | None = None,
@@ -175,16 +181,17 @@ def _from_preset(
     settings = dict(presets()[preset])
     if world is not None:
         settings["worlds"] = split(world)
-    if arms is not None:
-        settings["arms"] = parse_arms(arms)
+    if oracles is not None:
+        settings["arms"] = parse_arms(oracles)
     if sizes is not None:
         settings["horizons"] = parse_sizes(sizes)
     if axis is not None:
         settings["axis"] = axis
-    if seeds is not None:
-        settings["seeds"] = seeds
+    if episodes is not None:
+        check_int("episodes", episodes, 1, 1_000_000)
+        settings["seeds"] = episodes
     if window is not None:
-        settings["window"] = parse_window(window)
+        settings["window"] = parse_tokens("window", window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from agentgym.arguments import check_int
 from agentgym.training.audit import AuditConfig, run_audit
 from agentgym.training.cli.common import (
     Options,
@@ -15,13 +16,19 @@ from agentgym.training.cli.common import (
     progress_bar,
     show_table,
 )
+from agentgym.training.cli.completion import complete_world
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
 
 def audit(
-    world: Annotated[str, typer.Argument(metavar="ID", help="A world or one of its presets.")],
-    seeds: Annotated[
+    world: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A world or one of its presets.", autocompletion=complete_world
+        ),
+    ],
+    episodes: Annotated[
         int, typer.Option(help="Episodes of each policy; 60 show that one stays below 10 %.")
     ] = 200,
     demonstrations: Annotated[
@@ -35,9 +42,10 @@ def audit(
 ) -> None:
     """Play shortcuts that do not do the task of a world; exit code 1 if one earns more than chance."""
     with exit_on_user_error():
-        config = AuditConfig(world, seeds, demonstrations, parse_options(options), splits)
+        check_int("episodes", episodes, 1, 100_000)  # as `AuditConfig.seeds`
+        config = AuditConfig(world, episodes, demonstrations, parse_options(options), splits)
         with progress_bar() as progress:
-            bar = progress.add_task("seeds", total=seeds)
+            bar = progress.add_task("seeds", total=episodes)
             result = run_audit(config, lambda played: progress.advance(bar, played))
         if out is not None:
             write_text(out, to_markdown(result.table()) + "\n")

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from agentgym.loading import loaded
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
+from agentgym.training.cli.command import AppCommand
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
@@ -23,7 +25,6 @@ from agentgym.training.cli.view import view
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -49,14 +50,14 @@ def _options(
 
 app.command("list")(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, doctor, export):
-    app.command()(_command)
+    app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
-app.command()(serve)
-app.command()(audit)
-app.command()(fuzz)
+for _tool in (serve, audit, fuzz):
+    app.command(cls=AppCommand)(_tool)
 
 
 def main() -> None:
     """Run the `agentgym` command."""
+    loaded()
     sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
     app()

@@ -8,6 +8,8 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import gymnasium
@@ -19,21 +21,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agentgym.arguments import parse_count
 from agentgym.policy import PolicyError
 from agentgym.stacks import strategies
-from agentgym.training.evaluation import Table, papers
+from agentgym.training.cli.completion import complete, complete_world
+from agentgym.training.evaluation import Table
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
     ModelOptions,
     RunLockedError,
 )
+from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world import MissingHook
 
+_GO_ON = "the same command goes on from here"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables in a file or a pipe keep their width; a terminal's own width is used there."""
 
+POLICY_NAMES = ", ".join(SCRIPTED)
 STRATEGY_NAMES = ", ".join(strategies())
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
 
+WorldId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A world, a preset or a team (agentgym list).",
+        autocompletion=complete_world,
+    ),
+]
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
 CONTEXT_HELP = (
     f"none, {STRATEGY_NAMES}; several joined by +, each with arguments if wanted, as in "
@@ -49,8 +63,9 @@ Window = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="control, oracle, noisy, random, the folder of a trained model, or "
-        "package.module:factory."
+        help=f"{POLICY_NAMES}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a "
+        "trained model; or package.module:factory, with options too.",
+        autocompletion=complete(lambda: SCRIPTED),
     ),
 ]
 Device = Annotated[
@@ -62,7 +77,10 @@ DTypeName = Annotated[
 Temperature = Annotated[
     float, typer.Option(help="Temperature of a model; 0 for the most probable tokens.")
 ]
-MaxNewTokens = Annotated[int | None, typer.Option(help="The most tokens of a model's reply.")]
+MaxNewTokens = Annotated[
+    str | None,
+    typer.Option(metavar="TOKENS", help="The most tokens of a model's reply, such as 2k."),
+]
 BatchSize = Annotated[
     int | None, typer.Option(help="The most episodes that a model plays at once: 32.")
 ]
@@ -73,12 +91,6 @@ Template = Annotated[
         "repeated."
     ),
 ]
-Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
-Planning = Annotated[float, typer.Option(help="Planning deficit of the control agent, in [0, 1].")]
-Tracking = Annotated[float, typer.Option(help="Tracking deficit of the control agent, in [0, 1].")]
-Distraction = Annotated[
-    float, typer.Option(help="Distraction deficit of the control agent, in [0, 1].")
-]
 
 
 @contextmanager
@@ -87,14 +99,24 @@ def exit_on_user_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {_sentence(error)}", err=True)
         raise typer.Exit(2) from None
 
 
+def _sentence(error: Exception) -> str:
+    """Return an error as a sentence: that of the system names the file first."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}; choose another place"
+    return str(error)
+
+
 @contextmanager
-def resume_hint() -> Iterator[None]:
-    """Say that a run which was interrupted, or whose endpoint, workers or disk broke down, can be
-    resumed.
+def resume_hint(out: Path | None) -> Iterator[None]:
+    """Say of a run which was interrupted, or whose endpoint, workers or disk broke down, that it can
+    be resumed, if anything of it was saved.
+
+    Args:
+        out: The folder or the log of the run; None if nothing is saved.
     """
     try:
         yield
@@ -102,14 +124,24 @@ def resume_hint() -> Iterator[None]:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
     except (PolicyError, CollectionError, OSError) as error:
-        typer.echo(f"error: {error}\nthe same command goes on from here", err=True)
+        hint = f"\n{_GO_ON}" if _holds_progress(out) else ""
+        typer.echo(f"error: {error}{hint}", err=True)
         raise typer.Exit(1) from None
     except MissingHook as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on from here", err=True)
+        hint = f"; {_GO_ON}" if _holds_progress(out) else ""
+        typer.echo(f"interrupted{hint}", err=True)
         raise typer.Exit(130) from None
+
+
+def _holds_progress(out: Path | None) -> bool:
+    """Report whether episodes, answers or a checkpoint were saved in a folder or a log."""
+    if out is None or not out.is_dir():
+        return out is not None and out.is_file() and out.stat().st_size > 0
+    files = chain(out.rglob("*.jsonl"), out.rglob("checkpoint*"))
+    return any(file.stat().st_size > 0 for file in files)
 
 
 def progress_bar() -> Progress:
@@ -157,30 +189,29 @@ def parse_integer(name: str, text: str) -> int:
         raise ValueError(message) from None
 
 
-def parse_window(text: str | None) -> int | None:
-    """Return the tokens of `--window`; None if it is not given.
+def parse_tokens(name: str, text: str | None) -> int | None:
+    """Return the tokens of an option; None if it is not given.
 
     Raises:
         ValueError: The text is no number of tokens.
     """
-    return None if text is None else parse_count("window", text)
+    return None if text is None else parse_count(name, text)
 
 
 def parse_sizes(text: str) -> list[int]:
-    """Return sizes of tasks from their names in a paper, such as 8k, or their numbers.
+    """Return sizes of tasks, such as 4 or 8k.
 
     Raises:
-        ValueError: One is neither.
+        ValueError: One is no number.
     """
-    names = {name: size for paper in papers() for name, size in paper.size_names.items()}
-    return [names.get(part.lower()) or parse_integer("horizons", part) for part in split(text)]
+    return [parse_integer("horizons", part) for part in split(text)]
 
 
 def model_options(
     device: str | None,
     dtype: str | None,
     temperature: float,
-    max_new_tokens: int | None,
+    max_new_tokens: str | None,
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
@@ -193,7 +224,7 @@ def model_options(
     return ModelOptions(
         **{name: value for name, value in given.items() if value is not None},
         temperature=temperature,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=parse_tokens("max_new_tokens", max_new_tokens),
         template=parse_options(template, "--template"),
     )
 

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentgym.oracles.control import Deficits
+from agentgym.arguments import suggest
 from agentgym.registry import resolve, spec, teams, worlds
 from agentgym.training.cli.common import (
     CONTEXT_HELP,
     BatchSize,
     Device,
-    Distraction,
     DTypeName,
     MaxNewTokens,
-    Noise,
     Options,
-    Planning,
     PolicyName,
     Temperature,
     Template,
-    Tracking,
     Window,
+    WorldId,
+    console,
     exit_on_user_error,
     model_options,
     parse_options,
-    parse_window,
+    parse_tokens,
     progress_bar,
     resume_hint,
 )
+from agentgym.training.cli.completion import complete, complete_context, complete_oracles
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
+from agentgym.training.rollout.storage import keep_settings, read_settings
+
+SETTINGS = ".settings.json"
+"""The end of the name of the file beside a log that holds the settings of its run."""
 
 Oracles = Annotated[
-    str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")
+    str,
+    typer.Option(
+        help="Which oracles help: letters of P (plan), S (state), H (history).",
+        autocompletion=complete_oracles,
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
 
@@ -44,35 +52,54 @@ def list_worlds(
         list[str] | None,
         typer.Argument(help="Only ids in which all of these stand, in any case, such as grid."),
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Presets and teams too, each on a whole line.")
+    ] = False,
 ) -> None:
-    """List the worlds with their presets, and the teams."""
+    """List the worlds; with words or --all, their presets and the teams too."""
     parts = [word.lower() for word in words or ()]
+    everything = (*worlds(presets=True), *teams())
     entries = [
         entry
-        for entry in (*worlds(presets=True), *teams())
+        for entry in (everything if parts or show_all else worlds())
         if all(part in entry.id.lower() for part in parts)
     ]
+    if not entries:
+        text = " and ".join(parts)
+        names = {part.removesuffix("World") for e in everything for part in _short(e.id).split("-")}
+        found = (suggest(word, sorted(names)) for word in words or ())
+        remedy = next(filter(None, found), "agentgym list --all shows all")
+        typer.echo(f"error: no id holds {text}; {remedy}", err=True)
+        raise typer.Exit(2)
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
-        typer.echo(f"{entry.id:34} {options or entry.summary}")
-    if not entries:
-        typer.echo(f"error: no id holds {' and '.join(parts)}; agentgym list shows all", err=True)
-        raise typer.Exit(2)
+        line = f"{entry.id:34} {options or entry.summary}"
+        typer.echo(line if show_all else shorten(line, console.width))
+    if not parts and (hidden := len(everything) - len(entries)):
+        typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
+
+
+def shorten(line: str, width: int) -> str:
+    """Return the part of a line that a terminal shows."""
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def _short(env_id: str) -> str:
+    return env_id.rpartition("/")[2].removesuffix("-v0")
 
 
 def rollout(
-    env_id: str,
+    env_id: WorldId,
     policy: PolicyName = "oracle",
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: Annotated[str, typer.Option(help=f"Context strategies: {CONTEXT_HELP}.")] = "none",
+    context: Annotated[
+        str,
+        typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
+    ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    noise: Noise = 0.1,
-    planning: Planning = 0.0,
-    tracking: Tracking = 0.0,
-    distraction: Distraction = 0.0,
     device: Device = None,
     dtype: DTypeName = None,
     temperature: Temperature = 0.0,
@@ -81,7 +108,10 @@ def rollout(
     template: Template = [],  # noqa: B006
     num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
     engine: Annotated[
-        str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")
+        str,
+        typer.Option(
+            help=f"What plays them: {', '.join(ENGINES)}.", autocompletion=complete(lambda: ENGINES)
+        ),
     ] = "lockstep",
     timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")
@@ -98,8 +128,6 @@ def rollout(
     with exit_on_user_error():
         config = PolicyConfig(
             policy,
-            noise=noise,
-            deficits=Deficits(planning, tracking, distraction),
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
         )
         player = config.make(resolve(env_id))
@@ -108,18 +136,21 @@ def rollout(
             oracles=oracles,
             labels=True,
             context=context,
-            window=parse_window(window),
+            window=parse_tokens("window", window),
             **parse_options(options),
         )
         collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
+        if out is not None and out.is_dir():
+            raise ValueError(
+                f"--out {out} is a folder; give a file in it, such as {out / 'run.jsonl'}"
+            )
         trajectories = collector.collect(
-            player, range(seed, seed + episodes), out, {"policy": policy}
+            player, range(seed, seed + episodes), out, {"policy": config.name}
         )
         if out is not None:
-            with TrajectoryLog(out).writing():
-                pass  # says now if it cannot be written
+            keep_run(out, collector.spec, config, seed)
     solved = broken = 0
-    with resume_hint(), collector, progress_bar() as progress:
+    with resume_hint(out), collector, progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
             solved += not trajectory.failure and trajectory.steps[-1].info["success"]
             broken += bool(trajectory.failure)
@@ -133,6 +164,43 @@ def rollout(
     )
     if broken == episodes:
         raise typer.Exit(1)
+
+
+def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
+    """Write the settings of a rollout beside its log, or check that they are those of the log.
+
+    Args:
+        out: The log.
+        env_spec: The spec of the env, as JSON text.
+        policy: The policy.
+        seed: The first seed.
+
+    Raises:
+        RunLockedError: Somebody else writes to the log.
+        ValueError: It holds another run, or episodes that are not of this one.
+        OSError: It cannot be written.
+    """
+    spec_data = json.loads(env_spec)
+    expected = {
+        "world": spec_data["id"],
+        "policy": policy.name,
+        "seed": seed,
+        "model": json.loads(policy.model.to_json()),
+        "options": spec_data["kwargs"],
+        "wrappers": spec_data["additional_wrappers"],
+    }
+    log, settings = TrajectoryLog(out), out.with_name(out.name + SETTINGS)
+    with log.writing():
+        kept = read_settings(settings, expected)
+        for trajectory in log if kept is None else ():
+            policy_name = trajectory.labels.get("policy")
+            if json.loads(trajectory.spec) != spec_data or policy_name != policy.name:
+                world = json.loads(trajectory.spec)["id"]
+                raise ValueError(
+                    f"{out} holds an episode of another run ({world} played by {policy_name}, seed "
+                    f"{trajectory.seed}); choose another file or delete it"
+                )
+        keep_settings(settings, expected, kept, out)
 
 
 def _summary(trajectory: Trajectory) -> str:

@@ -12,7 +12,7 @@ from agentgym.env import tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.sources import ROOT
 from agentgym.registry import make
-from agentgym.training.cli.common import exit_on_user_error, parse_options
+from agentgym.training.cli.common import WorldId, exit_on_user_error, parse_options
 
 HELPER = "each_once.py"
 """The module that main.py imports first in an export."""
@@ -43,7 +43,7 @@ for name in NEEDED:
 
 
 def export(
-    env_id: str,
+    env_id: WorldId,
     folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
     seed: Annotated[int, typer.Option(help="Seed of the instance.")] = 0,
     options: Annotated[

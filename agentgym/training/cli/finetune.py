@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from rich.progress import Progress, TaskID
 
+from agentgym.arguments import list_names
 from agentgym.training.cli.common import (
     exit_on_user_error,
     parse_arms,
@@ -39,10 +40,11 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
             from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
         names = [field.name for field in fields(FineTuneConfig)]
         if unknown := [name for name in settings if name not in names]:
-            raise ValueError(f"there is no setting {unknown[0]!r}; settings: {', '.join(names)}")
+            remedy = list_names(unknown[0], names, "settings")
+            raise ValueError(f"there is no setting {unknown[0]!r}; {remedy}")
         tuning = FineTuning(FineTuneConfig(**settings), out)
     typer.echo(tuning.describe())
-    with progress_bar() as progress, resume_hint(), exit_on_user_error():
+    with progress_bar() as progress, resume_hint(out), exit_on_user_error():
         points = tuning.run(show_progress(tuning.curve, progress))
         plots.save(learning_figure(points), out / FIGURE)
     if tuning.config.episodes:
@@ -100,11 +102,11 @@ def parse_cells(text: str) -> dict[str, Any]:
     """Return the arms and horizons of an evaluation.
 
     Raises:
-        ValueError: It is not of the form `ARMS:HORIZONS`.
+        ValueError: It is not of the form `ORACLES:HORIZONS`.
     """
     arms, colon, horizons = text.partition(":")
     if not colon or not split(horizons):
-        raise ValueError(f"--eval takes ARMS:HORIZONS, such as none,P:2,3,4, got {text!r}")
+        raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
     return {
         "eval_arms": parse_arms(arms),
         "eval_horizons": [parse_integer("horizons of --eval", h) for h in split(horizons)],

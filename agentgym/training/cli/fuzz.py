@@ -12,6 +12,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from agentgym.training.audit import Campaign, Finding, read_findings, replay_findings
 from agentgym.training.cli.common import console, exit_on_user_error, show_table
+from agentgym.training.cli.completion import complete_world
 
 _SHOWN_CHARS = 1_500
 """Characters of a finding that are shown: the end of a traceback with its error."""
@@ -26,6 +27,7 @@ def fuzz(
             metavar="[ID]...",
             help="Worlds, presets and teams; all that are registered by default. One of a module "
             "of your own is package.module:MyWorld.",
+            autocompletion=complete_world,
         ),
     ] = None,
     texts: Annotated[

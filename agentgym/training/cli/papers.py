@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from agentgym.training.cli.command import AppCommand
 from agentgym.training.cli.common import exit_on_user_error, resume_hint, show_table
 from agentgym.training.evaluation import Command, papers
 
@@ -21,7 +23,13 @@ def add_paper_commands(app: typer.Typer) -> None:
         if command.group and command.group not in groups:
             groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
             app.add_typer(groups[command.group], name=command.group)
-        groups.get(command.group, app).command(command.name)(_as_function(command))
+        groups.get(command.group, app).command(command.name, cls=AppCommand)(_as_function(command))
+
+
+def _place(options: Mapping[str, Any]) -> Path | None:
+    """Return the folder that a command writes to."""
+    place = options.get("out", options.get("folder"))
+    return place if isinstance(place, Path) else None
 
 
 def _as_function(command: Command) -> Callable[..., None]:
@@ -31,7 +39,10 @@ def _as_function(command: Command) -> Callable[..., None]:
 
     @wraps(command.run)
     def function(**options: Any) -> None:
-        with exit_on_user_error(), resume_hint() if command.resumable else nullcontext():
+        with (
+            exit_on_user_error(),
+            resume_hint(_place(options)) if command.resumable else nullcontext(),
+        ):
             for item in command.run(**options):
                 if isinstance(item, str):
                     typer.echo(item)

@@ -17,7 +17,7 @@ from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.policy import Reply
 from agentgym.registry import make
-from agentgym.training.cli.common import Options, exit_on_user_error, parse_options
+from agentgym.training.cli.common import Options, WorldId, exit_on_user_error, parse_options
 from agentgym.training.cli.episodes import Oracles, Seed
 from agentgym.training.rollout import Episode, TrajectoryLog
 
@@ -175,7 +175,7 @@ def _edit_lines(names: list[str]) -> None:
 
 
 def play(
-    env_id: str,
+    env_id: WorldId,
     seed: Seed = 0,
     oracles: Oracles = "",
     options: Options = [],  # noqa: B006 - typer's form of a repeated option

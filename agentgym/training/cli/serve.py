@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentgym.training.cli.common import exit_on_user_error, parse_options, parse_sizes
+from agentgym.training.cli.completion import complete_world
 from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 def serve(
     target: Annotated[
         str,
-        typer.Argument(help="A world, or servers of the office joined by +, such as canvas+email."),
+        typer.Argument(
+            help="A world, or servers of the office joined by +, such as canvas+email.",
+            autocompletion=complete_world,
+        ),
     ],
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")
@@ -63,7 +67,7 @@ def serve(
         ),
     ] = None,
     sizes: Annotated[
-        str, typer.Option("--horizons", "--lengths", help="Sizes with --out, separated by commas.")
+        str, typer.Option("--horizons", help="Sizes with --out, separated by commas.")
     ] = "",
     agent: Annotated[str, typer.Option(help="Name of the agent in the report, with --out.")] = "",
 ) -> None:
@@ -100,11 +104,11 @@ def _open(
     given = parse_options(options)
     if out is None:
         if sizes or agent:
-            raise ValueError("--lengths, --horizons and --agent belong to --out")
+            raise ValueError("--horizons and --agent belong to --out")
         yield [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
         return
     if not sizes or seed:
-        raise ValueError("--out needs --lengths or --horizons, and takes the seeds from 0 on")
+        raise ValueError("--out needs --horizons, and takes the seeds from 0 on")
     ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
     with mcp_runs.open_run(ablation, out, most or len(ablation.cells())) as opened:
         yield opened

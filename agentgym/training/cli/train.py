@@ -20,10 +20,15 @@ from agentgym.training.cli.common import (
     parse_arms,
     parse_integer,
     parse_options,
-    parse_window,
+    parse_tokens,
     progress_bar,
     resume_hint,
     split,
+)
+from agentgym.training.cli.completion import (
+    complete_context,
+    complete_oracles,
+    complete_world,
 )
 from agentgym.training.cli.finetune import FIGURE, finetune, parse_cells, show_progress
 from agentgym.training.extras import needs_extra
@@ -32,19 +37,24 @@ from agentgym.training.rl.learning_curve import learning_figure
 _TUNING = "Fine-tuning (with --model)"
 
 
-World = Annotated[str, typer.Option(help="The world to learn.")]
+World = Annotated[str, typer.Option(help="The world to learn.", autocompletion=complete_world)]
 Horizons = Annotated[
     str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
 ]
 Arms = Annotated[
     str,
-    typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
+    typer.Option(
+        help="Oracle arms in training, by commas; the first is the one of the curve.",
+        autocompletion=complete_oracles,
+    ),
 ]
 Contexts = Annotated[
     str,
-    typer.Option(help=f"Context strategies in training, by commas: {CONTEXT_HELP}."),
+    typer.Option(
+        help=f"Context strategies in training, by commas: {CONTEXT_HELP}.",
+        autocompletion=complete_context,
+    ),
 ]
-Noise = Annotated[float, typer.Option(help="Error rate of a teacher that errs.")]
 CloningSteps = Annotated[
     int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
 ]
@@ -70,14 +80,18 @@ Lora = Annotated[
     int | None, typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING)
 ]
 Teacher = Annotated[
-    str | None, typer.Option(help="oracle, thinking or noisy.", rich_help_panel=_TUNING)
+    str | None,
+    typer.Option(
+        help="The policy that is cloned, as in --policy of rollout: thinking:p=0.2, or oracle with "
+        "--model."
+    ),
 ]
 Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
 Evaluation = Annotated[
     str | None,
     typer.Option(
         "--eval",
-        help="What is evaluated before and after, as ARMS:HORIZONS, e.g. none,P:2,3,4.",
+        help="What is evaluated before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
         rich_help_panel=_TUNING,
     ),
 ]
@@ -106,11 +120,10 @@ def train(
     model: Model = None,
     world: World = "ListWorld",
     horizons: Horizons = "3",
-    arms: Arms = "none",
+    oracles: Arms = "none",
     context: Contexts = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
-    noise: Noise = 0.2,
     cloning: CloningSteps = None,
     rl: RlSteps = None,
     hints: HintSteps = None,
@@ -137,19 +150,19 @@ def train(
         settings: dict[str, Any] = {
             "world": world,
             "horizons": [parse_integer("horizons", text) for text in split(horizons)],
-            "arms": parse_arms(arms),
+            "arms": parse_arms(oracles),
             "contexts": split(context),
-            "window": parse_window(window),
+            "window": parse_tokens("window", window),
             "options": parse_options(options),
-            "noise": noise,
             "seed": seed,
         }
+        if teacher is not None:
+            settings["teacher"] = teacher
         tuning = {
             "lora": lora,
-            "teacher": teacher,
             "method": method,
             "curriculum": curriculum,
-            "max_new_tokens": max_new_tokens,
+            "max_new_tokens": parse_tokens("max_new_tokens", max_new_tokens),
             "device": device,
             "dtype": dtype,
             "batch_size": batch_size,
@@ -184,7 +197,7 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
         learning = Learning(LearnConfig(**settings), out)
-    with progress_bar() as progress, resume_hint():
+    with progress_bar() as progress, resume_hint(out):
         points = learning.run(show_progress(learning.curve, progress))
         plots.save(learning_figure(points), out / FIGURE)
     typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")

@@ -20,7 +20,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.config import Config
+from agentgym.arguments import list_names
+from agentgym.config import Config, TokenCount
 from agentgym.messages import Chat
 from agentgym.oracles import ARMS
 from agentgym.policy import Policy, PolicyError
@@ -39,7 +40,7 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.rollout.storage import read_settings, write_text
+from agentgym.training.rollout.storage import keep_settings, read_settings
 from agentgym.world import load_world
 
 SETTINGS = "ablation.json"
@@ -95,7 +96,7 @@ class Ablation(Config):
     shots: int = 0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Sequence[str] = ("none",)
-    window: int | None = None
+    window: Annotated[int, TokenCount()] | None = None
     axis: str = HORIZON
 
     def __post_init__(self) -> None:
@@ -106,8 +107,8 @@ class Ablation(Config):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(
-                f"options are given for {unknown[0]!r}, which is not among the worlds "
-                f"{list(self.worlds)}"
+                f"options are given for {unknown[0]!r}, which is not among the worlds; "
+                f"{list_names(unknown[0], self.worlds, 'worlds')}"
             )
         if any(self.axis in options for options in self.options.values()):
             raise ValueError(
@@ -348,12 +349,7 @@ def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
                     f"{log.path} holds an episode of another ablation ({stray.labels}, seed "
                     f"{stray.seed}); choose another folder or delete it"
                 )
-            write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
-        elif settings != expected:
-            raise ValueError(
-                f"{out} holds an ablation with other settings (see {SETTINGS}); choose another "
-                "folder or delete it"
-            )
+        keep_settings(out / SETTINGS, expected, settings)
     return log
 
 

@@ -14,7 +14,11 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from agentgym.training.rollout.engines import GRACE, describe
-from agentgym.training.rollout.workers import describe_exit, follow_the_parent
+from agentgym.training.rollout.workers import (
+    describe_exit,
+    follow_the_parent,
+    interrupts_left_to_parent,
+)
 
 CellT = TypeVar("CellT", bound=Hashable)
 AnswerT = TypeVar("AnswerT")
@@ -91,8 +95,10 @@ def play_cells(
     """
     waiting = deque(batches)
     attempts: Counter[CellT] = Counter()
-    pool = [_start(play) for _ in range(min(workers, len(batches)))]
+    pool: list[_Worker[CellT]] = []
     try:
+        while len(pool) < min(workers, len(batches)):
+            pool.append(_start(play))
         while True:
             for worker in pool:
                 # The next batch is there before the last cell has ended, so that nobody idles.
@@ -123,7 +129,8 @@ def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
     context = get_context("spawn")  # a fork would take along threads and locks of the libraries
     near, far = context.Pipe()
     process = context.Process(target=_serve, args=(far, play), name="agentgym-cells", daemon=True)
-    process.start()
+    with interrupts_left_to_parent():
+        process.start()
     far.close()
     return _Worker(process, near)
 

@@ -24,7 +24,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from agentgym.arguments import check_float, check_int
+from agentgym.arguments import check_float, check_int, list_names
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout import Usage
 
@@ -271,7 +271,8 @@ def level_horizons(
 
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
     if metric not in _VALUES:
-        raise ValueError(f"there is no metric {metric!r}; metrics: {', '.join(_VALUES)}")
+        remedy = list_names(metric, tuple(_VALUES), "metrics")
+        raise ValueError(f"there is no metric {metric!r}; {remedy}")
     if not results:
         raise ValueError("there are no results to summarize; run an ablation first")
     groups: dict[Key, list[Result]] = {}

@@ -48,7 +48,6 @@ class Paper:
             ablate`.
         presets: Arguments of `Ablation`, by the name of the preset.
         sizes: The meaning of the horizons of its presets, for the help of `--horizons`.
-        size_names: Sizes that have a name, such as `8k`; the command line reads them in lower case.
         applies: Says of an episode if it belongs to the benchmark. Tables, files and figures are
             made of such episodes only.
         tables: Makes its tables of the results of an ablation.
@@ -62,7 +61,6 @@ class Paper:
     place: int = 100
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sizes: str = ""
-    size_names: Mapping[str, int] = field(default_factory=dict)
     applies: Callable[[Result], bool] = lambda result: False
     tables: Callable[[Sequence[Result]], list[Table]] = lambda results: []
     headline: bool = False

@@ -205,7 +205,6 @@ register_paper(
         place=2,
         presets=PRESETS,
         sizes="tokens, such as 8k (loca)",
-        size_names=LENGTHS,
         applies=is_loca,
         tables=loca_tables,
         headline=True,

@@ -47,10 +47,13 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "batches": ("train", ""),
         "cloning": ("train", "Cloning CloningConfig"),
         "finetuning": ("train", "FineTuneConfig FineTuning"),
         "from_scratch": ("train", "LearnConfig Learning"),
         "grpo": ("train", "GRPO GRPOConfig"),
+        "metrics_log": ("train", ""),
+        "policy_gradient": ("train", ""),
         "ppo": ("train", "PPO PPOConfig"),
         "trainer": ("train", "TRAIN_SEED Trainer TrainerConfig"),
     },

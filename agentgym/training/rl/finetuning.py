@@ -15,10 +15,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.config import Share
-from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.oracles.thinking import ThinkingPolicy
-from agentgym.policy import Policy
+from agentgym.config import Share, TokenCount
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -68,9 +65,6 @@ class FineTuneConfig(TaskConfig):
     Attributes:
         model: A folder of transformers, a GGUF file, or `smollm2`.
         lora: The rank of adapters (LoRA), which alone are trained; 0 to train all weights.
-        teacher: The policy that is cloned: `oracle`; `thinking`, which writes its reasoning down;
-            or `noisy`, which errs.
-        noise: The error rate of `noisy`, in each step.
         method: `clone`, `grpo`, or `both`, one after the other.
         clone_steps: Steps of cloning.
         demonstrations: Episodes in a step of cloning.
@@ -98,13 +92,10 @@ class FineTuneConfig(TaskConfig):
         batch_size: The most episodes that are played at once.
         template: Variables of the chat template, such as `enable_thinking`.
         tensorboard: Log for TensorBoard too.
-        seed: Seeds all draws.
     """
 
     model: str = "smollm2"
     lora: Annotated[int, Field(ge=0, le=4_096)] = 0
-    teacher: Literal["oracle", "thinking", "noisy"] = "oracle"
-    noise: Share = 0.2
     method: Literal["clone", "grpo", "both"] = "clone"
     clone_steps: Count = 40
     demonstrations: Annotated[int, Field(ge=1, le=MOST)] = 8
@@ -127,16 +118,17 @@ class FineTuneConfig(TaskConfig):
     episodes: Count = 24
     device: str = "auto"
     dtype: DType = "auto"
-    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 48
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 48
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
     template: Mapping[str, Any] = field(default_factory=dict)
     tensorboard: bool = False
-    seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ablation(PolicyConfig())  # which checks its arms and horizons
         self.training_specs(self.cells())
+        if self.method != "grpo":
+            self.make_teacher()
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
                 f"the curriculum hints goes from the last arm to the first, got {list(self.arms)}; "
@@ -289,20 +281,13 @@ class FineTuning:
             template=config.template,
         )
 
-    def _teacher(self) -> Policy:
-        config = self.config
-        if config.teacher == "noisy":
-            return NoisyPolicy(config.world, config.noise, config.seed)
-        oracle = OraclePolicy(config.world, config.seed)
-        return ThinkingPolicy(oracle) if config.teacher == "thinking" else oracle
-
     def _try_teacher(self) -> None:
         """Write the point of the teacher, if it has to teach and the curve has none."""
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
         env = mixture(config.training_specs(config.cells()))
-        share = evaluate(self._teacher(), env, _DEMONSTRATIONS)
+        share = evaluate(self.config.make_teacher(), env, _DEMONSTRATIONS)
         if not share:
             raise ValueError(
                 f"the teacher {config.teacher!r} solves none of {_DEMONSTRATIONS} tasks of these "
@@ -320,7 +305,12 @@ class FineTuning:
             yield (
                 "cloning",
                 Cloning(
-                    self._teacher(), model, tokenizer, env, self._cloning(), self.out / "cloning"
+                    self.config.make_teacher(),
+                    model,
+                    tokenizer,
+                    env,
+                    self._cloning(),
+                    self.out / "cloning",
                 ),
                 config.demonstrations,
             )

@@ -16,9 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.config import Share
-from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.config import TokenCount
+from agentgym.oracles import RandomPolicy
 from agentgym.policy import Policy
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
@@ -61,7 +60,6 @@ class LearnConfig(TaskConfig):
     with all contexts but the first, once it can do without.
 
     Attributes:
-        noise: The probability that a step of the teacher is wrong.
         cloning_steps: Steps of behaviour cloning in the first arm.
         hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if
             there is but one of each.
@@ -74,11 +72,9 @@ class LearnConfig(TaskConfig):
         heads: Its attention heads.
         context: The most tokens of a prompt and its reply.
         max_new_tokens: The most tokens of a reply.
-        seed: Seeds the weights and all draws.
-
     """
 
-    noise: Share = 0.2
+    teacher: str = "thinking:p=0.2"
     cloning_steps: Annotated[int, Field(ge=1, le=MOST)] = 600
     hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
     rl_steps: Annotated[int, Field(ge=1, le=MOST)] = 120
@@ -88,9 +84,12 @@ class LearnConfig(TaskConfig):
     width: int = 64
     layers: int = 2
     heads: int = 8
-    context: int = 4_096
-    max_new_tokens: int = 96
-    seed: Annotated[int, Field(ge=0, le=10**6)] = 0
+    context: Annotated[int, TokenCount()] = 4_096
+    max_new_tokens: Annotated[int, TokenCount()] = 96
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.make_teacher()
 
 
 class Learning:
@@ -145,7 +144,7 @@ class Learning:
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
         cloning = Cloning(
-            self._teacher(),
+            self.config.make_teacher(),
             model,
             tokenizer,
             alone,
@@ -156,7 +155,7 @@ class Learning:
         self._phase("cloning", cloning, _CLONED, on_progress)
         if len(cells) > 1:
             hints = Cloning(
-                self._teacher(),
+                self.config.make_teacher(),
                 model,
                 tokenizer,
                 env,
@@ -169,9 +168,6 @@ class Learning:
         save_policy(self._policy(), self.out)
         return self.curve.points
 
-    def _teacher(self) -> ThinkingPolicy:
-        return ThinkingPolicy(NoisyPolicy(self.config.world, self.config.noise, self.config.seed))
-
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         if not (self.out / TOKENIZER).exists():
             save_tokenizer(self._make_tokenizer(env), self.out)
@@ -181,7 +177,7 @@ class Learning:
         return saved
 
     def _make_tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
-        episodes = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
+        episodes = collect(self.config.make_teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
         return make_tokenizer(
             [m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"],
             2_000,
@@ -226,7 +222,7 @@ class Learning:
         self.curve.truncate_after("chance", -1)
         for name, policy in (
             ("chance", RandomPolicy(self.config.world, self.config.seed)),
-            ("teacher", self._teacher()),
+            ("teacher", self.config.make_teacher()),
         ):
             share = self._evaluate(policy)
             self.curve.add(Point(name, 0, 0, 0.0, share, share))

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 import torch
 from pydantic import Field
 
+from agentgym.config import TokenCount
 from agentgym.training.rl.batches import Batch, Prediction, autocast, batch, logprobs_of, predict
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import LossWeight, Trainer, TrainerConfig
@@ -56,7 +57,7 @@ class PolicyGradientConfig(TrainerConfig):
     entropy: LossWeight = 0.0
     weight: Literal["episode", "token", "constant"] = "episode"
     temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 explores nothing
-    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 32
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 32
 
 
 @dataclass(frozen=True)

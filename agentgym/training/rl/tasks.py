@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from pydantic import Field
 
-from agentgym.config import Config
+from agentgym.config import Config, TokenCount
+from agentgym.policy import Policy
 from agentgym.registry import resolve, spec
 from agentgym.stacks import check_arm
+from agentgym.training.rollout import PolicyConfig
 from agentgym.world import load_world
 
 
@@ -30,9 +33,11 @@ class TaskConfig(Config):
         contexts: Context strategies, each several joined by `+`.
         window: The tokens of the context window; None for no limit, or that of the paper if a
             strategy is asked for.
+        teacher: The policy that is cloned, with its options, as `PolicyConfig` names it.
+        seed: Seeds all draws.
 
     Raises:
-        ValueError: An id, arm, horizon or option is not right.
+        ValueError: An id, arm, horizon, policy or option is not right.
     """
 
     world: str = "ListWorld"
@@ -40,7 +45,9 @@ class TaskConfig(Config):
     horizons: Sequence[int] = (3,)
     arms: Sequence[str] = ("",)
     contexts: Sequence[str] = ("none",)
-    window: int | None = None
+    window: Annotated[int, TokenCount()] | None = None
+    teacher: str = "oracle"
+    seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +55,12 @@ class TaskConfig(Config):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
+        PolicyConfig(self.teacher)
         self.specs(self.cells())
+
+    def make_teacher(self) -> Policy:
+        """Return the policy that is cloned."""
+        return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def cells(self) -> list[tuple[str, str]]:
         """Return arms with context strategies: each arm in the first context, and each context in

@@ -90,6 +90,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "answer_size": ("endpoint", ""),
         "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
         "local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
         "models": ("train", "make_model make_tokenizer"),
@@ -97,6 +98,7 @@ __getattr__ = lazy_exports(
             "endpoint",
             "EndpointConfig EndpointPolicy",
         ),
+        "prefix_cache": ("train", ""),
         "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
         "renderer": ("train", "Renderer pad_id"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import httpx2
 from pydantic import Field
 
+from agentgym.config import TokenCount
 from agentgym.messages import Chat
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
@@ -64,8 +65,8 @@ class AnthropicConfig(RequestConfig):
 
     base_url: str = "https://api.anthropic.com"
     api_key_env: str = "ANTHROPIC_API_KEY"
-    max_tokens: Annotated[int, Field(ge=1, le=10**9)] = _MAX_TOKENS
-    thinking_budget: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] = _MAX_TOKENS
+    thinking_budget: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
     temperature: float | None = None
     top_p: float | None = None
     tools: Literal["native", "text"] = "native"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agentgym.config import Config
+from agentgym.config import Config, TokenCount
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -33,7 +33,7 @@ class ModelOptions(Config):
     device: str = "auto"
     dtype: DType = "auto"
     temperature: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] | None = None
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
     template: Mapping[str, Any] = field(default_factory=dict)
     native_tools: bool = False

@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import openai
 
+from agentgym.config import TokenCount
 from agentgym.messages import Chat
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
@@ -55,7 +56,7 @@ class EndpointConfig(RequestConfig):
     api_key_env: str = "OPENAI_API_KEY"
     temperature: float | None = None
     top_p: float | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, TokenCount()] | None = None
     seed: int | None = None
     tools: Literal["native", "text"] = "native"
     dialect: Dialect = "auto"

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from agentgym.config import Config, Seed, Share
+from agentgym.arguments import list_names
+from agentgym.config import Config, Seed
+from agentgym.knobs import read_knobs, split_knobs
 from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
+from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
-from agentgym.training.extras import needs_extra
+from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.model_options import ModelOptions
 
-NAMES = ("control", "oracle", "noisy", "random")
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""
 EXTERNAL = "external"
@@ -28,60 +30,115 @@ follow: `external:name`.
 """
 
 
+def _control(
+    env_id: str,
+    planning: float = 0.0,
+    tracking: float = 0.0,
+    distraction: float = 0.0,
+    seed: int = 0,
+) -> Policy:
+    return ControlPolicy(env_id, Deficits(planning, tracking, distraction), seed)
+
+
+def _oracle(env_id: str, seed: int = 0) -> Policy:
+    return OraclePolicy(env_id, seed)
+
+
+def _noisy(env_id: str, p: float = 0.1, seed: int = 0) -> Policy:
+    return NoisyPolicy(env_id, p, seed)
+
+
+def _thinking(env_id: str, p: float = 0.0, seed: int = 0) -> Policy:
+    return ThinkingPolicy(NoisyPolicy(env_id, p, seed) if p else OraclePolicy(env_id, seed))
+
+
+def _random(env_id: str, seed: int = 0) -> Policy:
+    return RandomPolicy(env_id, seed)
+
+
+SCRIPTED: Mapping[str, Callable[..., Policy]] = {
+    "control": _control,
+    "oracle": _oracle,
+    "noisy": _noisy,
+    "thinking": _thinking,
+    "random": _random,
+}
+"""The scripted policies by name; the arguments of each function are the options of its name."""
+
+
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Choice of a policy.
+    """Choice of a policy, with its options in one word (`agentgym.knobs`): `noisy:p=0.2`.
 
     Attributes:
-        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model,
-            `package.module:factory`, where `factory(env_id)` returns a policy, or `external:name`
-            for an agent that `agentgym serve` lets play.
-        seed: Seeds the scripted policies.
-        noise: The probability of an error of `noisy`.
-        deficits: The deficits of `control`.
+        name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),
+            `thinking` (`p`), `random`, each with `seed` too; the folder of a trained model;
+            `package.module:factory`, where `factory(env_id)` returns a policy and takes the options
+            that follow, as in `package.module:factory:depth=3`; or `external:name` for an agent
+            that `agentgym serve` lets play.
+        seed: Seeds the scripted policies whose name gives no `seed`, and a trained model.
         model: Options of a trained model, which by default plays its most probable tokens.
     """
 
     name: str = "control"
     seed: Seed = 0
-    noise: Share = 0.1
-    deficits: Deficits = field(default_factory=Deficits)
     model: ModelOptions = field(default_factory=ModelOptions)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name in (*NAMES, EXTERNAL) or ":" in self.name or self.is_model:
+        name, options = self._split()
+        if name in SCRIPTED:
+            read_knobs(name, SCRIPTED[name], options)
             return
-        if Path(self.name).is_dir():
+        if Path(name).is_dir() and options:
             raise ValueError(
-                f"{self.name} holds no trained model: `agentgym train --out {self.name}` has to "
-                "run to its end first"
+                f"{name} is a folder, and a trained model takes no options in its name, got "
+                f"{self.name!r}; give --temperature, --device and so on, or `model`"
             )
-        choices = f"{', '.join(NAMES)}, package.module:factory, or the folder of a trained model"
-        raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
+        if name == EXTERNAL or ":" in name or self.is_model:
+            return
+        if Path(name).is_dir():
+            raise ValueError(
+                f"{name} holds no trained model: `agentgym train --out {name}` has to run to its "
+                "end first"
+            )
+        remedy = list_names(name, tuple(SCRIPTED), "policies")
+        raise ValueError(
+            f"there is no policy {name!r}; {remedy}, package.module:factory, or the folder of a "
+            "trained model"
+        )
 
     def make(self, env_id: str) -> Policy:
         """Return the policy for a world or a team; a scripted one plays all agents of a team.
 
         Raises:
-            ValueError: The factory cannot be imported, or the folder of a model cannot be read.
+            ValueError: An option is not right, the factory cannot be imported, or the folder of a
+                model cannot be read.
         """
-        if self.name in NAMES:
-            scripted = self._scripted(env_id)
-            return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
-        if self.name.partition(":")[0] == EXTERNAL:
+        name, options = self._split()
+        if name in SCRIPTED:
+            return self._scripted(env_id, name, options)
+        if name.partition(":")[0] == EXTERNAL:
             return _play_outside
         if self.is_model:
             written = max(file.stat().st_mtime_ns for file in self._model_files())
             return _load(self.name, written, self.model.to_json(), self.seed)
-        return self._factory(env_id)
+        factory = self._import(name)
+        policy: Policy = factory(env_id, **read_knobs(name, factory, options))
+        return policy
 
-    def _scripted(self, env_id: str) -> ScriptedPolicy:
-        if self.name == "control":
-            return ControlPolicy(env_id, self.deficits, self.seed)
-        if self.name == "noisy":
-            return NoisyPolicy(env_id, self.noise, self.seed)
-        return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
+    def _split(self) -> tuple[str, dict[str, str]]:
+        """Return the name without its options, and these as texts; a folder may have any name."""
+        return (self.name, {}) if Path(self.name).is_dir() else split_knobs(self.name)
+
+    def _scripted(self, env_id: str, name: str, options: Mapping[str, str]) -> Policy:
+        given = {"seed": self.seed, **read_knobs(name, SCRIPTED[name], options)}
+        policy = SCRIPTED[name](env_id, **given)
+        if not is_team(env_id):
+            return policy
+        if not isinstance(policy, ScriptedPolicy):
+            raise ValueError(f"the policy {name!r} plays no team; {env_id} is one")
+        return TeamPolicy(env_id, policy)
 
     @property
     def is_model(self) -> bool:
@@ -91,15 +148,17 @@ class PolicyConfig(Config):
     def _model_files(self) -> list[Path]:
         return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
 
-    def _factory(self, env_id: str) -> Policy:
-        module, _, name = self.name.partition(":")
+    def _import(self, name: str) -> Callable[..., Policy]:
+        module, _, function = name.partition(":")
         try:
-            policy: Policy = getattr(importlib.import_module(module), name)(env_id)
+            factory: Callable[..., Policy] = getattr(importlib.import_module(module), function)
+        except MissingExtraError:
+            raise
         except (ImportError, AttributeError) as error:
             raise ValueError(
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
-        return policy
+        return factory
 
 
 def _play_outside(chats: Sequence[Chat]) -> list[Reply]:

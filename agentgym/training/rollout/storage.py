@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
 
+_SHOWN = 160
+"""Characters of two values of a setting in an error; the wrappers of an env have thousands."""
 LOCK = ".lock"
 """The name of the lock in a folder, and the end of that of the lock of a file."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -251,24 +253,33 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
     return settings
 
 
-def keep_settings(path: Path, settings: Mapping[str, Any], kept: Mapping[str, Any] | None) -> None:
+def keep_settings(
+    path: Path,
+    settings: Mapping[str, Any],
+    kept: Mapping[str, Any] | None,
+    place: Path | None = None,
+) -> None:
     """Write the settings of a run into its folder, or check that they are those of the run in it.
 
     Args:
-        path: The file.
+        path: The file of the settings.
         settings: The settings, as JSON reads them back.
         kept: Those that are there; None if there are none.
+        place: The file or folder of the run, for errors; by default that of the settings.
 
     Raises:
-        ValueError: The folder holds another run.
+        ValueError: The place holds another run.
         OSError: The file cannot be written.
     """
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
     elif kept != settings:
+        name = next(name for name in settings if kept.get(name) != settings[name])
+        old, new = (json.dumps(run.get(name)) for run in (kept, settings))
+        values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
         raise ValueError(
-            f"{path.parent} holds a run with other settings (see {path.name}); choose another "
-            "folder or delete it"
+            f"{place or path.parent} holds a run with other settings: its {name}{values} (see "
+            f"{path.name}); choose another place or delete it"
         )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping
-from multiprocessing import get_context, parent_process
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -147,7 +148,8 @@ class Processes(Engine):
             name=f"agentgym-slot-{number}",
             daemon=True,
         )
-        process.start()
+        with interrupts_left_to_parent():
+            process.start()
         far.close()
         return ThreadSlot(lambda: _ProcessPlayer(near, process), number, answers, process.kill)
 
@@ -210,6 +212,23 @@ def _serve(connection: Connection, make_env: bytes, number: int) -> None:
     except EOFError:
         if server is not None:
             server.close()
+
+
+@contextmanager
+def interrupts_left_to_parent() -> Iterator[None]:
+    """Start processes that no interrupt reaches: one that is still importing would print a traceback.
+
+    Interrupts are blocked meanwhile, which processes inherit; the parent gets its own at the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which unblocks interrupts when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def follow_the_parent() -> None:

@@ -13,7 +13,16 @@ from tests.training.cli.test_main import command
 
 def test_audit_shows_a_table_and_writes_it(tmp_path: Path) -> None:
     out = tmp_path / "audit.md"
-    options = ("--seeds", "60", "--demonstrations", "10", "--set", "items=8", "--set", "removals=4")
+    options = (
+        "--episodes",
+        "60",
+        "--demonstrations",
+        "10",
+        "--set",
+        "items=8",
+        "--set",
+        "removals=4",
+    )
     shown = command("audit", "ListWorld", *options, "--out", str(out))
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "ListWorld: ceiling 10.0, chance 0.0 (estimated)" in shown.stdout
@@ -23,7 +32,7 @@ def test_audit_shows_a_table_and_writes_it(tmp_path: Path) -> None:
 
 
 def test_audit_of_a_leaky_world_exits_with_1() -> None:
-    shown = command("audit", "AnyEnd", "--seeds", "20", "--demonstrations", "8")
+    shown = command("audit", "AnyEnd", "--episodes", "20", "--demonstrations", "8")
     assert shown.returncode == 1
     assert "verdict: leak (at once answer(name=''))" in shown.stdout
 
@@ -31,7 +40,7 @@ def test_audit_of_a_leaky_world_exits_with_1() -> None:
 def test_audit_refuses_bad_input_in_one_line() -> None:
     for arguments, text in (
         (("NoWorld",), "there is no world 'NoWorld'"),
-        (("ListWorld", "--seeds", "0"), "seeds must be an integer in [1, 100000], got 0"),
+        (("ListWorld", "--episodes", "0"), "episodes must be an integer in [1, 100000], got 0"),
         (("ListWorld", "--set", "items=1", "--set", "removals=0"), "needs at least 100 different"),
     ):
         shown = command("audit", *arguments)
@@ -43,7 +52,7 @@ def test_audit_refuses_bad_input_in_one_line() -> None:
 
 def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     out, log = tmp_path / "ablation", tmp_path / "train.jsonl"
-    size = ("--horizons", "2", "--seeds", "4", "--workers", "1", "--arms", "none")
+    size = ("--horizons", "2", "--episodes", "4", "--workers", "1", "--oracles", "none")
     assert command("ablate", "--world", "ListWorld", *size, "--out", str(out)).returncode == 0
     # An ablation of two turns has four items, of which one is removed.
     training = agentgym.spec("ListWorld", items=4, removals=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,12 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.training.cli import app
+from agentgym.training.cli.completion import (
+    complete_context,
+    complete_oracles,
+    complete_world,
+    complete_worlds,
+)
 from agentgym.training.rollout import TrajectoryLog
 from tests.helpers import PATIENCE
 
@@ -33,8 +40,11 @@ def command(
     )
 
 
-def test_list_shows_every_world_and_preset() -> None:
-    shown = command("list")
+def test_list_is_short_unless_all_is_asked_for() -> None:
+    short = command("list").stdout.splitlines()
+    assert [line.split()[0] for line in short[:-1]] == [entry.id for entry in agentgym.worlds()]
+    assert "agentgym list --all" in short[-1]
+    shown = command("list", "--all")
     assert shown.returncode == 0
     assert all(
         entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams())
@@ -49,7 +59,8 @@ def test_list_shows_the_ids_with_all_words() -> None:
     assert all("Grid" in each and "easy" in each for each in ids)
     none = command("list", "gird")
     assert (none.returncode, none.stdout) == (2, "")
-    assert "no id holds gird; agentgym list shows all" in none.stderr
+    assert "no id holds gird; did you mean 'Grid'?" in none.stderr
+    assert "no id holds xyzzy; agentgym list --all shows all" in command("list", "xyzzy").stderr
 
 
 def test_the_version_is_printed() -> None:
@@ -184,7 +195,7 @@ def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
         "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
     )
     assert stopped.returncode == 1
-    assert stopped.stderr == "error: no server\nthe same command goes on from here\n"
+    assert stopped.stderr == "error: no server\n", "nothing was saved"
 
 
 BREAKING = """
@@ -210,7 +221,7 @@ class Breaking:
 def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
     out = tmp_path / "a"
     shown = command(
-        "ablate", "--horizons", "4,8", "--seeds", "3", "--out", str(out), "--workers", "2"
+        "ablate", "--horizons", "4,8", "--episodes", "3", "--out", str(out), "--workers", "2"
     )
     assert shown.returncode == 0, shown.stderr
     assert "Effect of each intervention" in shown.stdout
@@ -225,9 +236,19 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
 
 def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
     contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
-    line = ["ablate", "--world", "ListWorld", "--horizons", "8", "--arms", "none", "--window", "3k"]
+    line = [
+        "ablate",
+        "--world",
+        "ListWorld",
+        "--horizons",
+        "8",
+        "--oracles",
+        "none",
+        "--window",
+        "3k",
+    ]
     line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
-    assert command(*line, "--seeds", "2").returncode == 0
+    assert command(*line, "--episodes", "2").returncode == 0
     rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert {row["context"] for row in rows} == set(contexts.split(","))
     log = tmp_path / "trajectories.jsonl"
@@ -242,9 +263,9 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     assert list(windows.values()) == [[2_000], [3_000], [1_000]]
     whole = log.read_bytes()
     log.write_bytes(b"".join(whole.splitlines(keepends=True)[:3]))
-    assert command(*line, "--seeds", "2").returncode == 0
+    assert command(*line, "--episodes", "2").returncode == 0
     assert log.read_bytes() == whole
-    other = command(*[part.replace("keep=1", "keep=2") for part in line], "--seeds", "2")
+    other = command(*[part.replace("keep=1", "keep=2") for part in line], "--episodes", "2")
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
 
 
@@ -259,7 +280,7 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
         "ListWorld",
         "--horizons",
         "4",
-        "--seeds",
+        "--episodes",
         "2",
         "--out",
         "a",
@@ -280,7 +301,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
         "-m",
         "agentgym",
         "ablate",
-        "--seeds",
+        "--episodes",
         "200",
         "--out",
         str(tmp_path / "a"),
@@ -299,6 +320,91 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     assert log.read_bytes().endswith(b"\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "delay"),
+    [
+        ("ablate --episodes 200 --workers 2", 0.5),  # while it loads
+        ("ablate --episodes 200 --workers 2", 2.0),
+        ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
+        ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
+    ],
+)
+def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay: float) -> None:
+    out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
+    process = subprocess.Popen(
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "agentgym",
+            *line.split(),
+            "--out",
+            str(out),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(delay)  # whatever it does by then, on a quick or on a busy machine
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, which reaches the workers too
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, errors
+    assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)
+
+
+def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    line = ("rollout", "ListWorld", "--policy", "noisy:p=0.2", "--out", str(out))
+    assert command(*line).returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    others = {
+        "world": ("rollout", "TreeWorld", *line[2:]),
+        "policy": (*line, "--policy", "noisy:p=0.3"),
+        "seed": (*line, "--seed", "3"),
+        "options": (*line, "--set", "items=5"),
+        "wrappers": (*line, "--oracles", "S"),
+        "model": (*line, "--temperature", "0.5"),
+    }
+    for name, other in others.items():
+        shown = command(*other)
+        assert shown.returncode == 2, name
+        assert f"other settings: its {name} " in shown.stderr
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert command(*line, "--episodes", "2").returncode == 0
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "t.jsonl.settings.json").unlink()
+    shown = command(*line, "--set", "items=5")
+    assert "holds an episode of another run (agentgym/ListWorld-v0 played by" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ablate --suite loca", "--preset"),
+        ("ablate --lengths=8k", "--horizons"),
+        ("ablate --seeds 3", "--episodes"),
+        ("train --arms P", "--oracles"),
+        ("rollout ListWorld --noise 0.2", "--policy noisy:p=0.1"),
+        ("audit ListWorld --seeds 3", "--episodes"),
+    ],
+)
+def test_another_name_of_an_option_leads_to_its_own(line: str, name: str) -> None:
+    shown = command(*line.split())
+    assert shown.returncode == 2
+    assert "there is no option --" in shown.stderr
+    assert f"write {name}" in shown.stderr
+
+
+def test_names_are_completed() -> None:
+    assert "ListWorld-easy" in complete_world("listw")
+    assert complete_worlds("TreeWorld,GridW")[0] == "TreeWorld,GridWorld"
+    assert complete_oracles("none,SP") == ["none,SP", "none,SPH"]
+    assert "clear_results+compaction" in complete_context("clear_results+com")
+    assert "--install-completion" in command("--help").stdout
+
+
 BAD = [
     (["play", "NoWorld"], "there is no world 'NoWorld'"),
     (["play", "ListWorld", "--oracles", "H"], "H needs S"),
@@ -310,9 +416,25 @@ BAD = [
     ),
     (["rollout", "ListWorld", "--policy", "nobody"], "there is no policy 'nobody'"),
     (
-        ["rollout", "ListWorld", "--planning", "2"],
+        ["rollout", "ListWorld", "--policy", "control:planning=2"],
         "planning must be a number in [0.0, 1.0], got 2.0",
     ),
+    (
+        ["rollout", "ListWorld", "--policy", "nosy:p=0.1"],
+        "there is no policy 'nosy'; did you mean 'noisy'? policies: control, oracle, noisy,",
+    ),
+    (
+        ["rollout", "ListWorld", "--policy", "noisy:q=0.1"],
+        "noisy has no option 'q'; options: p=0.1, seed=0",
+    ),
+    (["rollout", "ListWorld", "--policy", "noisy:p=much"], "p must be a number, got 'much'"),
+    (["rollout", "ListWorld", "--out", "C:\\runs\\x.jsonl"], "is a path of Windows"),
+    (["rollout", "ListWorld", "--out", "."], "--out . is a folder; give a file in it"),
+    (["ablate", "--preset", "laca"], "preset must be one of"),
+    (["ablate", "--world", "listworld-eazy"], "did you mean 'ListWorld-easy'"),
+    (["ablate", "--context", "compacton"], "did you mean 'compaction'? strategies: "),
+    (["ablate", "--oracles", "sp"], "did you mean 'SP'?"),
+    (["rollout", "ListWorld", "--max-new-tokens", "8q"], "max_new_tokens must be a whole number"),
     (["rollout", "ListWorld", "--out", "file/t.jsonl"], "file"),
     (
         ["rollout", "ListWorld", "--engine", "thread", "--out", "a/t.jsonl"],
@@ -327,18 +449,18 @@ BAD = [
         "lockstep cannot give up a slot",
     ),
     (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
-    (["ablate", "--arms", "H"], "H needs S"),
+    (["ablate", "--oracles", "H"], "H needs S"),
     (
         ["ablate", "--horizons", "4,x"],
         "horizons must be whole numbers separated by commas, got 'x'",
     ),
     (["ablate", "--horizons", "1000000000"], "horizon must be an integer in"),
-    (["ablate", "--seeds", "0"], "seeds must be an integer in"),
+    (["ablate", "--episodes", "0"], "episodes must be an integer in"),
     (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
     (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
     (["ablate", "--out", "file/a"], "file"),
     (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
-    (["ablate", "--context", "none,clear_results:kep=3"], "no knob 'kep'; knobs: trigger, target,"),
+    (["ablate", "--context", "none,clear_results:kep=3"], "no option 'kep'; did you mean 'keep'?"),
     (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
     (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
     (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),

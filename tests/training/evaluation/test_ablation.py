@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.oracles.control import Deficits
 from agentgym.training.cli import app
 from agentgym.training.evaluation import (
     Ablation,
@@ -33,11 +32,11 @@ SLOW = [
     "ablate",
     "--horizons",
     "40",
-    "--seeds",
+    "--episodes",
     "40",
     "--world",
     "TreeWorld",
-    "--arms",
+    "--oracles",
     "none,S",
     "--workers",
     "2",
@@ -45,7 +44,7 @@ SLOW = [
 
 
 def small(**changes: Any) -> Ablation:
-    return Ablation(**{**SMALL, "policy": PolicyConfig(deficits=Deficits(planning=0.2)), **changes})
+    return Ablation(**{**SMALL, "policy": PolicyConfig("control:planning=0.2"), **changes})
 
 
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
@@ -137,7 +136,9 @@ def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> N
 def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
     prepare_ablation(small(), tmp_path / "a")
     prepare_ablation(small(), tmp_path / "a")
-    with pytest.raises(ValueError, match="holds an ablation with other settings"):
+    with pytest.raises(
+        ValueError, match="holds a run with other settings: its seeds is 3 and not 4"
+    ):
         prepare_ablation(small(seeds=4), tmp_path / "a")
 
 
@@ -146,7 +147,7 @@ def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
     [
         (
             {"worlds": ("NoWorld",)},
-            "there is no world 'NoWorld'; worlds: .*GridWorld, ListWorld, TreeWorld",
+            "there is no world 'NoWorld'; .*worlds: .*GridWorld, ListWorld, TreeWorld",
         ),
         ({"arms": ("H",)}, "H needs S"),
         ({"arms": ("X",)}, "oracles must be letters"),
@@ -158,7 +159,7 @@ def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
         ({"options": {"TreeWorld": {"nodes": 3}}}, "'TreeWorld', which is not among the worlds"),
         (
             {"options": {"ListWorld": {"itmes": 3}}},
-            "ListWorld has no option 'itmes'; options: .*items",
+            "ListWorld has no option 'itmes'; did you mean 'items'",
         ),
         ({"options": {"": {"budget_factor": 0.5}}}, r"budget_factor must be a number in \[1.0"),
         ({"hint_scope": "none"}, "hint_scope must be one of"),
@@ -217,7 +218,9 @@ def test_one_arm_alone_has_no_comparison(tmp_path: Path) -> None:
 
 
 def test_sizes_are_those_of_the_axis_that_the_command_names(tmp_path: Path) -> None:
-    options = "--world ListWorld --set items=6 --horizons 1,3 --arms none --seeds 2 --policy oracle"
+    options = (
+        "--world ListWorld --set items=6 --horizons 1,3 --oracles none --episodes 2 --policy oracle"
+    )
     arguments = ["ablate", *options.split(), "--workers=1", f"--out={tmp_path}"]
     assert "contradicts the size" in CliRunner().invoke(app, arguments).stderr
     shown = CliRunner().invoke(app, [*arguments, "--axis=removals"])

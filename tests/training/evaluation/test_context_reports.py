@@ -95,7 +95,7 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
         arms=("", "S"),
         horizons=(24,),
         seeds=2,
-        policy=PolicyConfig("noisy", noise=0.02),
+        policy=PolicyConfig("noisy:p=0.02"),
         contexts=CONTEXTS,
         window=1_500,
     )
@@ -164,11 +164,11 @@ def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
     few = [
         "--world",
         "TreeWorld",
-        "--arms",
+        "--oracles",
         "none",
         "--horizons",
         "16",
-        "--seeds",
+        "--episodes",
         "2",
         "--workers",
         "1",

@@ -141,9 +141,7 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
 
 
 def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
-    line = (
-        f"ablate --policy {MODULE}:be_silent --world ListWorld --arms none --horizons 3 --seeds 5"
-    )
+    line = f"ablate --policy {MODULE}:be_silent --world ListWorld --oracles none --horizons 3 --episodes 5"
     out = ["--workers", "1", "--out", str(tmp_path / "a")]
     shown = CliRunner().invoke(app, [*line.split(), *out])
     assert shown.exit_code == 1
@@ -173,8 +171,26 @@ def test_when_every_cell_is_lost_the_run_stops(
 
 
 def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "agentgym", "ablate", "--world", "TreeWorld", "--arms", "none,S"]
-    line += ["--horizons", "30", "--seeds", "10", "--workers", "1", "--out", str(tmp_path / "run")]
+    line = [
+        sys.executable,
+        "-m",
+        "agentgym",
+        "ablate",
+        "--world",
+        "TreeWorld",
+        "--oracles",
+        "none,S",
+    ]
+    line += [
+        "--horizons",
+        "30",
+        "--episodes",
+        "10",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     both = [
         subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -191,7 +207,7 @@ def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
     assert len(cells) == 20
 
 
-ABLATE = "ablate --policy oracle --world ListWorld --arms none,S --horizons 3 --seeds 4 --out"
+ABLATE = "ablate --policy oracle --world ListWorld --oracles none,S --horizons 3 --episodes 4 --out"
 
 
 @pytest.mark.parametrize("command", [ABLATE.split(), ["score"], ["doctor"]])

@@ -182,10 +182,10 @@ def test_http_keeps_episodes_apart() -> None:
         ),
         (["NoWorld", "--stdio"], "NoWorld"),
         (
-            ["ListWorld", "--stdio", "--lengths", "8k"],
-            "--lengths, --horizons and --agent belong to",
+            ["ListWorld", "--stdio", "--horizons", "8k"],
+            "--horizons and --agent belong to",
         ),
-        (["ListWorld", "--stdio", "--out", "{out}"], "--out needs --lengths or --horizons"),
+        (["ListWorld", "--stdio", "--out", "{out}"], "--out needs --horizons"),
         (["filesystem", "--stdio", "--out", "{out}", "--horizons", "4"], "filesystem"),
         (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
     ],

@@ -276,13 +276,13 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
         "lore-hard",
         "--world",
         "CodeWorld,DocumentWorld",
-        "--arms",
+        "--oracles",
         "none,SP",
         "--horizons",
         "2,8",
     ]
     line += [
-        "--seeds",
+        "--episodes",
         "2",
         "--policy",
         "noisy",

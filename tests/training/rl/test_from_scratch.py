@@ -269,7 +269,7 @@ def test_the_command_trains_and_what_it_wrote_plays(
     small = [
         "--horizons",
         "1",
-        "--arms",
+        "--oracles",
         "none",
         "--cloning",
         "2",
@@ -302,9 +302,9 @@ def test_the_command_trains_and_what_it_wrote_plays(
             "horizons must be whole numbers separated by commas, got 'x'",
         ),
         (["train", "--horizons", "2,2"], "horizons must be given, each once, got [2, 2]"),
-        (["train", "--arms", "H"], "H needs S"),
+        (["train", "--oracles", "H"], "H needs S"),
         (["train", "--context", "forget"], "'forget'"),
-        (["train", "--noise", "2"], "noise must be a number in [0.0, 1.0], got 2.0"),
+        (["train", "--teacher", "noisy:p=2"], "p must be a number in [0.0, 1.0], got 2.0"),
         (["train", "--cloning", "0"], "cloning_steps must be an integer in"),
         (["train", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
         (["train", "--out", "file/t"], "file"),
@@ -327,7 +327,9 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(
 
 
 def test_another_run_in_the_folder_is_named(whole: Path) -> None:
-    with pytest.raises(ValueError, match=r"holds a run with other settings \(see train.json\)"):
+    with pytest.raises(
+        ValueError, match=r"holds a run with other settings: its .* \(see train.json\)"
+    ):
         Learning(LearnConfig(**{**asdict(TINY), "seed": 5}), whole)
 
 
