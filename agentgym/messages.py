@@ -177,6 +177,16 @@ class Message(Record, frozen=True):
 _TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
 
 
+class _Buffer(list[Message]):
+    """List with an identity, by which readers of a chat know its versions."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a list has none
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class Messages(Sequence[Message]):
     """An immutable sequence of messages whose versions share one buffer, so that a chat grows in
     O(new messages).
@@ -189,12 +199,12 @@ class Messages(Sequence[Message]):
     __slots__ = ("_buffer", "_length", "_tail")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._buffer = list(messages)
+        self._buffer = _Buffer(messages)
         self._length = len(self._buffer)
         self._tail: tuple[Message, ...] = ()
 
     @classmethod
-    def _version(cls, buffer: list[Message], length: int, tail: tuple[Message, ...]) -> Messages:
+    def _version(cls, buffer: _Buffer, length: int, tail: tuple[Message, ...]) -> Messages:
         version = cls.__new__(cls)
         version._buffer, version._length, version._tail = buffer, length, tail
         return version
@@ -203,8 +213,10 @@ class Messages(Sequence[Message]):
         """Return this sequence followed by `new`."""
         with _GROWING:
             buffer = self._buffer
-            if self._tail or len(buffer) != self._length:
-                buffer = list(self)
+            if len(buffer) == self._length:
+                buffer += self._tail
+            else:
+                buffer = _Buffer(self)
             buffer += new
             return self._version(buffer, len(buffer), ())
 
@@ -218,11 +230,20 @@ class Messages(Sequence[Message]):
         """Return this sequence without its last message; the buffer stays shared, so this is
         O(1).
         """
-        if self._tail:
-            return self._version(self._buffer, self._length, self._tail[:-1])
-        if not self._length:
+        if not len(self):
             raise IndexError("an empty chat has no last message")
-        return self._version(self._buffer, self._length - 1, ())
+        return self.first(len(self) - 1)
+
+    def first(self, count: int) -> Messages:
+        """Return the first messages; the buffer stays shared, so this is O(1)."""
+        tail = self._tail[: max(count - self._length, 0)]
+        return self._version(self._buffer, min(count, self._length), tail)
+
+    def lineage(self) -> tuple[object, int]:
+        """Return the buffer, which has a hash and can be referred to weakly, and the number of
+        messages of this version in it: these are the same in all its versions.
+        """
+        return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
         """Count the leading messages that both have in common; O(1) for two versions of one
@@ -302,6 +323,10 @@ class Chat(Record, frozen=True):
     def without_last(self) -> Chat:
         """Return this chat without its last message, in O(1)."""
         return Chat(self._shared().without_last(), self.tools)
+
+    def first(self, count: int) -> Chat:
+        """Return the first messages of this chat, in O(1)."""
+        return Chat(self._shared().first(count), self.tools)
 
     def shared_prefix(self, other: Chat) -> int:
         """Count the leading messages that both chats have in common."""

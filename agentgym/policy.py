@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentgym.messages import Chat
+from agentgym.token_ids import TokenIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,14 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The token ids the text was sampled after; empty if the policy has no tokens.
+        prompt_ids: The token ids the text was sampled after; empty if the policy has no tokens. As
+            `TokenIds`, the prompts of an episode share their memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
     """
 
     text: str
-    prompt_ids: tuple[int, ...] = ()
+    prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
 

@@ -1,9 +1,12 @@
-"""Cost of drawing a task of LORE, against its size: `python benchmarks/lore.py` where agentgym is
-installed.
+"""Cost of drawing a task of LORE, and of playing it by script, against its size: `python
+benchmarks/lore.py` where agentgym is installed.
 
 The sizes are measured in turn, round after round, and the median of each is shown: other work on
 the machine slows all alike, so the ratios hold even where the milliseconds do not. Memory is
 counted by `tracemalloc` in one run of its own.
+
+Played by script, an episode is shown to a policy that reads what is new in each chat, and some of
+its chats to new policies, which read them whole; that time is scaled to all of them.
 """
 
 from __future__ import annotations
@@ -11,11 +14,21 @@ from __future__ import annotations
 import statistics
 import time
 import tracemalloc
+from collections.abc import Sequence
 
+from agentgym import make
 from agentgym.envs.lore.document_world import DocumentWorld
+from agentgym.messages import Chat
+from agentgym.oracles import OraclePolicy
+from agentgym.policy import Reply
+from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)
 ROUNDS = 15
+WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
+PLAYED = (10, 30, 60, 350)
+SHOWN_WHOLE = 50
+"""Chats of an episode that are read whole: enough for a mean, since the cost grows evenly."""
 
 
 def main() -> None:
@@ -40,6 +53,37 @@ def main() -> None:
                 f"{kept / documents:,.0f} |"
             )
         print()
+    print(
+        "| played | operations | turns | policy, s | ms a turn | reading all, s | ratio | env, s |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for name in WORLDS:
+        for size in PLAYED:
+            print(play(name, size))
+
+
+def play(name: str, size: int) -> str:
+    """The row of an episode that a policy plays by script."""
+    policy, spent = OraclePolicy(name), [0.0]
+
+    def timed(chats: Sequence[Chat]) -> list[Reply]:
+        start = time.process_time()
+        replies = policy(chats)
+        spent[0] += time.process_time() - start
+        return replies
+
+    start = time.process_time()
+    steps = rollout(make(name, operations=size), timed, 0).steps
+    env = time.process_time() - start - spent[0]
+    shown = steps[:: max(1, len(steps) // SHOWN_WHOLE)]
+    start = time.process_time()
+    for step in shown:
+        OraclePolicy(name)([step.chat])
+    whole = (time.process_time() - start) * len(steps) / len(shown)
+    return (
+        f"| {name} | {size} | {len(steps):,} | {spent[0]:.3f} | "
+        f"{spent[0] / len(steps) * 1e3:.2f} | {whole:.2f} | {whole / spent[0]:.0f} | {env:.2f} |"
+    )
 
 
 def draw(size: int, seed: int, difficulty: str) -> tuple[float, DocumentWorld]:

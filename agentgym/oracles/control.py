@@ -13,13 +13,8 @@ import numpy as np
 from agentgym.config import Config, Share
 from agentgym.messages import ToolCall
 from agentgym.oracles.choices import best_call, choose, wrong_call
-from agentgym.oracles.policies import (
-    NoisyPolicy,
-    ParsedChat,
-    ScriptedPolicy,
-    apply_result,
-    read_state,
-)
+from agentgym.oracles.policies import NoisyPolicy, ScriptedPolicy
+from agentgym.oracles.reading import ParsedChat, apply_result, read_state
 from agentgym.parsing import Dialect
 from agentgym.world import World
 
@@ -66,11 +61,10 @@ class ControlPolicy(ScriptedPolicy):
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Recall the state, plan, and slip."""
-        turns = parsed.turns()
         world = self.recall(parsed)
         # Three streams, so that one deficit does not shift the draws of another.
         distracted, planning, tracking = self.draw(parsed).spawn(3)
-        if distracted.random() >= (1 - self.deficits.distraction) ** len(turns):
+        if distracted.random() >= (1 - self.deficits.distraction) ** parsed.past.turns:
             return choose(world.legal_calls(), distracted)
         if "state" not in parsed.hints:
             world = self._recall_with_gaps(parsed, tracking)
@@ -89,12 +83,16 @@ class ControlPolicy(ScriptedPolicy):
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
-        """Return the world as the agent remembers it: each past change may be missing."""
+        """Return the world as the agent remembers it: each past change may be missing, which is drawn
+        again at each step.
+        """
+        if not self.deficits.tracking:
+            return parsed.past.world(self.world, parsed.task, parsed.summary)
         world = self.world.read_task(parsed.task)
         read_state(world, parsed.summary)
-        for turn in parsed.turns():
-            world.turn += 1
-            for call, result in turn:
-                if rng.random() >= self.deficits.tracking:
-                    apply_result(world, call, result)
+        for event in parsed.past.events:
+            if event is None:
+                world.turn += 1
+            elif rng.random() >= self.deficits.tracking:
+                apply_result(world, *event)
         return world

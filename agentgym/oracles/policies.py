@@ -9,104 +9,22 @@ ablation, which makes paired comparisons sharp, and no two instances and turns a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import gymnasium
 import numpy as np
 
 from agentgym.arguments import check_float, check_int
-from agentgym.messages import Chat, Message, ToolCall
+from agentgym.messages import Chat, ToolCall
 from agentgym.oracles.choices import best_call, choose, wrong_call
-from agentgym.oracles.hints import split_hints
-from agentgym.parsing import Dialect, render
+from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, read_state
+from agentgym.parsing import Dialect
 from agentgym.policy import Reply
-from agentgym.prompts import read_dialect
 from agentgym.registry import resolve
 from agentgym.spaces import sample_call
-from agentgym.tools import Tool
 from agentgym.world import World, check_hooks, has_hook, load_world
-from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
-
-_FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedChat:
-    """The contents of a chat, split up.
-
-    Attributes:
-        task: The text of the task message, without hints.
-        history: The messages after the task, and after the summary if there is one.
-        hints: The hints of the newest message, by tag.
-        summary: The state that the policy has written into its last summary; empty if there is
-            none.
-        summarize: Whether a summary is asked for in place of a call.
-        tools: The tools on offer.
-        moment: The moment of the newest message that has one (`Message.moment`).
-        dialect: The form in which the env asks for calls.
-    """
-
-    task: str
-    history: tuple[Message, ...]
-    hints: dict[str, str]
-    summary: str = ""
-    summarize: bool = False
-    tools: tuple[Tool, ...] = ()
-    moment: str = ""
-    dialect: Dialect = "auto"
-
-    @classmethod
-    def of(cls, chat: Chat) -> ParsedChat:
-        """Read a chat."""
-        prefix = chat.messages[: chat.pinned()]
-        task, _ = split_hints(prefix[-1].text)
-        history = tuple(chat.messages[len(prefix) :])
-        summarize = chat.messages[-1].text.endswith(SUMMARY_REQUEST)
-        observations = [
-            m
-            for m in (prefix[-1], *history)
-            if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)
-        ]
-        hints = split_hints(observations[-1].text)[1]
-        after = max(
-            (k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)),
-            default=0,
-        )
-        summary = (
-            split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
-        )
-        return cls(
-            task=task,
-            history=history[after:],
-            hints=hints,
-            summary=summary,
-            summarize=summarize,
-            tools=chat.tools,
-            moment=chat.moment(),
-            dialect=read_dialect(prefix[0].text),
-        )
-
-    def render(self, call: ToolCall, dialect: Dialect) -> str:
-        """Return the text of a call in a dialect; `auto` is the one that the env asks for."""
-        return render(call, self.dialect if dialect == "auto" else dialect)
-
-    def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """Return the calls that succeeded, with their results, turn by turn; a picture is described
-        by a line after the text.
-        """
-        turns: list[list[tuple[ToolCall, str]]] = []
-        calls: dict[str, ToolCall] = {}
-        for message in self.history:
-            if message.role == "assistant":
-                calls = {call.id: call for call in message.calls}
-                turns.append([])
-            elif message.call_id in calls and not message.text.startswith("error:"):
-                lines = [split_hints(message.text)[0], *(image.alt for image in message.images)]
-                turns[-1].append((calls[message.call_id], "\n".join(lines)))
-        return turns
 
 
 class ScriptedPolicy:
@@ -132,10 +50,23 @@ class ScriptedPolicy:
         check_hooks(self.world, self.hooks, type(self).__name__)
         self.seed = seed
         self.dialect = dialect
+        self._readings = Readings(ChatReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(self.write(ParsedChat.of(chat))) for chat in chats]
+        return [self._reply(chat) for chat in chats]
+
+    def _reply(self, chat: Chat) -> Reply:
+        with self.read(chat) as parsed:
+            return Reply(self.write(parsed))
+
+    @contextmanager
+    def read(self, chat: Chat) -> Iterator[ParsedChat]:
+        """Lend the contents of a chat, of which only what is new since the version before is read;
+        they and the worlds recalled from them change with the next version.
+        """
+        with self._readings.read(chat) as reading:
+            yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
         """Write a call, or a summary if one is asked for."""
@@ -153,17 +84,13 @@ class ScriptedPolicy:
 
     def recall(self, parsed: ParsedChat) -> World[object]:
         """Reconstruct the world from the chat: from a state hint if there is one, else from the
-        summary and the history since.
+        summary and the history since. It is to be looked at and not changed.
         """
-        world = self.world.read_task(parsed.task)
-        if read_state(world, parsed.hints.get("state", "")):
-            return world
-        read_state(world, parsed.summary)
-        for turn in parsed.turns():
-            world.turn += 1
-            for call, result in turn:
-                apply_result(world, call, result)
-        return world
+        if state := parsed.hints.get("state"):
+            world = self.world.read_task(parsed.task)
+            if read_state(world, state):
+                return world
+        return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
         """Return a generator for this moment: the same in every arm, whatever the hints.
@@ -171,7 +98,7 @@ class ScriptedPolicy:
         A chat that was read from plain text has no moment; there it is the task and the number of
         replies that are shown.
         """
-        moment = parsed.moment or f"{parsed.task}:{len(parsed.turns())}"
+        moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
 
 
@@ -240,22 +167,3 @@ class NoisyPolicy(ScriptedPolicy):
         world = self.recall(parsed)
         rng = self.draw(parsed)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
-
-
-def read_state(world: World[object], state: str) -> bool:
-    """Read the state in a hint or a summary into a world; False if there is none, or it was cut and
-    cannot be read any more.
-    """
-    if state:
-        with suppress(ValueError):
-            world.read_state(state)
-            return True
-    return False
-
-
-def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; one that was cleared or cut has no content, nor has a call
-    without its arguments.
-    """
-    with suppress(ValueError, KeyError):
-        world.read_result(call, result)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from agentgym.arguments import check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
+from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy
+from agentgym.oracles.reading import ChatReading, ParsedChat, PastCalls, Readings
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
 from agentgym.world import World, check_hooks
@@ -38,13 +39,13 @@ _YOUR_TURN = "It is your turn."
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
-@dataclass
-class _TeamChat:
-    """The chat of an agent of a team, read for what it shows of the state and of whose turn it is.
+class _TeamReading(ChatReading):
+    """What was read of the chat of an agent of a team: what it shows of the state and of whose turn
+    it is.
 
     Attributes:
-        state: The state that the agent was sent or has summed up last.
-        history: Its replies to the world since then, with what answered them.
+        past: Its calls to the world since the state.
+        summary: The state that the agent was sent or has summed up last.
         has_floor: Whether it is to act: True after it got mail or has acted, False after it has
             sent some, None if nothing shows it.
         parts: The numbers of parts that it was sent of a state that is longer than a message, and
@@ -53,43 +54,39 @@ class _TeamChat:
         parts_sent: The number of parts that it has sent of such a state.
     """
 
-    state: str = ""
-    history: list[Message] = field(default_factory=list)
-    has_floor: bool | None = None
-    parts: tuple[int, int] = (0, 0)
-    begun: str = ""
-    parts_sent: int = 0
+    def __init__(self, chat: Chat) -> None:
+        super().__init__(chat)
+        self.has_floor: bool | None = None
+        self.parts = (0, 0)
+        self.begun = ""
+        self.parts_sent = 0
+        self._calls: tuple[ToolCall, ...] = ()
 
-    @classmethod
-    def of(cls, chat: Chat) -> _TeamChat:
-        """Read what follows the task."""
-        view = cls()
-        previous, calls, names = "", tuple[ToolCall, ...](), set[str]()
-        for message in chat.messages[chat.pinned() :]:
-            text = split_hints(message.text)[0]
-            if message.role == "assistant":
-                calls, names = message.calls, {call.name for call in message.calls}
-            if text.startswith(SUMMARY_FOLLOWS):
-                view.take_summary(previous)
-            elif message.role == "user" and (heading := _MAIL.match(text)):
-                view.take_mail(text[heading.end() :])
-            elif text.startswith(_ANSWER) and view.history:
-                view.history[-1] = replace(view.history[-1], text=text.removeprefix(_ANSWER))
-            elif not names or names - TEAM_TOOLS:
-                view.history.append(message)
-            if message.role == "tool" and not text.startswith("error:"):
-                if names - TEAM_TOOLS:
-                    view.has_floor, view.parts_sent = True, 0
-                elif "tell" in names:
-                    view.note_sent(str(calls[0].arguments.get("text")))
-            previous = text
-        return view
+    def take(self, message: Message, before: str) -> None:
+        """Read one message."""
+        text = split_hints(message.text)[0]
+        if message.role == "assistant":
+            self._calls = message.calls
+        names = {call.name for call in self._calls}
+        if text.startswith(SUMMARY_FOLLOWS):
+            self.take_summary(split_hints(before)[0])
+        elif message.role == "user" and (heading := _MAIL.match(text)):
+            self.take_mail(text[heading.end() :])
+        elif text.startswith(_ANSWER) and not self.past.empty:
+            self.past.replace_newest(text.removeprefix(_ANSWER))
+        elif not names or names - TEAM_TOOLS:
+            self.past.take(message)
+        if message.role == "tool" and not text.startswith("error:"):
+            if names - TEAM_TOOLS:
+                self.has_floor, self.parts_sent = True, 0
+            elif "tell" in names:
+                self.note_sent(str(self._calls[0].arguments.get("text")))
 
     def take_mail(self, text: str) -> None:
         """Take the state from a mail; of one in parts, once they are all there."""
         part = _PART.match(text)
         if part is None:
-            self.take(text)
+            self.take_state(text)
             self.has_floor = True
             return
         number, count = int(part[1]), int(part[2])
@@ -101,19 +98,19 @@ class _TeamChat:
             number = count + 1
         self.parts = (number, count)
         if number == count:
-            self.take(self.begun)
+            self.take_state(self.begun)
         self.has_floor = number >= count
 
     def take_summary(self, text: str) -> None:
         """Take the state, whose turn it is, and a state that was not all sent yet, from a text of
-        `summary`.
+        `write_summary`.
         """
-        self.take(text)
+        self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
             self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
 
-    def summary(self, state: str) -> str:
+    def write_summary(self, state: str) -> str:
         """Return a summary of the chat with a state in its tag."""
         number, count = self.parts
         begun = f"{_BEGUN}{number} of {count}>\n{self.begun}\n</part>" if number < count else ""
@@ -126,17 +123,12 @@ class _TeamChat:
         unfinished = part is not None and part[1] != part[2]
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
-    def take(self, text: str) -> None:
+    def take_state(self, text: str) -> None:
         """Take the state from a text that holds one."""
         # Where no block that is opened lacks its end, each is searched for once.
         closed = text[: text.rfind(_STATE_END) + len(_STATE_END)] if _STATE_END in text else ""
         if states := _STATE.findall(closed):
-            self.state, self.history = states[-1], []
-
-    def parsed(self, chat: Chat) -> ParsedChat:
-        """Return the chat as that of a single agent."""
-        whole = ParsedChat.of(chat)
-        return replace(whole, history=tuple(self.history), summary=self.state)
+            self.summary, self.past = states[-1], PastCalls()
 
 
 class TeamPolicy:
@@ -170,18 +162,23 @@ class TeamPolicy:
         self.player = player or OraclePolicy(env_id, dialect=dialect)
         check_hooks(self.player.world, ("state", "read_state"), "TeamPolicy")
         self.dialect, self.patience = dialect, patience
+        self._readings = Readings(_TeamReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(self._write(chat)) for chat in chats]
+        return [self._reply(chat) for chat in chats]
 
-    def _write(self, chat: Chat) -> str:
-        view, tools = _TeamChat.of(chat), {tool.name for tool in chat.tools}
-        if "report" in tools and not view.state:
-            view.state = next(iter(_STATE.findall(chat.messages[chat.pinned() - 1].text)), "")
-        parsed = view.parsed(chat)
+    def _reply(self, chat: Chat) -> Reply:
+        with self._readings.read(chat) as view:
+            return Reply(self._write(chat, view))
+
+    def _write(self, chat: Chat, view: _TeamReading) -> str:
+        parsed, tools = view.parsed(chat), {tool.name for tool in chat.tools}
+        if "report" in tools and not parsed.summary:
+            task = chat.messages[chat.pinned() - 1].text
+            parsed = replace(parsed, summary=next(iter(_STATE.findall(task)), ""))
         if parsed.summarize:
-            return view.summary(_tag(self.player.remember(parsed)))
+            return view.write_summary(_tag(self.player.remember(parsed)))
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
             return parsed.render(
@@ -194,11 +191,13 @@ class TeamPolicy:
             call = ToolCall(
                 "delegate", {"task": f"{parsed.task}\n\n{_tag(self.player.recall(parsed))}"}
             )
-        elif "report" in tools and (call.name not in tools or len(parsed.turns()) >= self.patience):
+        elif "report" in tools and (call.name not in tools or parsed.past.turns >= self.patience):
             call = ToolCall("report", {"text": _tag(self.player.recall(parsed))})
         return parsed.render(call, self.dialect)
 
-    def _share(self, chat: Chat, view: _TeamChat, parsed: ParsedChat, call: ToolCall) -> ToolCall:
+    def _share(
+        self, chat: Chat, view: _TeamReading, parsed: ParsedChat, call: ToolCall
+    ) -> ToolCall:
         """Return the call itself, if it is this agent's turn and tool; else a call that sends the
         state, or waits.
         """
@@ -223,7 +222,7 @@ def _tag(world: World[Any]) -> str:
     return f"<state>\n{world.state()}\n</state>"
 
 
-def _message(state: str, view: _TeamChat, room: int) -> tuple[str, bool]:
+def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
     """Return what an agent sends next to pass on a state, and whether that is all of it.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.messages import Chat
-from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
+from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Reply
 
 
@@ -33,9 +33,9 @@ class ThinkingPolicy:
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
-        parsed = ParsedChat.of(chat)
-        if parsed.summarize or {"plan", "state"} <= parsed.hints.keys():
-            return self.policy([chat])[0]
-        call = self.policy.act(parsed)
-        thought = self.policy.recall(parsed).reasoning(call)
-        return Reply(f"<think>{thought}</think>{parsed.render(call, self.policy.dialect)}")
+        with self.policy.read(chat) as parsed:
+            if parsed.summarize or {"plan", "state"} <= parsed.hints.keys():
+                return Reply(self.policy.write(parsed))
+            call = self.policy.act(parsed)
+            thought = self.policy.recall(parsed).reasoning(call)
+            return Reply(f"<think>{thought}</think>{parsed.render(call, self.policy.dialect)}")

@@ -25,7 +25,8 @@ from gymnasium.utils.env_checker import check_env
 import agentgym
 from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
+from agentgym.oracles.policies import ScriptedPolicy
+from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import Trajectory, rollout
 from tests.helpers import compare
 from tests.sampling import OFFICE, few
@@ -256,7 +257,7 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
             hidden, seen = tool_env(env).world, policy.recall(ParsedChat.of(chat))
             compare(hidden, seen)
             from_state = policy.recall(
-                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
+                ParsedChat(ParsedChat.of(chat).task, {"state": hidden.state()})
             )
             assert (from_state.state(), from_state.subtask(True)) == (
                 hidden.state(),

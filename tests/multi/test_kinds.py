@@ -10,7 +10,7 @@ from agentgym import aec_env, make
 from agentgym.envs.agentlongbench.hosting import object_to, reply_to, write_question
 from agentgym.multi.game import Game
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.oracles.teams import _TeamChat
+from agentgym.oracles.teams import _TeamReading
 from agentgym.training.rollout import rollout
 from tests.multi.team_checks import call, cycle, newest
 
@@ -265,9 +265,9 @@ def test_questions_are_answered_and_believed() -> None:
             assert reply_to(game.chats["host_0"].messages[1].text) == ("yes" if true else "no")
             cycle(game, policy([game.chats["host_0"]])[0].text)
             assert newest(game, "guesser_0") == f"host_0 answers:\n{'yes' if true else 'no'}"
-            seen = policy.player.recall(
-                _TeamChat.of(game.chats["guesser_0"]).parsed(game.chats["guesser_0"])
-            )
+            view = _TeamReading(game.chats["guesser_0"])
+            view.read(game.chats["guesser_0"])
+            seen = policy.player.recall(view.parsed(game.chats["guesser_0"]))
             assert seen.state() == world.state()
         assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[
             world.target

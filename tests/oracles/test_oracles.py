@@ -23,7 +23,7 @@ from agentgym.oracles import (
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.examples import TASK_FOLLOWS
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
 from tests.sampling import OFFICE, few
 
@@ -212,7 +212,7 @@ def test_the_state_suffices(env_id: str, arm: str) -> None:
         while not over:
             task, hints = split_hints(chat.messages[-1].text)
             chat, reward, terminated, truncated, info = env.step(
-                render(player.act(ParsedChat(task, (), {"state": hints["state"]})))
+                render(player.act(ParsedChat(task, {"state": hints["state"]})))
             )
             assert info["optimal"]
             over = terminated or truncated

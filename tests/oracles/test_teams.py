@@ -11,7 +11,7 @@ import agentgym
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.messages import TASK_ID, Chat, Message
 from agentgym.oracles import TeamPolicy
-from agentgym.oracles.teams import _TeamChat
+from agentgym.oracles.teams import _TeamReading
 from agentgym.policy import Reply
 from agentgym.training.rollout import rollout
 
@@ -59,8 +59,11 @@ def mail(text: str) -> str:
     return f"front_0 tells you ({len(text)} characters):\n{text}"
 
 
-def view_of(*texts: str) -> _TeamChat:
-    view = _TeamChat()
+CHAT = Chat((Message("system", "x"), Message("user", "task", id=TASK_ID)))
+
+
+def view_of(*texts: str) -> _TeamReading:
+    view = _TeamReading(CHAT)
     for text in texts:
         view.take_mail(text)
     return view
@@ -71,35 +74,34 @@ PARTS = ["<part 1 of 3>\n<state>\nab\n</part>", "<part 2 of 3>\ncd\n\n</part>",
 
 
 def test_parts_are_joined_when_the_last_is_there() -> None:
-    assert (view_of(*PARTS[:2]).state, view_of(*PARTS[:2]).has_floor) == ("", False)
-    assert (view_of(*PARTS).state, view_of(*PARTS).has_floor) == ("abcd\nef", True)
+    assert (view_of(*PARTS[:2]).summary, view_of(*PARTS[:2]).has_floor) == ("", False)
+    assert (view_of(*PARTS).summary, view_of(*PARTS).has_floor) == ("abcd\nef", True)
     again = view_of(*PARTS[:2], *PARTS)
-    assert (again.state, again.has_floor) == ("abcd\nef", True), "the sender began again"
+    assert (again.summary, again.has_floor) == ("abcd\nef", True), "the sender began again"
 
 
 @pytest.mark.parametrize("order", [(1, 2), (0, 2), (2,), (0, 1, 1, 2)])
 def test_a_state_with_a_part_lost_is_not_taken(order: Sequence[int]) -> None:
     view = view_of("<state>\nold\n</state>", *(PARTS[k] for k in order))
-    assert view.state == "old"
+    assert view.summary == "old"
 
 
 @pytest.mark.parametrize("count", range(4))
 def test_a_summary_has_the_parts_that_have_come(count: int) -> None:
     before = view_of(*PARTS[:count])
-    after = _TeamChat()
-    after.take_summary(before.summary("<state>\nold\n</state>"))
+    after = _TeamReading(CHAT)
+    after.take_summary(before.write_summary("<state>\nold\n</state>"))
     assert after.has_floor == before.has_floor
     for part in PARTS[count:]:
         after.take_mail(part)
-    assert after.state == ("old" if count == 3 else "abcd\nef")
+    assert after.summary == ("old" if count == 3 else "abcd\nef")
 
 
 @pytest.mark.parametrize(
     "text", ["<part 1 of", "<part 9999999 of 2>\nx\n</part>", "<part 1 of 2>\n" * 10_000, "<part 0 of 0>\n\n</part>"]
 )  # fmt: skip
 def test_hostile_mail_is_a_state_without_a_block(text: str) -> None:
-    assert view_of("<state>\nold\n</state>", text).state == "old"
-    chat = Chat(
-        (Message("system", "x"), Message("user", "task", id=TASK_ID), Message("user", mail(text)))
-    )
-    assert _TeamChat.of(chat).state == ""
+    assert view_of("<state>\nold\n</state>", text).summary == "old"
+    view = _TeamReading(CHAT)
+    view.read(CHAT.add(Message("user", mail(text))))
+    assert view.summary == ""

@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import check_env
 import agentgym
 from agentgym import clone, make, tool_env
 from agentgym.oracles import RandomPolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 
 CASES: list[Any] = [

@@ -14,6 +14,7 @@ from agentgym import registry, stacks
 from agentgym.knobs import split_context
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
+from agentgym.token_ids import TokenIds
 
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
@@ -104,7 +105,7 @@ def sampled_reply(
     text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
     reply = Reply(
         str(tokenizer.decode(list(text_ids), skip_special_tokens=False)),
-        tuple(prompt),
+        prompt if isinstance(prompt, TokenIds) else tuple(prompt),
         tuple(ids),
         tuple(logprobs),
     )

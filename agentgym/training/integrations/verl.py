@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
@@ -130,7 +130,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         versions of the weights.
         """
         extra: dict[str, Any] = {}
-        row: tuple[int, ...] = ()
+        row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
         while not episode.over:
             prompt = self.renderer.ids(episode.chat)

@@ -5,10 +5,11 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agentgym.policy import Reply
 from agentgym.training.rollout import Trajectory
+from agentgym.training.rollout.deltas import continued
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +58,45 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:
     Raises:
         ValueError: A reply has ids and log-probabilities of different number.
     """
-    joined: list[Row] = []
-    continues = False
+    open_rows: list[_OpenRow] = []
+    before: Reply | None = None  # the reply that the newest row ends with, if it may go on
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
             raise ValueError(
                 f"step {number} has {len(reply.ids)} ids and {len(reply.logprobs)} logprobs; "
                 "record one for each id"
             )
-        continues = continues and reply.prompt_ids[: len(joined[-1].ids)] == joined[-1].ids
+        if before and continued(reply, before) < len(before.prompt_ids) + len(before.ids):
+            before = None
         if not reply.ids:
             continue
-        last = joined.pop() if continues else Row((), (), (), ())
-        continues = True
-        new = len(reply.prompt_ids) - len(last.ids)
-        complete = last.logprobs is not None and bool(reply.logprobs)
-        logprobs = (last.logprobs or ()) + (0.0,) * new + reply.logprobs if complete else None
-        sampled = last.sampled + (0,) * new + (1,) * len(reply.ids)
-        joined.append(Row(reply.prompt_ids + reply.ids, sampled, logprobs, (*last.steps, number)))
-    return joined
+        if before is None:
+            open_rows.append(_OpenRow())
+        open_rows[-1].add(number, reply)
+        before = reply
+    return [row.closed() for row in open_rows]
+
+
+@dataclass(slots=True)
+class _OpenRow:
+    """A row that may go on: lists, to which a reply is added in proportion to what is new."""
+
+    ids: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    complete: bool = True
+
+    def add(self, number: int, reply: Reply) -> None:
+        """Add the rest of a prompt that begins with this row, and its reply."""
+        context = reply.prompt_ids[len(self.ids) :]
+        self.ids += (*context, *reply.ids)
+        self.sampled += [0] * len(context) + [1] * len(reply.ids)
+        self.logprobs += (*[0.0] * len(context), *reply.logprobs)
+        self.steps.append(number)
+        self.complete = self.complete and bool(reply.logprobs)
+
+    def closed(self) -> Row:
+        """Return the row as it stands."""
+        logprobs = tuple(self.logprobs) if self.complete else None
+        return Row(tuple(self.ids), tuple(self.sampled), logprobs, tuple(self.steps))

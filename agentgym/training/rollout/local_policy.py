@@ -59,7 +59,7 @@ class TokenPolicy:
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)
-        samples = self.sampler.sample([prompts[k] for k in fitting], options)
+        samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
         replies: dict[int, Reply] = {}
         for k, sample in zip(fitting, samples, strict=True):
             text = self.renderer.decode(sample.ids)
@@ -70,7 +70,7 @@ class TokenPolicy:
         return [replies[k] for k in range(len(chats))]
 
     def _too_long(
-        self, prompts: Sequence[tuple[int, ...]], replies: Mapping[int, Reply]
+        self, prompts: Sequence[Sequence[int]], replies: Mapping[int, Reply]
     ) -> PolicyError:
         def describe(length: int) -> PolicyError:
             return PolicyError(

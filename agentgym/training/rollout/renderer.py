@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,9 @@ from transformers import PreTrainedTokenizerBase
 
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
+from agentgym.token_ids import TokenIds
 from agentgym.tools import Tool
+from agentgym.training.rollout.deltas import as_token_ids
 from agentgym.training.rollout.plain_chat import as_text, join_messages
 
 _REMEMBERED = 4_096
@@ -174,10 +177,10 @@ class Renderer:
         self._end = self._turn_end(named)
         self.stops = frozenset({*named, self._end})
         self.pad = pad_id(tokenizer)
-        self._cache: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
 
-    def ids(self, chat: Chat) -> tuple[int, ...]:
-        """Return the prompt for the next reply."""
+    def ids(self, chat: Chat) -> TokenIds:
+        """Return the prompt for the next reply; those of an episode share their memory."""
         text = self._text(chat, len(chat.messages))
         last = max(
             (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
@@ -185,10 +188,10 @@ class Renderer:
         )
         if last is not None:
             start = self._text(chat, last) + chat.messages[last].raw
-            ids = self._cache.get(start)
+            ids = self._cache.get(_digest(start))
             if ids is not None and text.startswith(start):
-                return ids + self._encode(self._after(text[len(start) :], ids))
-        return self._encode(text)
+                return ids.add(self._encode(self._after(text[len(start) :], ids)))
+        return TokenIds(self._encode(text))
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a reply that was not sampled, with the end mark."""
@@ -206,8 +209,8 @@ class Renderer:
 
     def remember(self, chat: Chat, reply: Reply) -> None:
         """Keep the ids of a prompt and its reply, for the prompt that continues them."""
-        key = self._text(chat, len(chat.messages)) + reply.text
-        self._cache[key] = reply.prompt_ids + reply.ids
+        key = _digest(self._text(chat, len(chat.messages)) + reply.text)
+        self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
         self._cache.move_to_end(key)
         if len(self._cache) > _REMEMBERED:
             self._cache.popitem(last=False)
@@ -241,6 +244,11 @@ class Renderer:
                 "eos_token and its chat template writes no special token after a reply; set one"
             )
         return end
+
+
+def _digest(text: str) -> bytes:
+    """Return what stands for a text in the cache, which keeps no texts."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import pairwise
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.tools import Tool
+from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     RunLock,
@@ -143,31 +145,51 @@ class Trajectory:
         ]
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
+    def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
+        """Return what each step adds to the one before of its agent, and the last chat to the last
+        step.
+        """
+        newest: dict[str, tuple[Chat, Reply]] = {}
+        deltas = []
+        before = _NOTHING
+        for step in self.steps:
+            before = newest.get(_agent(step.info), _NOTHING)
+            deltas.append(
+                (ChatDelta.of(step.chat, before[0]), ReplyDelta.of(step.reply, before[1]))
+            )
+            before = newest[_agent(step.info)] = (step.chat, step.reply)
+        return deltas, ChatDelta.of(self.last, before[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the parts from which a pickle rebuilds it, which grow as those of `to_json`."""
+        deltas, last = self._deltas()
+        parts = [
+            (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
+        ]
+        ends = self.terminated, self.truncated, self.labels, self.failure
+        return _rebuilt, (type(self), self.spec, self.seed, parts, last, ends)
+
     def to_json(self) -> str:
         """Return one line of JSON.
 
-        Each chat is written as what it adds to the one before of its agent, so it grows with the
-        new text only.
+        Each chat and each prompt is written as what it adds to the one before of its agent, so the
+        line grows with the new text and tokens only.
         """
-        shown: dict[str, Chat] = {}
-        before = Chat()
-        steps = []
-        for step in self.steps:
-            added = _added(step.chat, shown.get(_agent(step.info), Chat()))
-            steps.append(
-                {
-                    **added,
-                    "reply": _plain(step.reply),
-                    "reward": step.reward,
-                    "info": dict(step.info),
-                }
-            )
-            before = shown[_agent(step.info)] = step.chat
+        deltas, last = self._deltas()
+        steps = [
+            {
+                **_chat_to_json(chat),
+                "reply": _reply_to_json(reply),
+                "reward": step.reward,
+                "info": dict(step.info),
+            }
+            for step, (chat, reply) in zip(self.steps, deltas, strict=True)
+        ]
         head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
         if self.failure:
             head["failure"] = self.failure
         ends = {
-            "last": _added(self.last, before),
+            "last": _chat_to_json(last),
             "terminated": self.terminated,
             "truncated": self.truncated,
         }
@@ -182,19 +204,20 @@ class Trajectory:
         """
         try:
             data = json.loads(line)
-            shown: dict[str, Chat] = {}
-            chat = Chat()
-            steps = []
-            for item in data["steps"]:
-                chat = shown[_agent(item["info"])] = _continued(
-                    shown.get(_agent(item["info"]), Chat()), item
+            parts = [
+                (
+                    _chat_from_json(item),
+                    _reply_from_json(item["reply"]),
+                    item["reward"],
+                    item["info"],
                 )
-                steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
-            last = _continued(chat, data["last"])
+                for item in data["steps"]
+            ]
+            steps, last = _follow(parts, _chat_from_json(data["last"]))
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
             _check_types(data, steps)
-            return cls(json.dumps(data["spec"]), data["seed"], tuple(steps), last, *ends)
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            return cls(json.dumps(data["spec"]), data["seed"], steps, last, *ends)
+        except _UNREADABLE as error:
             raise ValueError(
                 f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
             ) from error
@@ -295,28 +318,61 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
             raise TypeError("a step has no reward or no info")
 
 
-def _reply(data: Mapping[str, Any]) -> Reply:
-    ids = {name: tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs")}
-    return Reply(data.get("text", ""), **ids)
+_NOTHING = Chat(), Reply("")
+"""What comes before the first step of an agent."""
+_UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
+"""Errors of a line of another form."""
+_Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 
 
-def _added(chat: Chat, before: Chat) -> dict[str, Any]:
-    shared = chat.shared_prefix(before)
+def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], Chat]:
+    """Return the steps that some deltas make, and the last chat."""
+    newest: dict[str, tuple[Chat, Reply]] = {}
+    steps = []
+    before = _NOTHING
+    for chat, reply, reward, info in parts:
+        before = newest.get(_agent(info), _NOTHING)
+        before = newest[_agent(info)] = (chat.after(before[0]), reply.after(before[1]))
+        steps.append(Step(*before, reward, info))
+    return tuple(steps), last.after(before[0])
+
+
+def _rebuilt(
+    kind: type[Trajectory], spec: str, seed: int, parts: list[_Part], last: ChatDelta, ends: Any
+) -> Trajectory:
+    """Return a trajectory from what `Trajectory.__reduce__` gives."""
+    steps, chat = _follow(parts, last)
+    return kind(spec, seed, steps, chat, *ends)
+
+
+def _chat_to_json(delta: ChatDelta) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "kept": shared,
-        "messages": [message.to_dict() for message in chat.messages[shared:]],
+        "kept": delta.kept,
+        "messages": [message.to_dict() for message in delta.messages],
     }
-    if chat.tools != before.tools:
-        data["tools"] = [asdict(tool) for tool in chat.tools]
+    if delta.tools is not None:
+        data["tools"] = [asdict(tool) for tool in delta.tools]
     return data
 
 
-def _continued(before: Chat, data: Mapping[str, Any]) -> Chat:
-    tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else before.tools
-    new = [Message.from_dict(message) for message in data["messages"]]
-    prefix = (
-        before
-        if data["kept"] == len(before.messages)
-        else Chat(tuple(before.messages[: data["kept"]]))
-    )
-    return Chat(prefix.messages, tools).add(*new)
+def _chat_from_json(data: Mapping[str, Any]) -> ChatDelta:
+    tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None
+    return ChatDelta(data["kept"], tuple(map(Message.from_dict, data["messages"])), tools)
+
+
+def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
+    """Return a reply without what is empty; `prompt_ids` are those after the `kept_ids`."""
+    data = {
+        "text": delta.text,
+        "kept_ids": delta.kept,
+        "prompt_ids": delta.new,
+        "ids": delta.ids,
+        "logprobs": delta.logprobs,
+    }
+    return {name: value for name, value in data.items() if value}
+
+
+def _reply_from_json(data: Mapping[str, Any]) -> ReplyDelta:
+    """Read a reply; older lines have no `kept_ids` and the whole prompt."""
+    new, ids, logprobs = (tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs"))
+    return ReplyDelta(data.get("text", ""), index(data.get("kept_ids", 0)), new, ids, logprobs)

@@ -16,9 +16,9 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from agentgym.messages import Chat, Message
+from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
-from agentgym.tools import Tool
+from agentgym.training.rollout.deltas import Border, ChatDelta, ReplyDelta
 from agentgym.training.rollout.engines import (
     GRACE,
     Answers,
@@ -32,14 +32,10 @@ from agentgym.training.rollout.episode import Player, StepOutcome
 
 _SIGKILL = 9
 """The signal by which the kernel ends a process for want of memory; Windows has no name for it."""
-News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
-"""A chat against the one before: how many messages stay, those that follow, and the tools if they
-are others.
-"""
 
 
 class PlayerServer:
-    """The far end: a player that sends only the new part of a chat.
+    """The far end: a player that sends only the new part of a chat, and of the prompt of a reply.
 
     Args:
         make_env: Makes the env; pickled by cloudpickle, as it may be a lambda.
@@ -49,7 +45,7 @@ class PlayerServer:
     def __init__(self, make_env: bytes, number: int) -> None:
         self._player = Player(cloudpickle.loads(make_env)())
         self._number = number
-        self._shown = Chat()
+        self._border = Border()
 
     def use(self, policy: bytes | Policy) -> None:
         """Play with a copy of this policy; one that draws at random draws differently in each
@@ -60,35 +56,32 @@ class PlayerServer:
             copied.reseed(self._number)
         self._player.use(copied)
 
-    def reset(self, seed: int) -> News:
+    def reset(self, seed: int) -> tuple[int, ChatDelta]:
         """Begin an episode."""
-        self._shown = Chat()
-        return self._news(self._player.reset(seed))
+        self._border = Border()
+        return self._border.send_chat(self._player.reset(seed))
 
     def step(
         self, text: str | None
-    ) -> tuple[Reply | None, News, float, bool, bool, Mapping[str, Any]]:
+    ) -> tuple[
+        tuple[int, ReplyDelta] | None, tuple[int, ChatDelta], float, bool, bool, Mapping[str, Any]
+    ]:
         """Play a text, and send no reply back; or one of the own policy."""
         reply, outcome = self._player.step(None if text is None else Reply(text))
+        played = self._border.send_reply(reply) if text is None else None
         ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
-        return (reply if text is None else None), self._news(outcome.chat), *ends
+        return played, self._border.send_chat(outcome.chat), *ends
 
     def close(self) -> None:
         """Close the env."""
         self._player.close()
-
-    def _news(self, chat: Chat) -> News:
-        shared = chat.shared_prefix(self._shown)
-        tools = None if chat.tools == self._shown.tools else chat.tools
-        self._shown = chat
-        return shared, tuple(chat.messages[shared:]), tools
 
 
 class PlayerClient:
     """The near end: plays like a `Player`. A subclass fills `call` and `close`."""
 
     def __init__(self) -> None:
-        self._chat = Chat()
+        self._border = Border()
 
     def call(self, method: str, argument: Any) -> Any:
         """Call a method of the `PlayerServer`."""
@@ -100,25 +93,15 @@ class PlayerClient:
 
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
-        self._chat = Chat()
-        return self._continue(self.call("reset", seed))
+        self._border = Border()
+        return self._border.receive_chat(*self.call("reset", seed))
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         played, news, *ends = self.call("step", None if reply is None else reply.text)
-        return (played if reply is None else reply), StepOutcome(self._continue(news), *ends)
-
-    def _continue(self, news: News) -> Chat:
-        shared, messages, tools = news
-        before = (
-            self._chat
-            if shared == len(self._chat.messages)
-            else Chat(tuple(self._chat.messages[:shared]))
-        )
-        self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(
-            *messages
-        )
-        return self._chat
+        if reply is None:
+            reply = self._border.receive_reply(*played)
+        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
 
 
 class Processes(Engine):

@@ -13,7 +13,7 @@ from agentgym import ToolCall, make, tool_env
 from agentgym.envs.agentlongbench.engine import TOOL, Feedback, read_feedback, search
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from tests.helpers import play, play_optimally, say, start
 
 

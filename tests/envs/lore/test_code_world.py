@@ -17,7 +17,7 @@ import agentgym
 from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
 from tests.envs.lore.code_solver import CodeSolver, Program
 from tests.envs.lore.test_document_world import read, reply, submit
@@ -296,9 +296,7 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
             seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(
-                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
-            )
+            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, {"state": hidden.state()}))
             told.config = hidden.config
             compare(hidden, told)
             compared += 1

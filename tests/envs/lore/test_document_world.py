@@ -21,7 +21,7 @@ from agentgym.envs.lore.config import PAPER
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
 from tests.envs.lore.lore_solver import Solver
 from tests.helpers import compare, play, play_optimally, say, start
@@ -317,9 +317,7 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
             seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(
-                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
-            )
+            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, {"state": hidden.state()}))
             told.config = hidden.config
             assert (told.state(), told.subtask(True)) == (hidden.state(), hidden.subtask(True))
             assert list(told.optimal_calls() or ()) == list(hidden.optimal_calls())

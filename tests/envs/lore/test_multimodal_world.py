@@ -21,7 +21,7 @@ from agentgym import Content, ToolCall, ToolError, make, tool_env
 from agentgym.envs.lore.config import PAPER
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from tests.envs.lore.lore_solver import Solver
 from tests.envs.lore.picture_solver import kinds, read_turned
 from tests.envs.lore.test_document_world import BOTH, computable, read, reply

@@ -12,7 +12,7 @@ from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.world import document_text
 from agentgym.oracles import OraclePolicy
-from agentgym.oracles.policies import ParsedChat
+from agentgym.oracles.reading import ParsedChat
 from agentgym.training.evaluation import wilson
 from agentgym.training.papers.lore import accuracy, outcome
 from agentgym.training.rollout import rollout

@@ -42,6 +42,7 @@ from agentgym.training.rollout import (
     collect,
     replay,
 )
+from agentgym.training.rollout.deltas import Border
 from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.workers import PlayerServer
 from tests.training.rollout import faulty_world
@@ -355,14 +356,16 @@ def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
     plain = Player(gymnasium.make(spec))
     policy = OraclePolicy("TreeWorld")
     chat = plain.reset(5)
-    sent = [len(server.reset(5)[1])]
+    border, first = Border(), server.reset(5)
+    assert border.receive_chat(*first) == chat
+    sent = [len(first[1].messages)]
     over = False
     while not over:
         (reply,) = policy([chat])
         _, outcome = plain.step(reply)
         _, news, _, terminated, truncated, _ = server.step(reply.text)
-        assert tuple(chat.messages[: news[0]]) + news[1] == tuple(outcome.chat.messages)
-        sent.append(len(news[1]))
+        assert border.receive_chat(*news) == outcome.chat
+        sent.append(len(news[1].messages))
         chat, over = outcome.chat, terminated or truncated
     assert len(sent) > 20
     assert Counter(sent).most_common(1)[0][0] == 2, "a reply and its result"

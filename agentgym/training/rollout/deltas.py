@@ -1,0 +1,177 @@
+"""What the steps of an episode add to the steps before: the form in which they are stored and sent,
+which grows with the new text and tokens, never with the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from agentgym.messages import Chat, Message
+from agentgym.policy import Reply
+from agentgym.token_ids import TokenIds
+from agentgym.tools import Tool
+
+T = TypeVar("T")
+_MOST_RECENT = 16
+"""Chats against which a new one may be written: those of the agents of a team, one each."""
+
+
+class ChatDelta(NamedTuple):
+    """A chat against the one before.
+
+    Attributes:
+        kept: The number of messages that stay.
+        messages: Those that follow.
+        tools: The tools, if they are others.
+    """
+
+    kept: int
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] | None = None
+
+    @classmethod
+    def of(cls, chat: Chat, before: Chat) -> ChatDelta:
+        """Return what a chat adds to another."""
+        kept = chat.shared_prefix(before)
+        tools = None if chat.tools == before.tools else chat.tools
+        return cls(kept, tuple(chat.messages[kept:]), tools)
+
+    def after(self, before: Chat) -> Chat:
+        """Return the chat, which shares the messages that stay.
+
+        Raises:
+            ValueError: It keeps more messages than there are.
+        """
+        if not 0 <= self.kept <= len(before.messages):
+            raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
+        tools = before.tools if self.tools is None else self.tools
+        prefix = Chat(before.first(self.kept).messages, tools)
+        if self.kept == len(before.messages) or not self.messages:
+            return prefix.add(*self.messages)
+        # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
+        *stay, newest = self.messages
+        return prefix.add(*stay).with_last(newest)
+
+
+class ReplyDelta(NamedTuple):
+    """A reply against the one before: its prompt begins with the prompt of that and its tokens,
+    unless the context was edited.
+
+    Attributes:
+        text: The action.
+        kept: The number of ids of that prompt and its tokens that stay.
+        new: The ids of the prompt that follow.
+        ids: The sampled token ids.
+        logprobs: Their log-probabilities.
+    """
+
+    text: str
+    kept: int
+    new: tuple[int, ...]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @classmethod
+    def of(cls, reply: Reply, before: Reply) -> ReplyDelta:
+        """Return what a reply adds to another."""
+        kept = continued(reply, before)
+        return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
+
+    def after(self, before: Reply) -> Reply:
+        """Return the reply.
+
+        Raises:
+            ValueError: It keeps more ids than there are.
+        """
+        if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
+            raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
+        if not self.kept and not self.new:
+            return Reply(self.text, (), self.ids, self.logprobs)
+        ids = as_token_ids(before.prompt_ids)
+        if self.kept > len(ids):
+            ids = ids.add(before.ids[: self.kept - len(ids)])
+        return Reply(self.text, ids.first(self.kept).add(self.new), self.ids, self.logprobs)
+
+
+class Recent(Generic[T]):
+    """Chats or replies that have crossed a border, in the same order on both sides: a new one is
+    written against the nearest of them, since the agents of a team take turns.
+
+    Args:
+        empty: The first, which stays.
+    """
+
+    def __init__(self, empty: T) -> None:
+        self.items = [empty]
+
+    def nearest(self, kept: Callable[[T], int]) -> int:
+        """Return the place of the item of which a new one keeps most."""
+        return max(range(len(self.items)), key=lambda place: kept(self.items[place]))
+
+    def add(self, item: T, base: int, *, goes_on: bool) -> None:
+        """Add an item, in place of its base if it goes on from the whole of that."""
+        if goes_on and base:
+            del self.items[base]
+        self.items.append(item)
+        if len(self.items) > 1 + _MOST_RECENT:
+            del self.items[1]
+
+
+class Border:
+    """One side of a border that chats and replies cross; those on both sides do the same."""
+
+    def __init__(self) -> None:
+        self._chats, self._replies = Recent(Chat()), Recent(Reply(""))
+
+    def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
+        """Return the form of a chat in which it crosses."""
+        base = self._chats.nearest(chat.shared_prefix)
+        delta = ChatDelta.of(chat, self._chats.items[base])
+        self._add_chat(chat, base, delta)
+        return base, delta
+
+    def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
+        """Return the chat that has crossed."""
+        chat = delta.after(self._chats.items[base])
+        self._add_chat(chat, base, delta)
+        return chat
+
+    def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
+        """Return the form of a reply in which it crosses."""
+        base = self._replies.nearest(lambda before: continued(reply, before))
+        delta = ReplyDelta.of(reply, self._replies.items[base])
+        self._add_reply(reply, base, delta)
+        return base, delta
+
+    def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
+        """Return the reply that has crossed."""
+        reply = delta.after(self._replies.items[base])
+        self._add_reply(reply, base, delta)
+        return reply
+
+    def _add_chat(self, chat: Chat, base: int, delta: ChatDelta) -> None:
+        goes_on = delta.kept == len(self._chats.items[base].messages)
+        self._chats.add(chat, base, goes_on=goes_on)
+
+    def _add_reply(self, reply: Reply, base: int, delta: ReplyDelta) -> None:
+        if reply.prompt_ids:
+            before = self._replies.items[base]
+            goes_on = delta.kept == len(before.prompt_ids) + len(before.ids)
+            self._replies.add(reply, base, goes_on=goes_on)
+
+
+def continued(reply: Reply, before: Reply) -> int:
+    """Count the leading ids of a prompt that are those of the prompt before and its reply."""
+    if not reply.prompt_ids:
+        return 0
+    prompt = as_token_ids(reply.prompt_ids)
+    shared = prompt.shared_prefix(before.prompt_ids)
+    if shared == len(before.prompt_ids):
+        shared += prompt.shared_prefix(before.ids, shared)
+    return shared
+
+
+def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
+    """Return ids as versions of a buffer."""
+    return ids if isinstance(ids, TokenIds) else TokenIds(ids)

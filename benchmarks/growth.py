@@ -1,0 +1,93 @@
+"""What an episode with token ids takes for a step, against its length, as it is stored, sent and
+kept, and with whole prompts instead: `python benchmarks/growth.py` where agentgym is installed with
+the extra `train`.
+
+Bytes and memory are counted, so they are the same on every machine; times are CPU times of one run,
+and only their ratios hold.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from agentgym import make
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rl import rows
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
+from agentgym.training.rollout.workers import PlayerServer
+
+SIZES = (10, 40, 160)
+"""Operations of DocumentWorld."""
+WORLD = "DocumentWorld"
+
+
+def main() -> None:
+    """Print the table."""
+    demo = rollout(make(WORLD, operations=4), OraclePolicy(WORLD), 0)
+    tokenizer = make_tokenizer([m.raw or m.text for m in demo.last.messages], 600)
+    policy = Tokenized(OraclePolicy(WORLD), Renderer(tokenizer))
+    heads = ["turns", "ids of the last prompt", "JSON, B", "pickle, B", "sent, B", "read back, B"]
+    times = ["to_json, ms", "from_json, ms", "rows, ms"]
+    print("| " + " | ".join([*heads, *times, "whole prompts, B", "ratio of bytes"]) + " |")
+    print("|---" * (len(heads) + len(times) + 2) + "|")
+    for size in SIZES:
+        print(row(size, policy), flush=True)
+
+
+def row(size: int, policy: Tokenized) -> str:
+    """The row of an episode: everything but the first two columns for a step."""
+    played = rollout(make(WORLD, operations=size), policy, 0)
+    steps = len(played.steps)
+    line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]
+    kept = memory_of(lambda: Trajectory.from_json(line))
+    sizes = [len(line), len(pickle.dumps(played)), sent(size, policy), kept]
+    times = [
+        seconds(call)
+        for call in (played.to_json, lambda: Trajectory.from_json(line), lambda: rows(played))
+    ]
+    whole = len(line) + len(json.dumps(prompts))
+    cells = [f"{steps:,}", f"{len(prompts[-1]):,}", *(f"{size / steps:,.0f}" for size in sizes)]
+    cells += [f"{each / steps * 1e3:.3f}" for each in times]
+    return "| " + " | ".join([*cells, f"{whole / steps:,.0f}", f"{whole / len(line):.1f}"]) + " |"
+
+
+def sent(size: int, policy: Tokenized) -> int:
+    """The bytes that a worker with its own policy sends in an episode."""
+    server = PlayerServer(cloudpickle.dumps(lambda: make(WORLD, operations=size)), 0)
+    server.use(policy)
+    total, over = len(pickle.dumps(server.reset(0))), False
+    while not over:
+        answer = server.step(None)
+        total, over = total + len(pickle.dumps(answer)), answer[3] or answer[4]
+    return total
+
+
+def memory_of(make_object: Callable[[], object]) -> int:
+    """The bytes that an object takes."""
+    gc.collect()
+    tracemalloc.start()
+    kept = make_object()
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del kept
+    return size
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The CPU time of a call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()

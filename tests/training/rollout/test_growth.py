@@ -1,0 +1,298 @@
+"""What is stored, sent and kept of an episode grows with its new text and tokens, never with the
+history: bytes, memory and calls are counted for two lengths, and divided by the steps.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import pytest
+
+from agentgym import Chat, Reply, make
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.policy import Policy
+from agentgym.token_ids import TokenIds
+from agentgym.training.rl import rows
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rl.token_rows import Row, join
+from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
+from agentgym.training.rollout.deltas import Border, ReplyDelta
+from agentgym.training.rollout.workers import PlayerServer
+from benchmarks.growth import memory_of
+from tests.helpers import calls_of
+
+SHORT, LONG = 4, 28
+"""Operations of DocumentWorld: some twenty turns, and some hundred and twenty."""
+STEEPEST = 1.4
+"""Times the cost a step of the long episode; one that grows with the history costs four times."""
+STACKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "hints": {"oracles": "P"},
+    "ephemeral": {"oracles": "P", "hint_scope": "ephemeral"},
+}
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    demo = rollout(make("DocumentWorld", operations=4), OraclePolicy("DocumentWorld"), 0)
+    return Renderer(make_tokenizer([m.raw or m.text for m in demo.last.messages], 600))
+
+
+@pytest.fixture(scope="module", params=[(s, ids) for s in STACKS for ids in (False, True)])
+def episodes(request: pytest.FixtureRequest, renderer: Renderer) -> tuple[Trajectory, Trajectory]:
+    """A short and a long episode, of text alone or with token ids."""
+    oracle = OraclePolicy("DocumentWorld")
+    stack, with_ids = request.param
+    policy: Policy = Tokenized(oracle, renderer) if with_ids else oracle
+    short, long = (
+        rollout(make("DocumentWorld", operations=size, **STACKS[stack]), policy, 0)
+        for size in (SHORT, LONG)
+    )
+    assert len(long.steps) > 5 * len(short.steps)
+    return short, long
+
+
+def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) -> float:
+    """Times the cost of a step of the long episode."""
+    short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
+    return long / short
+
+
+def test_bytes_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> None:
+    assert growth(lambda trajectory: len(trajectory.to_json()), episodes) < STEEPEST
+    assert growth(lambda trajectory: len(pickle.dumps(trajectory)), episodes) < STEEPEST
+
+
+def test_work_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> None:
+    lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
+    for cost in (
+        lambda t: calls_of(t.to_json),
+        lambda t: calls_of(pickle.dumps, t),
+        lambda t: calls_of(Trajectory.from_json, lines[id(t)][0]),
+        lambda t: calls_of(pickle.loads, lines[id(t)][1]),
+    ):
+        assert growth(cost, episodes) < STEEPEST
+
+
+def test_memory_of_what_is_read_back(episodes: tuple[Trajectory, Trajectory]) -> None:
+    lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
+    if episodes[0].steps[0].reply.ids and len(episodes[1].segments()) > 1:
+        pytest.skip("ids of prompts that are edited at each step have no memory in common")
+    for cost in (
+        lambda t: memory_of(lambda: Trajectory.from_json(lines[id(t)][0])),
+        lambda t: memory_of(lambda: pickle.loads(lines[id(t)][1])),
+    ):
+        assert growth(cost, episodes) < STEEPEST
+
+
+def test_what_is_read_back_is_equal(episodes: tuple[Trajectory, Trajectory]) -> None:
+    for trajectory in episodes:
+        for again in (
+            Trajectory.from_json(trajectory.to_json()),
+            pickle.loads(pickle.dumps(trajectory)),
+        ):
+            assert again == trajectory
+            if trajectory.steps[0].reply.ids:
+                assert rows(again) == rows(trajectory)
+
+
+def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
+    """The form that each reply had alone, with its whole prompt."""
+    episodes = [
+        rollout(
+            make("DocumentWorld", operations=size),
+            Tokenized(OraclePolicy("DocumentWorld"), renderer),
+            0,
+        )
+        for size in (SHORT, LONG)
+    ]
+
+    def whole(trajectory: Trajectory) -> list[dict[str, Any]]:
+        return [
+            {**asdict(step.reply), "prompt_ids": [*step.reply.prompt_ids]}
+            for step in trajectory.steps
+        ]
+
+    assert growth(lambda t: len(json.dumps(whole(t))), episodes) > 2 * STEEPEST
+    assert growth(lambda t: memory_of(lambda: whole(t)), episodes) > 2 * STEEPEST
+
+
+class Counted(TokenIds):
+    """Ids that count how many of them are read."""
+
+    read = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        ids = super().__getitem__(index)
+        Counted.read += len(ids) if isinstance(ids, tuple) else 1
+        return ids
+
+    def __iter__(self) -> Any:
+        Counted.read += len(self)
+        return super().__iter__()
+
+
+def test_rows_read_each_id_once(renderer: Renderer) -> None:
+    policy = Tokenized(OraclePolicy("DocumentWorld"), renderer)
+    trajectory = rollout(make("DocumentWorld", operations=SHORT), policy, 0)
+    prompts = [step.reply.prompt_ids for step in trajectory.steps]
+    replies = []
+    ids = Counted()
+    for step, prompt in zip(trajectory.steps, prompts, strict=True):
+        ids = ids.add(prompt[len(ids) :])
+        replies.append(Reply(step.reply.text, ids, step.reply.ids, step.reply.logprobs))
+        ids = ids.add(step.reply.ids)
+    Counted.read = 0
+    (row,) = join(enumerate(replies))
+    assert [row] == rows(trajectory)
+    assert Counted.read <= len(row.ids)
+
+
+def test_memory_of_a_renderer_and_of_the_prompts_it_made(renderer: Renderer) -> None:
+    def kept(size: int) -> float:
+        own = Renderer(renderer.tokenizer)
+        policy = Tokenized(OraclePolicy("DocumentWorld"), own)
+        steps = rollout(make("DocumentWorld", operations=size), policy, 0).steps
+        assert len(own._cache) == len(steps)
+        parts = [*own._cache.values(), *(step.reply.prompt_ids for step in steps)]
+        buffers = {id(part._buffer): part._buffer for part in parts}  # type: ignore[union-attr]
+        bytes_kept = sum(map(sys.getsizeof, (*buffers.values(), *own._cache)))
+        return bytes_kept / len(steps)
+
+    assert kept(LONG) < STEEPEST * kept(SHORT)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
+    def sent(size: int) -> float:
+        make_env = lambda: make("DocumentWorld", operations=size, **STACKS[stack])  # noqa: E731
+        server = PlayerServer(cloudpickle.dumps(make_env), 0)
+        server.use(Tokenized(OraclePolicy("DocumentWorld"), renderer))
+        server.reset(0)
+        sizes = []
+        over = False
+        while not over:
+            answer = server.step(None)
+            sizes.append(len(pickle.dumps(answer)))
+            over = answer[3] or answer[4]
+        return sum(sizes) / len(sizes)
+
+    assert sent(LONG) < STEEPEST * sent(SHORT)
+
+
+@pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "DocumentWorld-team"])
+def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
+    steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
+    shown = {id(message) for step in steps for message in step.chat.messages}
+    server = PlayerServer(cloudpickle.dumps(lambda: make(env_id)), 0)
+    server.use(TeamPolicy(env_id))
+    _, first = server.reset(0)
+    sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)
+    assert sent <= 1.1 * len(shown) + len(steps) / 10
+
+
+def edited_replies(rng: random.Random) -> list[Reply]:
+    """Replies whose prompts go on, are cut, edited or empty, as tuples or as versions."""
+    replies: list[Reply] = []
+    prompt = TokenIds(rng.choices(range(5), k=4))
+    for _ in range(rng.randrange(1, 9)):
+        ids = tuple(rng.choices(range(5), k=rng.choice((0, 1, 3))))
+        shown = rng.choice((prompt, tuple(prompt), ()) if rng.random() < 0.3 else (prompt,))
+        logprobs = tuple(-rng.random() for _ in ids) if rng.random() < 0.9 else ()
+        replies.append(Reply("x", shown, ids, logprobs))
+        prompt = prompt.add(ids)
+        if rng.random() < 0.3:
+            prompt = prompt.first(rng.randrange(len(prompt) + 1))
+        if rng.random() < 0.2:
+            prompt = TokenIds(prompt)
+        prompt = prompt.add(rng.choices(range(5), k=rng.randrange(3)))
+    return replies
+
+
+def joined_plainly(replies: Sequence[Reply]) -> list[Row]:
+    """The rows of replies, by comparing whole prompts."""
+    found: list[list[Any]] = []
+    continues = False
+    for number, reply in enumerate(replies):
+        prompt = tuple(reply.prompt_ids)
+        continues = continues and prompt[: len(found[-1][0])] == found[-1][0]
+        if not reply.ids:
+            continue
+        ids, sampled, logprobs, steps = found.pop() if continues else [(), (), (), ()]
+        context = len(prompt) - len(ids)
+        known = logprobs is not None and bool(reply.logprobs)
+        found.append(
+            [
+                prompt + reply.ids,
+                (*sampled, *[0] * context, *[1] * len(reply.ids)),
+                (*logprobs, *[0.0] * context, *reply.logprobs) if known else None,
+                (*steps, number),
+            ]
+        )
+        continues = True
+    return [Row(*row) for row in found]
+
+
+def test_edited_prompts_are_sent_whole_and_trained_once() -> None:
+    rng = random.Random(0)
+    for _ in range(400):
+        replies = edited_replies(rng)
+        here, there = Border(), Border()
+        before, again = Reply(""), [Reply("")]
+        for reply in replies:
+            again.append(ReplyDelta.of(reply, before).after(again[-1]))
+            before = reply
+            assert there.receive_reply(*here.send_reply(reply)) == reply
+        assert again[1:] == replies
+        assert join(enumerate(replies)) == join(enumerate(again[1:])) == joined_plainly(replies)
+        assert sum(sum(row.sampled) for row in join(enumerate(replies))) == sum(
+            len(reply.ids) for reply in replies
+        )
+
+
+def test_versions_of_ids_are_sequences() -> None:
+    rng = random.Random(1)
+    plain: list[tuple[int, ...]] = [()]
+    versions = [TokenIds()]
+    for _ in range(300):
+        k, new = rng.randrange(len(plain)), tuple(rng.choices(range(3), k=rng.randrange(4)))
+        cut = rng.randrange(len(plain[k]) + 1) if rng.random() < 0.3 else len(plain[k])
+        plain.append(plain[k][:cut] + new)
+        versions.append(versions[k].first(cut) + new)
+    for one, version in zip(plain, versions, strict=True):
+        assert version == one == tuple(version)
+        assert (hash(version), len(version)) == (hash(one), len(one))
+        assert version[1:-1] == one[1:-1]
+        assert version[::-2] == one[::-2]
+        assert pickle.loads(pickle.dumps(version)) == one
+    for (one, two), (a, b) in zip(pairwise(plain), pairwise(versions), strict=True):
+        common = next((k for k, (x, y) in enumerate(zip(one, two, strict=False)) if x != y), None)
+        assert a.shared_prefix(b) == (min(len(one), len(two)) if common is None else common)
+        assert (a == b) == (one == two)
+    with pytest.raises(IndexError, match="id 3 of 3"):
+        TokenIds((1, 2, 3))[3]
+
+
+def test_lines_with_whole_prompts_are_read_and_bad_ones_refused() -> None:
+    chat = Chat()
+    reply = {"text": "x", "prompt_ids": [1, 2], "ids": [3]}
+    steps = json.dumps({"kept": 0, "messages": [], "reward": 0, "info": {}, "reply": reply})
+    more = steps.replace('"prompt_ids": [1, 2]', '"prompt_ids": [1, 2, 3, 4]')
+    line = (
+        '{"spec": {}, "seed": 0, "labels": {}, "terminated": true, "truncated": false, '
+        f'"last": {{"kept": 0, "messages": []}}, "steps": [{steps}, {more}]}}'
+    )
+    again = Trajectory.from_json(line)
+    assert [step.reply.prompt_ids for step in again.steps] == [(1, 2), (1, 2, 3, 4)]
+    assert again.last == chat
+    for kept in ("-1", "4", "1.5", '"2"', str(2**70)):
+        with pytest.raises(ValueError, match="not the JSON line"):
+            Trajectory.from_json(line.replace('"prompt_ids": [1, 2, 3, 4]', f'"kept_ids": {kept}'))
