@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PLATFORM = $(shell $(PYTHON) -c "import sys, sysconfig; print('%d.%d-%s' % (*sys.version_info[:2], sysconfig.get_platform()))")
 LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: ablate learn finetune check lint types smoke test adapters exhaustive lock matrix wheel bench docs preload clean
+.PHONY: ablate learn finetune check lint types smoke test adapters exhaustive lock matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -116,6 +116,10 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/build_worlds.py
 	PYTHONPATH=. $(BIN)/python docs/build_servers.py
 	$(BIN)/python docs/build_checks.py
+
+# The documentation, in docs/_build/html, with warnings as errors.
+site: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 $(VENV)/bin/python:
 	$(PYTHON) .ci/preflight.py $(if $(filter ablate $(VENV)/.cli,$(MAKECMDGOALS)),1,4)

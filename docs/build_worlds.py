@@ -39,11 +39,15 @@ def section(world: type[Any], entries: list[Entry]) -> str:
     text = f"## {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
     if shown:
         text += f"Presets: {', '.join(shown)}.\n\n"
-    text += ROW.format("option", "type", "default", "bounds", "meaning") + ROW.format(*["---"] * 5)
-    # A world's own options come first, and those that it has from its bases follow.
+    return text + options_table(world)
+
+
+def options_table(world: type[Any]) -> str:
+    """Return the table of a world's options: its own first, those from its bases behind them."""
+    head = ROW.format("option", "type", "default", "bounds", "meaning") + ROW.format(*["---"] * 5)
     names = [name for cls in world.Config.__mro__ for name in vars(cls).get("__annotations__", ())]
     options = sorted(list_options(world.Config), key=lambda option: names.index(option.name))
-    return text + "".join(map(row, options))
+    return head + "".join(map(row, options))
 
 
 def row(option: Option) -> str:

@@ -41,7 +41,7 @@ class EditMessages(ContextWrapper):
 
     Raises:
         ValueError: `edit` cannot be imported, or when it is called, its messages are not in the
-        order in which they were given.
+            order in which they were given.
 
     Example:
         >>> def keep_last_ten(messages):

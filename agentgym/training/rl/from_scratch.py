@@ -54,7 +54,7 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LearnConfig(TaskConfig):
-    """Options of `Learning`. The defaults are the run whose figures the README shows.
+    """Options of `Learning`. The defaults are the run whose figures docs/training.md shows.
 
     The model is evaluated in the first arm. It learns to read the hints of the others, and to live
     with all contexts but the first, once it can do without.

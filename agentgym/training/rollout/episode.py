@@ -151,13 +151,19 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
     """Return the spec of an env with its wrappers, as JSON text.
 
     Raises:
-        ValueError: It has none.
+        ValueError: It has none, or one that JSON cannot hold.
     """
     if env.spec is None:
         raise ValueError(
             "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"
         )
-    return str(env.spec.to_json())
+    try:
+        return str(env.spec.to_json())
+    except TypeError as error:
+        raise ValueError(
+            "the spec of the env cannot be recorded with the episode: "
+            f"{error}; give functions as 'package.module:function'"
+        ) from error
 
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})

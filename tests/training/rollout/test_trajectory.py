@@ -15,6 +15,7 @@ from agentgym import Chat, Image, Message, Reply, ToolCall
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation import score
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, replay, rollout
+from agentgym.wrappers import EditMessages
 
 ARMS = [
     (arm, scope, shots)
@@ -138,6 +139,12 @@ def test_replay_notices_another_episode() -> None:
 def test_rollout_needs_a_spec() -> None:
     env = gymnasium.Wrapper(agentgym.ToolEnv("agentgym.envs.lumina.list_world:ListWorld"))
     with pytest.raises(ValueError, match="needs an env with a spec"):
+        rollout(env, OraclePolicy("ListWorld"), 0)
+
+
+def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:
+    env = EditMessages(agentgym.make("ListWorld"), lambda messages: messages)
+    with pytest.raises(ValueError, match=r"give functions as 'package\.module:function'"):
         rollout(env, OraclePolicy("ListWorld"), 0)
 
 

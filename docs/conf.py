@@ -1,0 +1,54 @@
+"""Configuration of Sphinx: `make site` builds the documentation in `docs/_build`."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from generate import write_pages  # noqa: E402 - it stands beside this file
+
+import agentgym  # noqa: E402 - as above
+
+write_pages(HERE)
+
+project = "agentgym"
+author = "The agentgym developers"
+copyright = author  # noqa: A001 - the name that Sphinx wants
+version = release = agentgym.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["_build", "generate", "*.py"]
+html_theme = "furo"
+html_title = f"agentgym {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+myst_heading_anchors = 3
+suppress_warnings = ["myst.header"]  # sections of generated tables begin below their pages' titles
+# References to Python objects come from type hints, many of other projects, whose inventories a
+# build without network cannot have.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+copybutton_prompt_text = "$ "
+
+
+def literal_tables(*arguments: Any) -> None:
+    """Show tables of docstrings, which are in Markdown, as they stand (`autodoc-process-docstring`)."""
+    lines: list[str] = arguments[-1]
+    groups = groupby(list(lines), key=lambda line: line.lstrip().startswith("|"))
+    lines.clear()
+    for is_table, group in groups:
+        lines += ["::", "", *(f"   {line}" for line in group), ""] if is_table else group
+
+
+def setup(app: Any) -> None:
+    """Register the hooks of this site."""
+    app.connect("autodoc-process-docstring", literal_tables)

@@ -1,0 +1,42 @@
+"""Pages of the documentation that are generated from the code when the site is built: a page for
+each world, server, wrapper and oracle, and the references of the API and the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from generate.api import api_pages
+from generate.cli import cli_pages
+from generate.servers import server_pages
+from generate.worlds import world_pages
+from generate.wrappers import wrapper_pages
+
+FOLDERS = ("worlds", "servers", "wrappers", "api")
+"""The folders of generated pages, which git ignores."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield each generated page: its path below `docs/`, and its text."""
+    yield from world_pages()
+    yield from server_pages()
+    yield from wrapper_pages()
+    yield from api_pages()
+    yield from cli_pages()
+
+
+def write_pages(docs: Path) -> None:
+    """Write the generated pages and remove those that are no longer generated.
+
+    A page that is the same stays untouched, so that Sphinx does not read it again.
+    """
+    texts = {docs / path: text for path, text in pages()}
+    for path, text in texts.items():
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for folder in FOLDERS:
+        for path in (docs / folder).glob("*.md"):
+            if path not in texts:
+                path.unlink()

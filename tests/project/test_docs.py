@@ -1,0 +1,239 @@
+"""README and docs/ say what is so: code runs, commands and files exist, every world is named, and
+each wrapper has a page.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+import agentgym
+from agentgym import Chat
+from agentgym.oracles import ControlPolicy
+from agentgym.oracles.control import Deficits
+from agentgym.training.cli import app
+from tests.helpers import PATIENCE
+from tests.training.rollout.endpoint_server import Answer, serving
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GENERATED = ("api", "servers", "worlds", "wrappers", "_build")
+"""Folders of docs/ that hold what a build of the site has left."""
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    if path.parent == ROOT or path.relative_to(DOCS).parts[0] not in GENERATED
+}
+TUTORIALS = sorted(page for page in PAGES if page.startswith("docs/tutorials/"))
+EXAMPLES = [
+    pytest.param(block, id=f"{page}-{number}")
+    for page, text in PAGES.items()
+    if page not in (*TUTORIALS, "CONTRIBUTING.md")  # test_contributing.py runs its examples
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+]
+
+
+def run(code: str, folder: Path, **variables: str) -> str:
+    """Run code as a script in a folder, and return what it prints."""
+    shown = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **variables},
+    )
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
+@pytest.mark.parametrize("block", EXAMPLES)
+def test_an_example_runs_by_itself(block: str) -> None:
+    run(block, ROOT)
+
+
+def blocks_of(tutorial: str) -> str:
+    """Return the blocks of a tutorial as one script."""
+    return "\n".join(re.findall(r"```python\n(.*?)```", PAGES[tutorial], re.DOTALL))
+
+
+@pytest.mark.parametrize("tutorial", [page for page in TUTORIALS if "oracle_study" not in page])
+def test_a_tutorial_runs_from_top_to_bottom(tutorial: str, tmp_path: Path) -> None:
+    assert run(blocks_of(tutorial), tmp_path).strip()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Mapping[str, str]]:
+    """Serve an agent that plans badly as a model of chat completions; yield how to reach it."""
+    agent = ControlPolicy("ListWorld", Deficits(planning=0.3))
+
+    def reply(request: dict[str, Any], number: int) -> Answer:
+        (reply,) = agent([Chat.from_openai(request["messages"])])
+        return Answer({"content": reply.text})
+
+    with serving(reply) as server:
+        yield {
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_MODEL": "planner",
+            "OPENAI_API_KEY": "none",
+        }
+
+
+def test_the_study_of_an_endpoint_finds_its_deficit(
+    endpoint: Mapping[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("openai", reason="the extra endpoint is not installed")
+    printed = run(blocks_of("docs/tutorials/oracle_study.md"), tmp_path, **endpoint)
+    counts = {
+        arm: int(text.split()[0])
+        for arm, text in ast.literal_eval(printed.strip().splitlines()[-1]).items()
+    }
+    assert counts["P"] == 8 > max(counts["none"], counts["P_"])
+
+
+def snippets() -> Iterator[tuple[str, str, bool]]:
+    """Yield the page and the text of each line of a shell and of each code in prose, and whether it
+    is the latter.
+    """
+    for page, text in PAGES.items():
+        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
+            for line in re.sub(r"\\\n\s*", "", block).splitlines():
+                yield page, line, False
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        yield from ((page, code, True) for code in re.findall(r"`([^`]+)`", prose))
+
+
+COMMANDS = {
+    (page, command.strip(), in_prose)
+    for page, text, in_prose in snippets()
+    for command in re.split(r"&&|#|;", text)
+    if re.match(r"agentgym \w", command.strip())
+}
+MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
+"""What the parser says of a command or option that prose names without its arguments."""
+
+
+def parse_command(words: list[str]) -> None:
+    """Parse a command line as the CLI would, without running it; raise what its parser raises."""
+    command: Any = typer.main.get_command(app)
+    context = command.make_context(words[0], words[1:])
+    while hasattr(command, "commands"):  # a group of commands
+        rest = [*context._protected_args, *context.args]
+        name, command, arguments = command.resolve_command(context, rest)
+        context = command.make_context(name, arguments, parent=context)
+
+
+def test_every_command_on_the_pages_is_one_of_the_command_line() -> None:
+    refused = []
+    for page, command, in_prose in sorted(COMMANDS):
+        try:
+            parse_command(shlex.split(command))
+        except Exception as error:  # noqa: BLE001 - whatever the parser says is reported
+            if not (in_prose and type(error).__name__ in MENTIONS):
+                refused.append(f"{page}: {command}: {type(error).__name__} {error}")
+    assert len(COMMANDS) > 60
+    assert refused == []
+
+
+def test_what_the_parser_refuses_is_noticed() -> None:
+    for words in ("agentgym ablate --no-such", "agentgym nothing", "agentgym longbench writes"):
+        with pytest.raises(Exception, match="No such"):
+            parse_command(words.split())
+
+
+def test_targets_and_files_on_the_pages_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    missing = []
+    for page, text, _ in snippets():
+        missing += [
+            (page, target)
+            for target in re.findall(r"(?:^|&& )make (\w+)", text)
+            if f"\n{target}:" not in makefile
+        ]
+        missing += [
+            (page, name)
+            for name in re.findall(r"(?:^|[ `])((?:benchmarks|tests|docs|\.ci)/[\w./*-]+)", text)
+            if not any(ROOT.glob(name.rstrip("/.")))
+        ]
+    assert missing == []
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    """The build of the site checks those within docs/, README those into it."""
+    broken = [
+        (page, link)
+        for page, text in PAGES.items()
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+        if "://" not in link
+        and not (ROOT / page).parent.joinpath(link).exists()
+        and not {*Path(link).parts[:-1]} & {*GENERATED}
+    ]
+    assert broken == []
+
+
+def test_readme_is_short_and_names_every_world() -> None:
+    assert README.count("\n") <= 150
+    names = {entry.world.__name__ for entry in agentgym.worlds()}
+    rows = re.findall(r"^\| \[.*\]\(docs/papers/.*\| (.*) \|$", README, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(names)
+
+
+def test_the_two_commands_are_targets_of_the_makefile_and_ci_runs_one() -> None:
+    commands = re.search(r"```bash\n(make \w+) .*\n(make \w+) .*\n```", README)
+    assert commands is not None
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in commands.groups():
+        assert f"\n{line.split()[1]}:" in makefile
+    assert commands[2] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The package that generates pages, which stands in docs/."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import generate  # noqa: PLC0415 - as above
+
+    return generate
+
+
+def test_every_wrapper_of_the_packages_has_a_page(generate: Any) -> None:
+    pages = {page.wrapper.__name__ for page in generate.wrappers.PAGES}
+    assert pages == generate.wrappers.exported_wrappers()
+
+
+@pytest.mark.parametrize("name", ["GridWorld", "MultimodalWorld", "CourseAssistant"])
+def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name: str) -> None:
+    entries = [entry for entry in agentgym.worlds(presets=True) if entry.world.__name__ == name]
+    page = generate.worlds.world_page(entries[0].world, entries, None)
+    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert headings == [
+        "An episode", "Tools", "Options", "Score and end", "Presets", "Audit", "Source",
+    ]  # fmt: skip
+    assert ("score 1 after" in page) or ("was not played" in page) or ("Not played" in page)
+    assert ('class="boards"' in page) is (name == "GridWorld")
+    assert f"`{entries[-1].id}`" in page
+    folder = re.findall(r"\(\.\./papers/(\w+)\.md\)", page)
+    assert (DOCS / "papers" / f"{folder[0]}.md").is_file()
+
+
+def test_what_a_page_shows_of_a_chat_is_text(generate: Any) -> None:
+    message = agentgym.Message("tool", "<script>alert(1)</script>\n`````\n" + "word " * 900)
+    block = generate.markup.chat_block([message, "<b>left out</b>"], limit=100)
+    assert block.count("```") == 2
+    assert "<script>" not in block
+    assert "<b>" not in block
+    assert "more characters]" in block
