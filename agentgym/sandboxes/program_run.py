@@ -20,16 +20,18 @@ from agentgym.sandboxes.base import Limits
 from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
-MAX_TASKS = 2 * MAX_PROCESSES
-"""Processes and threads of a program that the kernel allows, if the user of the host is not root: what
-a fork bomb comes to between two looks.
-"""
+MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
 # Read and thrown away beyond what is shown; endless output is stopped here.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # of all files that are given back
 MAX_INODES = 20_000  # files there; an inode takes about 1 kB of the kernel's memory
 
 _MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
+_TOO_MANY = f"stopped because it had more than {MAX_PROCESSES} processes"
+_REASONS = {
+    "processes": _TOO_MANY,
+    "files": f"stopped because it made more than {MAX_INODES} files",
+}
 _TICK = 0.02  # seconds between two looks at processes and memory
 _GRACE = 20.0  # seconds to give the files back after a stop, on a busy host
 _JOB, _STOP = b"j", b"s"  # what the first process inside is told; a job comes with two pipes
@@ -184,7 +186,7 @@ class ProgramRun:
             self._last_look = now
             processes, memory = _usage(self._process.pid, self._ours)
             if processes > MAX_PROCESSES:
-                self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
+                self._stop(_TOO_MANY)
             elif memory > 2 * self._limits.memory_mb * 2**20:
                 self._stop(
                     f"stopped because its processes took more than {2 * self._limits.memory_mb} "
@@ -219,8 +221,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             reason = self._stopped or "stopped, for the machine gave out"
             return ProgramResult(*shown, None, reason, timed_out=self._timed_out)
-        if reason == "files":
-            self._stopped = self._stopped or f"stopped because it made more than {MAX_INODES} files"
+        self._stopped = self._stopped or _REASONS.get(reason, "")
         code = None if self._stopped else code
         return ProgramResult(*shown, code, self._stopped, files, left_out, elapsed, self._timed_out)
 

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 _DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # what the preloaded library reads
 _ELAPSED = slice(24, 32)  # of that: how far the clock has gone on, in nanoseconds
+_SECCOMP_CALLS = {"x86_64": 317, "aarch64": 277}  # the number of the call `seccomp`
+_CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
+_CLONE_THREAD = 0x00010000  # a flag of `clone`, from <linux/sched.h>
 _CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
 _PIPE_CHUNKS = 16  # that Linux gives a pipe by default
 _INT_BYTES = 4  # of the number of a descriptor in a message
+_FIRST_PIDS = 8  # more than there are processes before the program
+_NO_MORE = 11  # EAGAIN
 _TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
@@ -78,7 +83,72 @@ class RandomSource:
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
-def start(job: Any) -> None:
+class ForkGate:
+    """Answers to the kernel, which asks here before a program starts a process or a thread.
+
+    A fork bomb is faster than whoever counts its processes from time to time, and `RLIMIT_NPROC`
+    does not bind root, who may be the host's user. A process too many ends the program, a thread
+    too many is an error that it may handle.
+
+    Args:
+        listener: Where the kernel asks.
+        job: The job, with `most_processes` and, for processes and threads together, `most_tasks`.
+        kernel: The system calls.
+
+    Attributes:
+        overrun: Whether there would have been too many processes.
+    """
+
+    def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:
+        self.listener = listener
+        self.overrun = False
+        self._kernel = kernel
+        self._most = job["most_processes"], job["most_tasks"]
+        self._processes, self._tasks = (most - 1 for most in self._most)  # room; one is there
+        self._started = 1
+
+    def attend(self, poll: select.poll, event: int) -> None:
+        """Answer a question, or listen no more if nobody is left who could ask."""
+        if event & select.POLLIN:
+            question = self._kernel.receive_question(self.listener)
+            if question:  # else who asked has ended
+                number, is_thread = question
+                self._kernel.send_answer(self.listener, number, self._error(is_thread))
+        else:
+            poll.unregister(self.listener)
+
+    def _error(self, is_thread: bool) -> int:
+        """Return the error with which a start fails; 0 if there is room."""
+        if self._tasks < 1 or (self._processes < 1 and not is_thread):
+            self._count()
+        self.overrun = self.overrun or (self._processes < 1 and not is_thread)
+        if self._tasks < 1 or self.overrun:
+            return _NO_MORE
+        self._tasks -= 1
+        self._processes -= not is_thread
+        self._started += 1
+        return 0
+
+    def _count(self) -> None:
+        """Count, of all that have been started, the threads and processes that have not ended."""
+        self._processes, self._tasks = self._most
+        # Numbers are dealt in turn; those of a job in a sandbox of its own begin a little later.
+        for pid in range(2, self._started + _FIRST_PIDS):
+            try:
+                os.kill(pid, 0)
+                handle = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            except OSError:  # a thread has no such handle
+                self._tasks -= 1
+                continue
+            has_ended = bool(select.select([handle], [], [], 0)[0])
+            os.close(handle)
+            self._tasks -= not has_ended
+            self._processes -= not has_ended
+
+
+def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
     """Become the program."""
     try:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -88,17 +158,52 @@ def start(job: Any) -> None:
         for limit, most in job["limits"].items():
             resource.setrlimit(getattr(resource, limit), (most, most))
         os.chdir(job["cwd"])
+        send_gate(gate, bytes.fromhex(job["gate"]), kernel)
+        gate.close()
         os.execv(job["arguments"][0], job["arguments"])
     except OSError as error:
         os.write(2, f"{error}\n".encode())
     os._exit(127)
 
 
+def send_gate(gate: _socket.socket, rules: bytes, kernel: Kernel) -> None:
+    """Hold this process to a gate, and send the descriptor on which it asks, if the kernel has one:
+    some containers have a filter of their own that asks.
+    """
+    with contextlib.suppress(OSError):
+        listener = kernel.listen_to_forks(rules).to_bytes(_INT_BYTES, sys.byteorder)
+        gate.sendmsg([b"g"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener)])
+
+
+def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | None:
+    """Wait until the program is about to start; return its gate, if it has one."""
+    attached = gate.recvmsg(1, _socket.CMSG_SPACE(_INT_BYTES), _socket.MSG_CMSG_CLOEXEC)[1]
+    gate.close()
+    if not attached:
+        return None
+    listener = int.from_bytes(attached[0][2][:_INT_BYTES], sys.byteorder)
+    return ForkGate(listener, job, kernel)
+
+
+def find_excess(tops: list[str], most: int, gate: ForkGate | None) -> str:
+    """Return what a program has too much of; empty if nothing."""
+    if gate and gate.overrun:
+        return "processes"
+    if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
+        return "files"
+    return ""
+
+
 def wait(
-    channel: int, child: int, tops: list[str], most: int, source: RandomSource
+    channel: int,
+    child: int,
+    tops: list[str],
+    most: int,
+    source: RandomSource,
+    gate: ForkGate | None,
 ) -> tuple[int | None, str]:
-    """Wait for the program, and feed its source of randomness; return its exit status, or None and
-    the reason why it has to end before.
+    """Wait for the program, feed its source of randomness and guard its gate; return its exit
+    status, or None and the reason why it has to end before.
     """
     poll = select.poll()
     handle = os.pidfd_open(child)
@@ -106,16 +211,21 @@ def wait(
     poll.register(channel, select.POLLIN | select.POLLRDHUP)  # a stop, or the end of the host
     for pipe in source.pipes:
         poll.register(pipe, select.POLLOUT)
+    if gate:
+        poll.register(gate.listener, select.POLLIN)
     ended = None
     while ended is None:
-        ready = [number for number, _ in poll.poll(_TICK_MS)]
+        events = poll.poll(_TICK_MS)
+        ready = [number for number, _ in events]
+        if gate and gate.listener in ready:
+            gate.attend(poll, dict(events)[gate.listener])
         if channel in ready and handle not in ready:
             os.read(channel, 1)
             return None, "stop"
         for pipe in source.pipes.keys() & ready:
             source.feed(pipe)
-        if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
-            return None, "files"
+        if reason := find_excess(tops, most, gate):
+            return None, reason
         while (collected := os.waitpid(-1, os.WNOHANG)) != (0, 0):
             if collected[0] == child:
                 ended = os.waitstatus_to_exitcode(collected[1])
@@ -194,6 +304,10 @@ class Kernel:
     _MOUNTS, _IPC, _PIDS = 0x00020000, 0x08000000, 0x20000000
     _NO_SUID_NO_DEVICES = 2 | 4
     _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _AMBIENT, _CLEAR = 38, 22, 2, 47, 4
+    # From <linux/seccomp.h>: set a filter that asks, receive a question, send an answer, go on.
+    _SET_FILTER, _ASK, _RECEIVE, _SEND, _GO_ON = 1, 8, 0xC0502100, 0xC0182101, 1
+    _QUESTION_BYTES, _ID = 80, slice(0, 8)
+    _NUMBER, _FIRST_ARGUMENT = slice(16, 20), slice(32, 40)
     _CAPABILITIES_VERSION = 0x20080522
 
     def __init__(self) -> None:
@@ -237,10 +351,53 @@ class Kernel:
         self._check(self._library.capset(header, (ctypes.c_uint32 * 6)()))
         self._prctl(self._AMBIENT, self._CLEAR)
         self._prctl(self._NO_NEW_PRIVILEGES, 1)
+        with self._program(rules) as program:
+            self._prctl(self._SECCOMP, self._FILTER, program)
+
+    def listen_to_forks(self, rules: bytes) -> int:
+        """Hold this process and those that it starts to a filter that asks; return the descriptor
+        on which it does.
+        """
+        number = ctypes.c_long(_SECCOMP_CALLS[os.uname().machine])
+        with self._program(rules) as program:
+            listener: int = self._library.syscall(
+                number,
+                ctypes.c_ulong(self._SET_FILTER),
+                ctypes.c_ulong(self._ASK),
+                ctypes.c_void_p(program),
+            )
+        self._check(listener)
+        return listener
+
+    def receive_question(self, listener: int) -> tuple[bytes, bool] | None:
+        """Receive the id of a question, and whether it is about a thread; None if who asked has
+        ended.
+        """
+        question = ctypes.create_string_buffer(self._QUESTION_BYTES)
+        if self._library.ioctl(listener, ctypes.c_ulong(self._RECEIVE), question) < 0:
+            return None
+        flags = int.from_bytes(question.raw[self._FIRST_ARGUMENT], sys.byteorder)
+        number = int.from_bytes(question.raw[self._NUMBER], sys.byteorder)
+        is_clone = number == _CLONE_CALLS[os.uname().machine]
+        return question.raw[self._ID], is_clone and bool(flags & _CLONE_THREAD)
+
+    def send_answer(self, listener: int, question: bytes, error: int) -> None:
+        """Let what was asked for go on, or fail with an error."""
+        flags = 0 if error else self._GO_ON
+        answer = question + bytes(8) + (-error).to_bytes(4, sys.byteorder, signed=True)
+        answer += flags.to_bytes(4, sys.byteorder)
+        self._library.ioctl(
+            listener, ctypes.c_ulong(self._SEND), answer
+        )  # fails if who asked ended
+
+    @contextlib.contextmanager
+    def _program(self, rules: bytes) -> Any:
+        """Give the address of a `struct sock_fprog`: the number of instructions, each of 8 bytes,
+        and where they are.
+        """
         buffer = ctypes.create_string_buffer(rules, len(rules))
-        # struct sock_fprog: the number of instructions, each of 8 bytes, and where they are
         program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
-        self._prctl(self._SECCOMP, self._FILTER, ctypes.addressof(program))
+        yield ctypes.addressof(program)
 
     def _prctl(self, option: int, *arguments: int) -> None:
         words = (*arguments, 0, 0, 0)[:4]
@@ -273,14 +430,17 @@ def run(
     lay_out(top, job["files"], stream)
     source = RandomSource(job["seed"])
     os.write(channel, ready)
+    ours, theirs = _socket.socketpair()
     child = os.fork()
     if child == 0:
         for number, output in enumerate(outputs, 1):
             os.dup2(output, number)
-        start(job)
+        start(job, theirs, kernel)
     for output in outputs:
         os.close(output)
-    return wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
+    theirs.close()
+    gate = receive_gate(ours, job, kernel)
+    return wait(channel, child, [top, "/tmp"], job["most_inodes"], source, gate)
 
 
 def finish(channel: int, top: str, job: Any, end: tuple[int | None, str], state: int) -> None:

@@ -8,6 +8,7 @@ import functools
 import platform
 import struct
 import sys
+from collections.abc import Sequence
 
 # What a kind of machine calls itself, the number of `clone`, those of `clone3` and `getrandom`, those
 # of fork and vfork, and those of the calls that are always refused: socket, ptrace, shmget, semget, msgget, unshare,
@@ -80,6 +81,23 @@ def _machine() -> _Machine | None:
 
 
 @functools.cache
+def fork_gate() -> bytes:
+    """Return a filter that asks a listener before a process or thread is started."""
+    machine = _machine()
+    assert machine is not None
+    _, clone, _, forks, _ = machine
+    load, equal, give, ask, allow = 0x20, 0x15, 0x06, 0x7FC00000, 0x7FFF0000
+    program = [(load, 0, 0, 0)]
+    for number in (clone, *forks):
+        program += [(equal, 0, 1, number), (give, 0, 0, ask)]
+    return _pack([*program, (give, 0, 0, allow)])
+
+
+def _pack(program: Sequence[tuple[int, int, int, int]]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+@functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
     """Return a filter of system calls that keep memory out of sight or are risky.
 
@@ -111,5 +129,4 @@ def seccomp(*, processes: bool = False) -> bytes:
         (bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD),
         (give, 0, 0, refuse),
     ]
-    program += [(give, 0, 0, allow)]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    return _pack([*program, (give, 0, 0, allow)])

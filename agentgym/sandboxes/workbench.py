@@ -38,11 +38,12 @@ from agentgym.sandboxes.namespaces import (
 from agentgym.sandboxes.program_run import (
     MAX_BYTES,
     MAX_INODES,
+    MAX_PROCESSES,
     MAX_TASKS,
     ProgramResult,
     ProgramRun,
 )
-from agentgym.sandboxes.seccomp import seccomp
+from agentgym.sandboxes.seccomp import fork_gate, seccomp
 
 TOP = "/workspace"
 PACKAGES = (
@@ -263,10 +264,13 @@ class _Job:
             ],
             "limits": {
                 **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-                "RLIMIT_NPROC": MAX_TASKS,
+                "RLIMIT_NPROC": 2 * MAX_TASKS,  # where the kernel has no gate; counts ours too
             },
             "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
             "filter": seccomp(processes=True).hex(),
+            "gate": fork_gate().hex(),
+            "most_processes": MAX_PROCESSES,
+            "most_tasks": MAX_TASKS,
             "state": self.seed.pack(began).hex(),
             "most_files": _MAX_FILES,
             "most_inodes": MAX_INODES,

@@ -130,6 +130,31 @@ def test_bombs_are_stopped(run: Any, code: str, reason: str) -> None:
     assert sh("echo well").stdout == "well\n"
 
 
+COUNT = """
+import os, threading, time
+started = 0
+threading.stack_size(2**16)
+try:
+    while started < 1_000:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        started += 1
+except RuntimeError:
+    print(started, flush=True)
+    os._exit(0)
+"""
+
+
+def test_the_kernel_limits_processes_and_threads_whoever_the_host_is() -> None:
+    """A bomb is faster than a look at its processes from time to time."""
+    outcome = py(COUNT)
+    assert program_run.MAX_TASKS - 10 <= int(outcome.stdout) < program_run.MAX_TASKS
+
+
+def test_what_has_ended_makes_room_for_others() -> None:
+    outcome = sh(f"for i in $(seq {3 * program_run.MAX_TASKS}); do /bin/true; done; echo x > x")
+    assert (dict(outcome.files), outcome.code, outcome.stderr) == ({"x": b"x\n"}, 0, "")
+
+
 def test_memory_and_room_are_limited() -> None:
     outcome = py("x = bytearray(10**10)")
     assert (outcome.code, "MemoryError" in outcome.stderr) == (1, True)
