@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import gymnasium
 import pytest
 
 import agentgym
-from agentgym import ToolCall, ToolEnv
+from agentgym import ToolCall, ToolEnv, plugins, registry
 from agentgym.envs.loca.servers.store import Store
 from agentgym.training.audit.laws import compare_hints
 
@@ -22,6 +24,18 @@ PATIENCE = 600.0
 """Seconds after which a test gives up what hangs: far more than anything takes, on one busy
 core too.
 """
+
+
+@contextlib.contextmanager
+def forgotten_worlds() -> Iterator[None]:
+    """Forget afterwards the worlds that are registered within, which other tests must not find."""
+    tables: tuple[Any, ...] = (registry._worlds, registry._teams, gymnasium.registry)
+    tables = (*tables, plugins._unused)
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
 
 
 def calls_of(

@@ -14,8 +14,9 @@ import gymnasium
 import pytest
 
 import agentgym
-from agentgym import plugins, registry
+from agentgym import registry
 from tests.core.test_registry import MODULE
+from tests.helpers import forgotten_worlds
 
 WORLD = MODULE.partition("agentgym.register")[0]
 
@@ -65,12 +66,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of installed packages, whose worlds are forgotten afterwards."""
     install(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    tables = (registry._worlds, registry._teams, gymnasium.registry, plugins._unused)
-    before = [dict(table) for table in tables]  # type: ignore[call-overload]
-    yield tmp_path
-    for table, content in zip(tables, before, strict=True):
-        table.clear()  # type: ignore[attr-defined]
-        table.update(content)  # type: ignore[attr-defined]
+    with forgotten_worlds():
+        yield tmp_path
     for name in {path.stem for path in tmp_path.rglob("*.py")}:
         sys.modules.pop(name, None)
 

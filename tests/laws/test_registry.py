@@ -195,7 +195,7 @@ def stack(env: Any) -> list[str]:
 
 @pytest.mark.family(env_id=IDS)
 def test_options_are_checked(env_id: str) -> None:
-    with pytest.raises(ValueError, match=r"has no option 'itmes'; options: .*budget_factor"):
+    with pytest.raises(ValueError, match=r"has no option 'itmes'; .*options: .*budget_factor"):
         gymnasium.make(env_id, itmes=3)
     with pytest.raises(
         ValueError, match=r"budget_factor must be a number in \[1.0, 100.0\], got '2'"

@@ -148,7 +148,9 @@ def test_options_of_oracles_reach_them() -> None:
     assert make("ListWorld", oracles="S", oracle_options=options).reset(seed=0)
     with pytest.raises(ValueError, match="oracle_options are given for 'X'; oracles: P, S, H"):
         make("ListWorld", oracle_options={"X": {}})
-    with pytest.raises(ValueError, match=r"oracle_options of H \(history\) name 'keep'; options: "):
+    with pytest.raises(
+        ValueError, match=r"H \(history\) in oracle_options has no option 'keep'; options: "
+    ):
         make("ListWorld", oracle_options={"H": {"keep": True}})
     team = make("ListWorld-team", oracles="SH", oracle_options=options)
     assert rollout(team, TeamPolicy("ListWorld-team"), 0).reward == 1.0

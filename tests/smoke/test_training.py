@@ -43,7 +43,7 @@ def command(*arguments: str, typed: str = "") -> str:
 
 
 def test_list() -> None:
-    shown = command("list")
+    shown = command("list", "--all")
     assert all(entry.id in shown for entry in (*agentgym.worlds(presets=True), *agentgym.teams()))
 
 

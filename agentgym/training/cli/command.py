@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
+from agentgym.loading import loaded
 from agentgym.training.cli.common import exit_on_user_error
 
 RENAMED = {
@@ -37,11 +39,16 @@ class AppCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Check `--out`, and run the command."""
-        if ctx.params.get("out") is not None:
-            with exit_on_user_error():
-                check_out(Path(ctx.params["out"]))
-        return super().invoke(ctx)
+        """Check `--out`, and run the command; until then, an interrupt has nothing to undo."""
+        loaded()
+        try:
+            if ctx.params.get("out") is not None:
+                with exit_on_user_error():
+                    check_out(Path(ctx.params["out"]))
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
 
 
 def check_out(out: Path) -> None:

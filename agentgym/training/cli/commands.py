@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from agentgym.loading import loaded
 from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.audit import audit
 from agentgym.training.cli.check import check
@@ -50,7 +49,7 @@ def _options(
     """Long-horizon text worlds for training and examining LLM agents."""
 
 
-app.command("list")(list_worlds)
+app.command("list", cls=AppCommand)(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, doctor, export):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
@@ -60,6 +59,5 @@ for _tool in (serve, audit, fuzz, check, new_world):
 
 def main() -> None:
     """Run the `agentgym` command."""
-    loaded()
     sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
     app()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -9,7 +11,14 @@ import agentgym
 from agentgym.training.audit import check_laws, laws
 from agentgym.training.audit.conformance import world_laws
 from agentgym.training.cli import app
+from tests.helpers import forgotten_worlds
 from tests.training.audit import lawless_worlds
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    with forgotten_worlds():
+        yield
 
 
 def run(*words: str) -> Result:

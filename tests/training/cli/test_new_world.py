@@ -47,7 +47,7 @@ def test_a_new_world_installs_passes_its_tests_and_is_played(tmp_path: Path) -> 
     assert "2 passed" in execute(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", tests)
     played = execute(tmp_path, "agentgym", "rollout", "GuessWorld", "--episodes", "3")
     assert "solved 3 of 3" in played
-    asked = "--world guess_bench/GuessWorld --arms none,SP --horizons 3 --seeds 2 --workers 1"
+    asked = "--world guess_bench/GuessWorld --oracles none,SP --horizons 3 --episodes 2 --workers 1"
     execute(tmp_path, "agentgym", "ablate", *asked.split(), "--policy", "oracle", "--out", "run")
     lines = (tmp_path / "run" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["success"] for line in lines] == [1.0] * 4

@@ -216,7 +216,10 @@ def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"axis": "operation"}, "DocumentWorld has no option 'operation'; options: "),
+        (
+            {"axis": "operation"},
+            "DocumentWorld has no option 'operation'; did you mean 'operations'",
+        ),
         ({"horizons": (100_001,)}, r"operations must be an integer in \[0, 100000\], got 100001"),
         (
             {"options": {"": {"operations": 3}}},

@@ -255,7 +255,7 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
     [
         (["--model=nowhere"], "there is no model at 'nowhere'"),
         (["--model=M", "--method=dpo"], "method must be one of clone, grpo, both, got 'dpo'"),
-        (["--model=M", "--eval=none,P"], "--eval takes ARMS:HORIZONS, such as none,P:2,3,4"),
+        (["--model=M", "--eval=none,P"], "--eval takes ORACLES:HORIZONS, such as none,P:2,3,4"),
         (["--model=M", "--eval=H:2"], "H needs S"),
         (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
         (["--model=M", "--hints=3"], "hints is for training from nothing"),
