@@ -27,11 +27,13 @@ def world_paths() -> Iterator[tuple[str, str]]:
     """
     for entry in entry_points(group=GROUP):
         try:
+            if not EntryPoint.pattern.match(entry.value):
+                raise ValueError(f"{entry.value!r} is no module:Class and no module")
             if entry.attr:
                 path = world_path(f"{entry.module}:{entry.attr}")
                 yield path, entry.module.partition(".")[0]
             _unused[entry.value] = entry
-        except (ValueError, AttributeError) as error:  # the latter if it has no form at all
+        except ValueError as error:
             _warn(entry, error)
 
 

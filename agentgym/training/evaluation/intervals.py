@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import expm1, inf, isnan, log1p, nan, sqrt
+from math import expm1, inf, log1p, nan, sqrt
 from operator import attrgetter
 from statistics import NormalDist, fmean
 
@@ -85,13 +85,13 @@ class Interval:
         low: The lower end.
         high: The upper end.
         p_value: The two-sided p-value of a difference from 0, below 0.05 just where the interval
-            leaves 0 out; nan for a share.
+            leaves 0 out; None for a share.
     """
 
     value: float
     low: float
     high: float
-    p_value: float = nan
+    p_value: float | None = None  # nan would make equal intervals differ from Python 3.13 on
 
 
 _NO_DATA = Interval(nan, nan, nan)
@@ -229,11 +229,11 @@ def interactions(
     return intervals
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for the size of their family (Holm 1979); those that are nan do not
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values corrected for the size of their family (Holm 1979); those that are None do not
     count.
     """
-    order = sorted((p, place) for place, p in enumerate(p_values) if not isnan(p))
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected, largest = list(p_values), 0.0
     for rank, (p, place) in enumerate(order):
         largest = max(largest, min(1.0, (len(order) - rank) * p))

@@ -17,8 +17,10 @@ def percent(interval: Interval, signed: bool = False) -> str:
     return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """Return a p-value as papers write it: `p = 0.012`, or `p < 0.001`."""
+    if value is None:
+        return "p = ?"
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 

@@ -151,9 +151,9 @@ def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.6, 0.5]) == [1.0, 1.0]
     assert holm([]) == []
-    corrected = holm([0.02, math.nan])
+    corrected = holm([0.02, None])
     assert corrected[0] == 0.02, "what has no p-value is no test"
-    assert math.isnan(corrected[1])
+    assert corrected[1] is None
 
 
 def test_interactions_by_hand() -> None:
