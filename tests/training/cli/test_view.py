@@ -33,7 +33,9 @@ def test_a_run_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "agentgym", "view", str(write_run(tmp_path)), "--no-browser"]
+    # Who was started in the background ignores the signal.
+    line = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym", "view"]
+    line += [str(write_run(tmp_path)), "--no-browser"]
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=None
     ) as process:
