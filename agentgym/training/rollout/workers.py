@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -201,17 +202,27 @@ def _serve(connection: Connection, make_env: bytes, number: int) -> None:
 def interrupts_left_to_parent() -> Iterator[None]:
     """Start processes that no interrupt reaches: one that is still importing would print a traceback.
 
-    Interrupts are blocked meanwhile, which processes inherit; the parent gets its own at the end.
+    Interrupts are blocked meanwhile, which processes inherit; the parent gets its own at the end. As
+    another thread of it may be interrupted in its place, the handler only notes that it was.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     resource_tracker.ensure_running()  # which unblocks interrupts when it starts
+    handler = signal.getsignal(signal.SIGINT)
+    noted: list[tuple[int, FrameType | None]] = []
+    defers = callable(handler) and threading.current_thread() is threading.main_thread()
+    if defers:
+        signal.signal(signal.SIGINT, lambda *interrupt: noted.append(interrupt))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if defers:
+            signal.signal(signal.SIGINT, handler)
+        if noted and callable(handler):
+            handler(*noted[0])
 
 
 def follow_the_parent() -> None:
