@@ -106,6 +106,8 @@ class ForkGate:
         self._most = job["most_processes"], job["most_tasks"]
         self._processes, self._tasks = (most - 1 for most in self._most)  # room; one is there
         self._started = 1
+        self._counted = 2  # numbers below it have been looked at; of these, who had not ended:
+        self._alive: set[int] = set()
 
     def attend(self, poll: select.poll, event: int) -> None:
         """Answer a question, or listen no more if nobody is left who could ask."""
@@ -133,7 +135,9 @@ class ForkGate:
         """Count, of all that have been started, the threads and processes that have not ended."""
         self._processes, self._tasks = self._most
         # Numbers are dealt in turn; those of a job in a sandbox of its own begin a little later.
-        for pid in range(2, self._started + _FIRST_PIDS):
+        recent = range(self._counted, self._started + _FIRST_PIDS)
+        before, self._alive = self._alive, set()
+        for pid in before.union(recent):
             try:
                 os.kill(pid, 0)
                 handle = os.pidfd_open(pid)
@@ -141,11 +145,15 @@ class ForkGate:
                 continue
             except OSError:  # a thread has no such handle
                 self._tasks -= 1
+                self._alive.add(pid)
                 continue
             has_ended = bool(select.select([handle], [], [], 0)[0])
             os.close(handle)
             self._tasks -= not has_ended
             self._processes -= not has_ended
+            if not has_ended:
+                self._alive.add(pid)
+        self._counted = self._started  # at least so many numbers have been dealt
 
 
 def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
