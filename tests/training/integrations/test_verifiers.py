@@ -74,10 +74,9 @@ class Twin:
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
         for m in self.chat.messages:
-            role, said = (
-                "user" if m.role == "tool" else m.role,
-                m.raw or "\n".join([m.text, *map(render, m.calls)]).strip(),
-            )
+            role, said = "user" if m.role == "tool" else m.role, m.raw or m.text
+            if m.calls and not m.raw:
+                said = "\n".join([m.text, *map(render, m.calls)]).strip()
             if role == "user" and out[-1]["role"] == "user":
                 out[-1]["content"] += f"\n\n{said}"
             else:
