@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
 from typing import cast
 
 
@@ -41,9 +42,9 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
         options: The options of the reset.
         known: The names of the options of the env.
     """
-    if options:
+    if options or not isinstance(options, (Mapping, NoneType)):
         raise ValueError(
-            f"reset takes no options, got {dict(options)!r}; options of the world hold for all "
+            f"reset takes no options, got {options!r}; options of the world hold for all "
             f"episodes, so give them to make: {', '.join(known)}"
         )
 

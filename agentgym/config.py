@@ -113,15 +113,22 @@ class Option:
     meaning: str
 
 
-def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
+def make_config(
+    world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
+) -> Any:
     """Create the configuration of a world from keyword arguments.
+
+    Args:
+        world: The class.
+        options: The keyword arguments.
+        others: Options of the env and of its wrappers, which an unknown name may be meant for.
 
     Raises:
         ValueError: An option is unknown, or the configuration refuses its value.
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
-        remedy = list_names(unknown[0], known, "options")
+        remedy = list_names(unknown[0], known, "options", (*known, *others))
         raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; {remedy}")
     return world.Config(**options)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from agentgym.arguments import parse_count, suggest
@@ -74,6 +74,18 @@ def split_knobs(text: str) -> tuple[str, dict[str, str]]:
         else:
             name += f":{part}"
     return name, knobs
+
+
+def check_values(name: str, owners: Container[str]) -> None:
+    """Raise `ValueError` if an argument without a value follows a name that takes arguments.
+
+    Args:
+        name: A name as `split_knobs` returns it.
+        owners: The names that take arguments, none of which is a module.
+    """
+    owner, colon, knob = name.partition(":")
+    if colon and owner in owners:
+        raise ValueError(f"{name!r} gives {knob!r} no value; write {owner}:{knob or 'name'}=VALUE")
 
 
 def read_context_knobs(

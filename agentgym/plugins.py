@@ -6,11 +6,11 @@ the entries imports nothing; a package that is broken costs a warning and its ow
 
 from __future__ import annotations
 
-import importlib
 import warnings
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, distributions, entry_points
 
+from agentgym.imports import import_named
 from agentgym.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
@@ -19,22 +19,35 @@ _unused: dict[str, EntryPoint] = {}
 """The entries whose modules were not imported yet, by their value."""
 
 
-def world_paths() -> Iterator[tuple[str, str]]:
-    """Read the entries of all installed packages.
+def register_each(register: Callable[[str, str], None]) -> None:
+    """Register the worlds that the entries of all installed packages name by their class.
 
-    Yields:
-        For each entry that names a class, `module:Class` and the package that it is in.
+    Args:
+        register: Is called with `module:Class` and the package that it is in.
     """
-    for entry in entry_points(group=GROUP):
+    for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
                 raise ValueError(f"{entry.value!r} is no module:Class and no module")
             if entry.attr:
                 path = world_path(f"{entry.module}:{entry.attr}")
-                yield path, entry.module.partition(".")[0]
+                register(path, entry.module.partition(".")[0])
             _unused[entry.value] = entry
         except ValueError as error:
             _warn(entry, error)
+
+
+def _entries() -> Iterator[EntryPoint]:
+    """Yield the entries of the packages whose metadata can be read."""
+    try:
+        yield from entry_points(group=GROUP)
+    except Exception:  # noqa: BLE001 - the metadata are files of anyone
+        # Which package it is, and what the others offer, only a look at each says.
+        for package in distributions():
+            try:
+                yield from package.entry_points.select(group=GROUP)
+            except Exception as error:  # noqa: BLE001
+                _warn_of(str(getattr(package, "_path", "a package")), GROUP, error)
 
 
 def import_plugins(namespace: str = "") -> list[str]:
@@ -55,7 +68,7 @@ def import_plugins(namespace: str = "") -> list[str]:
             if entry.attr:
                 load_world(f"{entry.module}:{entry.attr}")
             else:
-                importlib.import_module(entry.module)
+                import_named(entry.module)
         except Exception as error:  # noqa: BLE001 - the module is code of anyone
             _warn(entry, error)
             broken.append(f"{entry.module}:{entry.attr}")
@@ -63,10 +76,13 @@ def import_plugins(namespace: str = "") -> list[str]:
 
 
 def _warn(entry: EntryPoint, error: Exception) -> None:
-    package = entry.dist.name if entry.dist else entry.value
+    _warn_of(entry.dist.name if entry.dist else entry.value, entry.value, error)
+
+
+def _warn_of(package: str, value: str, error: Exception) -> None:
     cause = error.__cause__ or error
     warnings.warn(
-        f"the package {package} offers worlds in {entry.value!r}, which cannot be loaded "
+        f"the package {package} offers worlds in {value!r}, which cannot be loaded "
         f"({type(cause).__name__}: {cause}); they are left out",
         stacklevel=2,
     )

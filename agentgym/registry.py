@@ -13,11 +13,11 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
-from agentgym.arguments import list_names
+from agentgym.arguments import check_choice, list_names
 from agentgym.config import json_schema, make_config
-from agentgym.creators import entry_point, has_creator
+from agentgym.creators import Creator, entry_point, has_creator
 from agentgym.knobs import Context
-from agentgym.plugins import import_plugins, world_paths
+from agentgym.plugins import import_plugins, register_each
 from agentgym.requirements import check_requirements
 from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
@@ -167,8 +167,7 @@ def register_plugins() -> None:
     """Register the worlds that installed packages name in the entry-point group `agentgym.worlds`;
     they are imported when they are first used.
     """
-    for path, package in world_paths():
-        register(path, namespace=package)
+    register_each(lambda path, package: register(path, namespace=package))
 
 
 def load_plugins(namespace: str = "") -> None:
@@ -195,6 +194,8 @@ def resolve(env_id: str) -> str:
     Raises:
         ValueError: No such world, or several.
     """
+    if not isinstance(env_id, str):
+        raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
     if ":" in env_id:
         full = _resolve_in_module(env_id)
     else:
@@ -342,7 +343,9 @@ def _bare_spec(
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
     config = make_config(
-        world, {k: value for k, value in env_spec.kwargs.items() if k not in others}
+        world,
+        {k: value for k, value in env_spec.kwargs.items() if k not in others},
+        (*others, *(spec.__kwdefaults__ or ())),
     )
     for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
         if isinstance(options[name], str):
@@ -391,7 +394,11 @@ def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymn
     Example:
         >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
     """
-    return gymnasium.make(spec(env_id, **options), render_mode=render_mode)
+    env_spec = spec(env_id, **options)
+    if render_mode is not None:
+        modes = Creator(env_spec.id).metadata["render_modes"]
+        check_choice("render_mode", render_mode, modes)
+    return gymnasium.make(env_spec, render_mode=render_mode)
 
 
 def config_schema(env_id: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ asks for them by name.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 import sys
@@ -16,7 +15,15 @@ import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 
 from agentgym.arguments import check_bool, check_choice, check_int, list_names, read_tokens, suggest
-from agentgym.knobs import Context, check_knobs, join_context, read_context_knobs, split_context
+from agentgym.imports import import_named
+from agentgym.knobs import (
+    Context,
+    check_knobs,
+    check_values,
+    join_context,
+    read_context_knobs,
+    split_context,
+)
 from agentgym.stages import Stage
 from agentgym.world import World, check_hooks
 
@@ -150,7 +157,7 @@ def import_owner(name: str) -> str:
     module, _, short = name.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
+            import_named(module)
         except Exception as error:  # the module is code of anyone
             raise ValueError(
                 f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
@@ -240,6 +247,8 @@ def check_context(context: Context) -> tuple[str, ...]:
     parts = split_context(join_context(context))
     if len(parts) == 1 and parts[0][0] in ("", "none"):
         return ()
+    for name, _ in parts:
+        check_values(name, _strategies)
     names = tuple(import_owner(name) for name, _ in parts)
     if unknown := [name for name in names if name not in _strategies]:
         raise ValueError(
@@ -275,13 +284,19 @@ def build_stack(
         ValueError: An arm, a strategy or an option is not right.
     """
     check_int("shots", shots, 0, 100)
-    layers = _context_layers(join_context(context), window, context_options or {})
+    context_options = _read_options(
+        "context_options", context_options, "{'compaction': {'trigger': '8k'}}"
+    )
+    oracle_options = _read_options(
+        "oracle_options", oracle_options, "{'H': {'keep_last_error': True}}"
+    )
+    layers = _context_layers(join_context(context), window, context_options)
     arm = _read_arm(oracles)
     check_choice("hint_scope", hint_scope, HINT_SCOPES)
     check_bool("labels", labels)
     if labels:
         layers.append((_options["labels"], {}))
-    layers += _oracle_layers(arm, hint_scope, oracle_options or {})
+    layers += _oracle_layers(arm, hint_scope, oracle_options)
     if shots:
         layers.append((_options["examples"], {"shots": shots}))
     for layer, arguments in layers:
@@ -310,7 +325,6 @@ def _oracle_layers(
     arm: Mapping[str, str], hint_scope: str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
     """Return the oracles of an arm, each with its arguments."""
-    _check_options("oracle_options", options)
     for letter, own in options.items():
         if letter not in _oracles:
             remedy = list_names(letter, tuple(_oracles), "oracles")
@@ -332,15 +346,20 @@ def _oracle_layers(
     ]
 
 
-def _check_options(name: str, options: object) -> None:
-    """Raise `ValueError` unless an option is a mapping of mappings."""
-    if not isinstance(options, Mapping) or not all(
-        isinstance(own, Mapping) for own in options.values()
+def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return an option that is a mapping of mappings, empty for None.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    given: object = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(
+        isinstance(own, Mapping) for own in given.values()
     ):
         raise ValueError(
-            f"{name} must be a mapping of mappings, such as {{'compaction': {{'trigger': '8k'}}}}, "
-            f"got {options!r}"
+            f"{name} must be a mapping of mappings, such as {example}, got {options!r}"
         )
+    return given
 
 
 def _context_layers(
@@ -350,7 +369,6 @@ def _context_layers(
     arguments.
     """
     names = check_context(context)
-    _check_options("context_options", options)
     owners = (*names, "trim", "budget")
     if unknown := [name for name in options if name not in owners]:
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import importlib
 import json
 import math
 import re
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.arguments import list_names
+from agentgym.imports import import_named
 from agentgym.messages import Chat, Message
 
 MESSAGE_OVERHEAD = 4
@@ -226,7 +226,7 @@ def counter(name: str) -> TokenCounter:
         return _COUNTERS[name]()
     module, _, factory = name.partition(":")
     try:
-        custom: TokenCounter = getattr(importlib.import_module(module), factory)()
+        custom: TokenCounter = getattr(import_named(module), factory)()
     except (ImportError, AttributeError, ValueError) as error:
         remedy = list_names(name, tuple(_COUNTERS), "counters")
         raise ValueError(

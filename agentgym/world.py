@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 import re
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from agentgym.digests import digest
 from agentgym.guard import CallRecord
+from agentgym.imports import import_named
 from agentgym.messages import Content, ToolCall
 
 ConfigT = TypeVar("ConfigT")
@@ -485,7 +485,7 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
     if isinstance(world, str):
         module, _, name = world.partition(":")
         try:
-            world = getattr(importlib.import_module(module), name)
+            world = getattr(import_named(module), name)
         except MissingHook:
             raise
         except Exception as error:  # the module is code of anyone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
+from agentgym.imports import import_named
 from agentgym.messages import Chat
 from agentgym.stages import Stage, check_order, layers
 from agentgym.wrappers.budget import ContextBudget, read_budget
@@ -81,7 +81,7 @@ def import_function(option: str, path: str, choices: str) -> Any:
     """
     module, _, name = path.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(import_named(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{option} {path!r} cannot be imported ({error}); give {choices}"

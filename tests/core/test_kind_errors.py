@@ -38,16 +38,20 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ({"compaction": {}}, "context must be the names"),
         ("compacton", "did you mean 'compaction'"),
         (["clear_results", "compaction:kep=3"], "compaction has no option 'kep'"),
+        ("compaction:keep", "gives 'keep' no value; write compaction:keep=VALUE"),
     ],
     "context_options": [
         (["compaction"], "context_options must be a mapping of mappings"),
         ({"compaction": 3}, "context_options must be a mapping of mappings"),
+        (0, "context_options must be a mapping of mappings"),
+        ([], "context_options must be a mapping of mappings"),
         ({"trim": {"tarket": 0.5}}, "trim in context_options has no option 'tarket'; did you mean"),
         ({"trin": {}}, "not in the context '';.*did you mean 'trim'"),
         ({"trim": {"target": 0.5}}, "target must be a text such as '60k'.*got 0.5"),
     ],
     "oracle_options": [
-        ("H", "oracle_options must be a mapping of mappings"),
+        ("H", "oracle_options must be a mapping of mappings, such as {'H'"),
+        ("", "oracle_options must be a mapping of mappings"),
         ({"H": {"keep": 1}}, "H .history. in oracle_options has no option 'keep'; .*options: "),
         ({"h": {}}, "oracle_options are given for 'h'; did you mean 'H'"),
     ],
@@ -59,6 +63,11 @@ BAD: dict[str, list[tuple[Any, str]]] = {
     ],
     "hint_scope": [("emphemeral", "did you mean 'ephemeral'"), (None, "hint_scope must be one of")],
     "shots": [("2", "shots must be an integer in")],
+    "oracle": [("SP", "has no option 'oracle'; did you mean 'oracles'")],
+    "contxt": [("memory", "has no option 'contxt'; did you mean 'context'")],
+    "render_mode": [
+        (value, "render_mode must be one of ansi") for value in (3, [], {}, b"ansi", "ansy")
+    ],
     "itmes": [(3, "has no option 'itmes'; did you mean 'items'")],
     "items": [("many", "items must be an integer in"), (None, "items must be an integer in")],
     "dialect": [("jsn", "did you mean 'json'"), (["json"], "dialect must be one of")],
@@ -84,6 +93,18 @@ def test_a_wrong_value_is_named_with_its_remedy(
     ("make_it", "text"),
     [
         (lambda: PolicyConfig("nosy:p=1"), "no policy 'nosy'; did you mean 'noisy'"),
+        *(
+            (lambda value=value: agentgym.make(value), "an id must be a text such as")  # type: ignore[misc]
+            for value in (None, 3, b"ListWorld", ["ListWorld"])
+        ),
+        (lambda: PolicyConfig("noisy:p"), "gives 'p' no value; write noisy:p=VALUE"),
+        *(
+            (
+                lambda value=value: agentgym.make("GridWorld").reset(options=value),
+                "takes no options",
+            )  # type: ignore[misc]
+            for value in (5, [], "", {"size": 3})
+        ),
         (lambda: PolicyConfig("noisy:q=1"), "noisy has no option 'q'; options: p=0.1, seed=0"),
         (lambda: PolicyConfig("noisy:p=2").make("ListWorld"), "p must be a number in .0.0, 1.0."),
         (lambda: PolicyConfig("random:seed=-1"), "seed must be a whole number"),

@@ -34,6 +34,9 @@ PACKAGES = {  # the code of each, and what it writes into the group
     "worse_bench": ("raise SystemError('no')", "worse = worse_bench"),
     "no_bench": ("", "gone = no_bench:NoSuchWorld"),
     "odd_bench": ("", "odd = what is this?"),
+    "exit_bench": ("raise SystemExit(3)", "exit = exit_bench:ExitGuess"),
+    "exits_bench": ("raise SystemExit", "exits = exits_bench"),
+    "élan_bench": ("", "far = élan_bench:FarGuess"),
 }
 COUNT_IMPORTS = """
 import sys, warnings
@@ -80,16 +83,32 @@ def test_a_package_is_imported_when_a_world_of_it_is_made(packages: Path) -> Non
 
 
 def test_broken_packages_cost_one_warning_each_and_their_own_worlds(packages: Path) -> None:
-    with pytest.warns(UserWarning, match="odd_bench offers worlds in 'what is this"):
+    broken = packages / "blind_bench-1.0.dist-info"
+    broken.mkdir()
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: blind_bench\nVersion: 1.0\n")
+    (broken / "entry_points.txt").write_bytes(b"[agentgym.worlds]\n\xff = \xff:\xff\n")
+    with pytest.warns(UserWarning) as early:  # noqa: PT030 - each is looked at below
         registry.register_plugins()
+    named = [str(each.message).partition(", which")[0] for each in early]
+    assert len(named) == 3, named
+    for text in ("odd_bench offers worlds in 'what is", "élan_bench:FarGuess", str(broken)):
+        assert any(text in each for each in named), named
     assert "one_bench/PlugGuess-v0" in gymnasium.registry
     with pytest.warns(UserWarning) as seen:  # noqa: PT030 - each is looked at below
         registry.load_plugins()
     texts = sorted(str(each.message) for each in seen)
-    assert [text.split()[2] for text in texts] == ["bad_bench", "no_bench", "worse_bench"]
+    assert [text.split()[2] for text in texts] == [
+        "bad_bench",
+        "exit_bench",
+        "exits_bench",
+        "no_bench",
+        "worse_bench",
+    ]
     assert "ZeroDivisionError: division by zero" in texts[0]
-    assert "NoSuchWorld" in texts[1]
-    assert "SystemError: no" in texts[2]
+    assert "exit_bench ends the program when it is imported (SystemExit: 3)" in texts[1]
+    assert "exits_bench ends the program" in texts[2]
+    assert "NoSuchWorld" in texts[3]
+    assert "SystemError: no" in texts[4]
     ids = [entry.id for entry in (*agentgym.worlds(presets=True), *agentgym.teams())]
     assert {"one_bench/PlugGuess-v0", "two_bench/OwnGuess-wide-v0"} < set(ids)
     assert not [each for each in ids if "bad_bench" in each or "no_bench" in each]

@@ -67,6 +67,10 @@ def check_out(out: Path) -> None:
         raise ValueError(
             f"--out {out} cannot be written: {existing} is a file; choose another place"
         )
+    if not (existing.is_dir() or existing.is_file()):
+        raise ValueError(
+            f"--out {out} cannot be written: {existing} is a device or a pipe; choose another place"
+        )
     if not os.access(existing, os.W_OK):
         raise ValueError(
             f"--out {out} cannot be written: {existing} gives you no right to; choose another place"

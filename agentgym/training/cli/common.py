@@ -27,6 +27,7 @@ from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
     ModelOptions,
+    OtherRunError,
     RunLockedError,
 )
 from agentgym.training.rollout.policies import SCRIPTED
@@ -120,7 +121,7 @@ def resume_hint(out: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except (RunLockedError, DamagedFileError) as error:
+    except (RunLockedError, DamagedFileError, OtherRunError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
     except (PolicyError, CollectionError, OSError) as error:

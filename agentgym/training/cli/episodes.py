@@ -34,9 +34,6 @@ from agentgym.training.cli.completion import complete, complete_context, complet
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import keep_settings, read_settings
 
-SETTINGS = ".settings.json"
-"""The end of the name of the file beside a log that holds the settings of its run."""
-
 Oracles = Annotated[
     str,
     typer.Option(
@@ -44,7 +41,7 @@ Oracles = Annotated[
         autocompletion=complete_oracles,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
 
 
 def list_worlds(
@@ -190,18 +187,12 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
         "options": spec_data["kwargs"],
         "wrappers": spec_data["additional_wrappers"],
     }
-    log, settings = TrajectoryLog(out), out.with_name(out.name + SETTINGS)
+    log = TrajectoryLog(out)
     with log.writing():
-        kept = read_settings(settings, expected)
-        for trajectory in log if kept is None else ():
-            policy_name = trajectory.labels.get("policy")
-            if json.loads(trajectory.spec) != spec_data or policy_name != policy.name:
-                world = json.loads(trajectory.spec)["id"]
-                raise ValueError(
-                    f"{out} holds an episode of another run ({world} played by {policy_name}, seed "
-                    f"{trajectory.seed}); choose another file or delete it"
-                )
-        keep_settings(settings, expected, kept, out)
+        kept = read_settings(log.settings, expected)
+        for _ in log.of_run(env_spec, {"policy": policy.name}, alone=True) if kept is None else ():
+            pass
+        keep_settings(log.settings, expected, kept, out)
 
 
 def _summary(trajectory: Trajectory) -> str:

@@ -45,7 +45,7 @@ for name in NEEDED:
 def export(
     env_id: WorldId,
     folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
-    seed: Annotated[int, typer.Option(help="Seed of the instance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
     options: Annotated[
         list[str],
         typer.Option("--set", help="an option of the world as name=value; may be repeated."),

@@ -34,7 +34,9 @@ def fuzz(
         int | None,
         typer.Option(help="Replies for each id; by default 200, or with --minutes no limit."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed: the same seed plays the same episodes.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed: the same seed plays the same episodes.")
+    ] = 0,
     minutes: Annotated[
         float | None, typer.Option(help="Time after which no episode begins any more.")
     ] = None,

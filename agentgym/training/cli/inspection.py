@@ -64,13 +64,15 @@ def inspect_run(run: Path) -> list[Fault]:
         run: A folder that a command writes to, or a log of trajectories.
 
     Raises:
-        ValueError: There is nothing.
+        ValueError: There is nothing, or nothing of a run.
         RunLockedError: Somebody writes to it.
     """
     if not run.exists():
         raise ValueError(f"there is no run at {run}; name a folder or a log")
     files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
     files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
+    if not any(path.name in _WHOLE_FILES or path.suffix == ".jsonl" for path in files):
+        raise ValueError(f"{run} holds no file of a run; name the folder or the log of one")
     for target in {run, *(path.parent for path in files)}:
         RunLock(target, folder=target.is_dir()).check()
     for path in files:
@@ -113,15 +115,8 @@ def missing_cells(run: Path) -> list[Cell]:
 
 
 def _faults(path: Path) -> Iterator[Fault]:
-    whole_files: dict[str, Callable[[Path], Iterator[Fault]]] = {
-        SETTINGS: _ablation_faults,
-        TRAIN: _training_faults,
-        FINETUNE: _training_faults,
-        CHECKPOINT: _checkpoint_faults,
-        "config.json": _model_faults,
-    }
-    if path.name in whole_files:
-        yield from whole_files[path.name](path)
+    if path.name in _WHOLE_FILES:
+        yield from _WHOLE_FILES[path.name](path)
     elif path.suffix == ".jsonl":
         yield from _torn_line(path)
         yield from _line_faults(path)
@@ -267,3 +262,13 @@ def _side(path: Path) -> Path:
 def _move_file(path: Path) -> None:
     places = (_side(path) if k == 1 else path.with_name(f"{path.name}{SIDE}-{k}") for k in count(1))
     path.rename(next(place for place in places if not place.exists()))
+
+
+_WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[Fault]]] = {
+    SETTINGS: _ablation_faults,
+    TRAIN: _training_faults,
+    FINETUNE: _training_faults,
+    CHECKPOINT: _checkpoint_faults,
+    "config.json": _model_faults,
+}
+"""What looks for faults in a file of this name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 import sys
@@ -21,6 +22,10 @@ _FILES = {
     "world.py.template": "{package}/world.py",
     "test_world.py.template": "tests/test_world.py",
 }
+_TAKEN = ("agentgym", "tests", "test")
+"""More names that are taken: of the package, of the folder of its tests, and of Python's own tests,
+which its list of modules leaves out.
+"""
 _TEMPLATES = Path(__file__).parent / "new_world_files"
 
 
@@ -56,10 +61,16 @@ def _package(name: str) -> str:
     """
     package = name.replace("-", "_")
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
-    if not usable or package in (*sys.stdlib_module_names, "agentgym", "tests"):
+    if not usable or package in (*sys.stdlib_module_names, *_TAKEN):
         raise ValueError(
             f"{name!r} cannot be the name of a package; use small letters, digits and _, and no "
             "name of a module of Python"
+        )
+    installed = importlib.util.find_spec(package)
+    if installed is not None and installed.origin is not None:  # a mere folder has none
+        raise ValueError(
+            f"{name!r} is the name of a package that is installed ({installed.origin}); choose "
+            "another name"
         )
     return package
 

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from agentgym.arguments import suggest
 from agentgym.env import ToolEnv
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
@@ -20,6 +21,7 @@ from agentgym.registry import make
 from agentgym.training.cli.common import Options, WorldId, exit_on_user_error, parse_options
 from agentgym.training.cli.episodes import Oracles, Seed
 from agentgym.training.rollout import Episode, TrajectoryLog
+from agentgym.training.rollout.episode import spec_of
 
 HELP = """Type a call, such as pop(id=3); a tool without arguments by its name alone.
   tools   list the tools            state   sum up what was shown
@@ -28,6 +30,8 @@ HELP = """Type a call, such as pop(id=3); a tool without arguments by its name a
 _TOOL_SECTION = "\n\n# Tools\n"
 """The beginning of the schemas in a system message, which fill a screen."""
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
+_LABELS = {"policy": "human"}
+"""Labels of the episodes that a person plays."""
 _SHOWN = 10
 """Optimal calls that are listed; a world may have thousands."""
 
@@ -72,7 +76,8 @@ class Game:
             return self._commands[line]()
         reply = self._reply(line)
         if reply is None:
-            return f"{line!r} is no call and no command; help lists both"
+            close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
+            return f"{line!r} is no call and no command; {close or 'help lists both'}"
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
         self._past.append(copy.deepcopy(self.episode))
         self.episode.play(Reply(reply))
@@ -80,7 +85,10 @@ class Game:
 
     def names(self) -> list[str]:
         """Return the tools and the commands, for completion."""
-        return [*(f"{tool.name}(" for tool in self.episode.chat.tools), *self._commands, "quit"]
+        return [*(f"{name}(" for name in self._tool_names()), *self._commands, "quit"]
+
+    def _tool_names(self) -> list[str]:
+        return [tool.name for tool in self.episode.chat.tools]
 
     def result(self) -> str:
         """Return how the episode ended."""
@@ -100,7 +108,7 @@ class Game:
         """Return the reply that a line stands for; None if an env could not read it."""
         if parse(line).calls:
             return line
-        if line in {tool.name for tool in self.episode.chat.tools}:
+        if line in self._tool_names():
             line = f"{line}()"
         # A bare call gets the fence that the env expects; the env says what is wrong with it.
         if _CALL.fullmatch(line):
@@ -186,7 +194,10 @@ def play(
     """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
     with exit_on_user_error():
         env = make(env_id, oracles=oracles, labels=True, **parse_options(options))
-        game = Game(Episode(env, seed, {"policy": "human"}))
+        game = Game(Episode(env, seed, _LABELS))
+        if out is not None:
+            for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
+                pass
     if sys.stdin.isatty():
         _edit_lines(game.names())
     typer.echo(game.news())

@@ -54,7 +54,7 @@ def serve(
             min=1.0, help="Seconds without a request after which a session is closed, with --http."
         ),
     ] = 1_800.0,
-    seed: Annotated[int, typer.Option(help="Seed of the first instance of a world.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
     options: Annotated[
         list[str],
         typer.Option("--set", help="an option of the world as name=value; may be repeated."),

@@ -110,7 +110,7 @@ Settings = Annotated[
         rich_help_panel=_TUNING,
     ),
 ]
-RunSeed = Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")]
+RunSeed = Annotated[int, typer.Option(min=0, help="Seeds the weights and all that is drawn.")]
 Out = Annotated[
     Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
 ]

@@ -81,14 +81,18 @@ class LearnConfig(TaskConfig):
     groups: Annotated[int, Field(ge=1, le=MOST)] = 16
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 10
     episodes: Annotated[int, Field(ge=1, le=MOST)] = 100
-    width: int = 64
-    layers: int = 2
-    heads: int = 8
-    context: Annotated[int, TokenCount()] = 4_096
-    max_new_tokens: Annotated[int, TokenCount()] = 96
+    width: Annotated[int, Field(ge=1, le=MOST)] = 64
+    layers: Annotated[int, Field(ge=1, le=MOST)] = 2
+    heads: Annotated[int, Field(ge=1, le=MOST)] = 8
+    context: Annotated[int, Field(ge=2, le=MOST), TokenCount()] = 4_096
+    max_new_tokens: Annotated[int, Field(ge=1, le=MOST), TokenCount()] = 96
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.width % self.heads:
+            raise ValueError(
+                f"width must be a multiple of heads, got {self.width} and {self.heads}"
+            )
         self.make_teacher()
 
 

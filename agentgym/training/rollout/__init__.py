@@ -16,7 +16,12 @@ from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
-from agentgym.training.rollout.storage import DamagedFileError, RunLock, RunLockedError
+from agentgym.training.rollout.storage import (
+    DamagedFileError,
+    OtherRunError,
+    RunLock,
+    RunLockedError,
+)
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
@@ -58,6 +63,7 @@ __all__ = [
     "LocalPolicy",
     "Lockstep",
     "ModelOptions",
+    "OtherRunError",
     "PolicyConfig",
     "Processes",
     "Ray",

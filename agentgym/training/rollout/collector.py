@@ -4,7 +4,6 @@ interrupted.
 
 from __future__ import annotations
 
-import json
 import queue
 import time
 from collections import deque
@@ -19,10 +18,16 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 import agentgym.registry as registry
-from agentgym.arguments import check_choice, check_float, check_int
+from agentgym.arguments import check_bool, check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.extras import needs_extra
+from agentgym.training.rollout.collect_arguments import (
+    check_play,
+    open_log,
+    read_labels,
+    read_seeds,
+)
 from agentgym.training.rollout.engines import (
     GRACE,
     Answer,
@@ -127,6 +132,8 @@ class Collector:
                     "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
                     "another engine"
                 )
+        if replicate is not None:
+            check_bool("replicate", replicate)
         self._replicate = self._engine.replicates if replicate is None else replicate
         self._answers: Answers = queue.Queue()
         self._idle: list[Slot] = []
@@ -156,7 +163,7 @@ class Collector:
         self,
         policy: Policy,
         seeds: Iterable[int],
-        log: TrajectoryLog | Path | None = None,
+        log: TrajectoryLog | Path | str | None = None,
         labels: Mapping[str, Any] | None = None,
         *,
         ordered: bool = False,
@@ -168,7 +175,8 @@ class Collector:
             seeds: Each is played once. They are read as slots come free, so they may be endless.
             log: A file to which each trajectory is written before it is yielded. An episode of this
                 env with these labels that it holds already is yielded as it is and not played
-                again, unless it is a failure. Nobody else can write to it meanwhile.
+                again, unless it is a failure. Nobody else can write to it meanwhile. Other labels may
+                share it; with these labels it holds one env alone.
             labels: The labels of the trajectories.
             ordered: Yield the trajectories in the order of the seeds, each when all before it have
                 ended. Without, they come as they end, short ones first, so that the first n of more
@@ -182,12 +190,13 @@ class Collector:
                 between them did not.
             RunLockedError: Somebody else writes to the log.
             OSError: The log cannot be written.
-            ValueError: The engine cannot play this policy.
+            ValueError: An argument is not right, the engine cannot play this policy, or the log
+                belongs to another run.
         """
-        labels = json.loads(json.dumps(dict(labels or {})))  # as they come back from a log
-        file = TrajectoryLog(log) if isinstance(log, Path) else log
+        check_play(policy, seeds, ordered)
+        labels, file = read_labels(labels), open_log(log)
         shared = self._engine.share(policy) if self._replicate else None
-        played = self._logged(policy, shared, enumerate(seeds), file, labels)
+        played = self._logged(policy, shared, enumerate(read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
@@ -214,14 +223,9 @@ class Collector:
         self, file: TrajectoryLog, labels: Mapping[str, Any]
     ) -> dict[int, deque[Trajectory]]:
         """Return the episodes of this env in a log, by seed."""
-        spec = json.loads(self.spec)
         recorded: dict[int, deque[Trajectory]] = {}
-        for trajectory in file:
-            if (
-                trajectory.labels == labels
-                and json.loads(trajectory.spec) == spec
-                and not trajectory.failure
-            ):
+        for trajectory in file.of_run(self.spec, labels):
+            if not trajectory.failure:
                 recorded.setdefault(trajectory.seed, deque()).append(trajectory)
         return recorded
 
@@ -374,6 +378,8 @@ def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
     """Return the factory of the envs, and their spec as JSON text."""
     if isinstance(env, str):
         env = registry.spec(env)
+    if not (isinstance(env, EnvSpec) or callable(env)):
+        raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
     first = make_env()
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import openai
+from pydantic import Field
 
 from agentgym.config import TokenCount
 from agentgym.messages import Chat
@@ -56,7 +57,7 @@ class EndpointConfig(RequestConfig):
     api_key_env: str = "OPENAI_API_KEY"
     temperature: float | None = None
     top_p: float | None = None
-    max_tokens: Annotated[int, TokenCount()] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
     seed: int | None = None
     tools: Literal["native", "text"] = "native"
     dialect: Dialect = "auto"

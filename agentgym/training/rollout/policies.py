@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from pathlib import Path
 
 from agentgym.arguments import list_names
 from agentgym.config import Config, Seed
-from agentgym.knobs import read_knobs, split_knobs
+from agentgym.imports import import_named
+from agentgym.knobs import check_values, read_knobs, split_knobs
 from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
@@ -95,6 +95,7 @@ class PolicyConfig(Config):
                 f"{name} is a folder, and a trained model takes no options in its name, got "
                 f"{self.name!r}; give --temperature, --device and so on, or `model`"
             )
+        check_values(name, SCRIPTED)
         if name == EXTERNAL or ":" in name or self.is_model:
             return
         if Path(name).is_dir():
@@ -151,7 +152,7 @@ class PolicyConfig(Config):
     def _import(self, name: str) -> Callable[..., Policy]:
         module, _, function = name.partition(":")
         try:
-            factory: Callable[..., Policy] = getattr(importlib.import_module(module), function)
+            factory: Callable[..., Policy] = getattr(import_named(module), function)
         except MissingExtraError:
             raise
         except (ImportError, AttributeError) as error:

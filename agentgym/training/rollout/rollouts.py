@@ -43,7 +43,7 @@ def collect(
     seeds: Iterable[int],
     num_envs: int = 32,
     *,
-    log: TrajectoryLog | Path | None = None,
+    log: TrajectoryLog | Path | str | None = None,
     labels: Mapping[str, Any] | None = None,
     ordered: bool = False,
     **options: Any,

@@ -46,6 +46,10 @@ class RunLockedError(OSError):
     """Another writer has the folder or the file."""
 
 
+class OtherRunError(ValueError):
+    """A folder or a log belongs to another run."""
+
+
 class DamagedFileError(ValueError):
     """A line or a file of a run cannot be read.
 
@@ -83,7 +87,7 @@ class RunLock:
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
-        self.target = target
+        self.target, self._folder = target, folder
         self.path = target / LOCK if folder else target.with_name(target.name + LOCK)
         self._depth, self._descriptor, self._mutex = 0, -1, threading.Lock()
 
@@ -113,6 +117,8 @@ class RunLock:
                 os.close(descriptor)
 
     def _acquire(self) -> None:
+        if not self._folder:
+            check_regular(self.target)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -268,7 +274,7 @@ def keep_settings(
         place: The file or folder of the run, for errors; by default that of the settings.
 
     Raises:
-        ValueError: The place holds another run.
+        OtherRunError: The place holds another run.
         OSError: The file cannot be written.
     """
     if kept is None:
@@ -277,7 +283,7 @@ def keep_settings(
         name = next(name for name in settings if kept.get(name) != settings[name])
         old, new = (json.dumps(run.get(name)) for run in (kept, settings))
         values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
-        raise ValueError(
+        raise OtherRunError(
             f"{place or path.parent} holds a run with other settings: its {name}{values} (see "
             f"{path.name}); choose another place or delete it"
         )
@@ -354,9 +360,19 @@ def _ends_line(file: IO[bytes], position: int) -> bool:
     return file.read(1) == b"\n"
 
 
+def check_regular(path: Path) -> None:
+    """Raise `ValueError` if something else than a file is at a path: a pipe would be waited for,
+    and a device may have no end.
+    """
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "a device or a pipe"
+        raise ValueError(f"{path} is {what}; give a file, such as runs/mine.jsonl")
+
+
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
     if path.exists():
+        check_regular(path)
         with path.open("rb") as file:
             yield from ((k, line) for k, line in enumerate(file, 1) if line.endswith(b"\n"))
 

@@ -21,6 +21,7 @@ from agentgym.tools import Tool
 from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.storage import (
     DamagedFileError,
+    OtherRunError,
     RunLock,
     append_text,
     cut_torn_line,
@@ -238,6 +239,11 @@ class TrajectoryLog:
     def __reduce__(self) -> tuple[Any, ...]:
         return TrajectoryLog, (self.path,)
 
+    @property
+    def settings(self) -> Path:
+        """Return the file beside it in which `agentgym rollout` keeps the settings of its run."""
+        return self.path.with_name(self.path.name + ".settings.json")
+
     def __iter__(self) -> Iterator[Trajectory]:
         """Yield the trajectories.
 
@@ -250,6 +256,34 @@ class TrajectoryLog:
             except ValueError as error:
                 raise DamagedFileError(self.path, str(error), number) from None
             yield trajectory
+
+    def of_run(
+        self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
+    ) -> Iterator[Trajectory]:
+        """Yield the trajectories of an env with these labels.
+
+        Args:
+            spec: The spec of the env, as JSON text.
+            labels: All labels of the trajectories.
+            alone: The log may hold nothing else, as that of `agentgym rollout`.
+
+        Raises:
+            OtherRunError: The log belongs to another run: one with these labels is of another env, or
+                it may hold nothing else and does.
+        """
+        data = json.loads(spec)
+        alone = alone or self.settings.exists()
+        for trajectory in self:
+            is_like = trajectory.labels == labels, json.loads(trajectory.spec) == data
+            if all(is_like):
+                yield trajectory
+            elif alone or is_like[0]:
+                world = json.loads(trajectory.spec).get("id")
+                raise OtherRunError(
+                    f"{self.path} holds an episode of another run ({world}, seed "
+                    f"{trajectory.seed}, labels {trajectory.labels}); choose another file or "
+                    "delete it"
+                )
 
     @contextmanager
     def writing(self) -> Iterator[Self]:

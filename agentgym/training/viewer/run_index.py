@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentgym.training.rollout.storage import check_regular
 from agentgym.training.viewer.log_lines import (
     Head,
     StepHead,
@@ -109,6 +110,8 @@ class RunIndex:
     def __init__(self, run: Path) -> None:
         if not run.exists():
             raise ValueError(f"there is no run at {run}; name a folder of a run or a log (.jsonl)")
+        if not run.is_dir():
+            check_regular(run)
         self.run = run
         self.generation = 0
         self.rows: list[Row] = []

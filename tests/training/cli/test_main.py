@@ -102,7 +102,7 @@ def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
 
 
 def test_a_person_is_helped_and_takes_moves_back() -> None:
-    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\n"
+    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\nunod\nrihgt()\nhum\n"
     shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
     assert shown.returncode == 0, shown.stderr
     parts = shown.stdout.split("\n> ")
@@ -116,6 +116,8 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
     assert board not in parts[6]
     assert board in parts[7], "the board is as it was"
     assert "additionalProperties" in parts[8]
+    assert "did you mean 'undo'?" in parts[9]
+    assert "help lists both" in parts[11]
     assert "left before the end" in shown.stdout
 
 
@@ -376,7 +378,7 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 2
     (tmp_path / "t.jsonl.settings.json").unlink()
     shown = command(*line, "--set", "items=5")
-    assert "holds an episode of another run (agentgym/ListWorld-v0 played by" in shown.stderr
+    assert "holds an episode of another run (agentgym/ListWorld-v0, seed 0, labels" in shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -403,6 +405,27 @@ def test_names_are_completed() -> None:
     assert complete_oracles("none,SP") == ["none,SP", "none,SPH"]
     assert "clear_results+compaction" in complete_context("clear_results+com")
     assert "--install-completion" in command("--help").stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None:
+    pipe, log, empty = tmp_path / "pipe", tmp_path / "t.jsonl", tmp_path / "empty"
+    os.mkfifo(pipe)
+    empty.mkdir()
+    rolled = CliRunner().invoke(app, ["rollout", "ListWorld", "--out", str(log)])
+    assert rolled.exit_code == 0, rolled.output
+    for line, problem in {
+        "rollout ListWorld --seed -1": "greater than or equal to 0",
+        "export CodeWorld x --seed -1": "greater than or equal to 0",
+        f"rollout ListWorld --out {pipe}": "is a device or a pipe",
+        "ablate --out /dev/zero": "is a device or a pipe",
+        f"view {pipe}": "is a device or a pipe",
+        f"doctor {empty}": "holds no file of a run",
+        f"play ListWorld --out {log}": "holds an episode of another run",
+    }.items():
+        shown = CliRunner().invoke(app, line.split(), input="")
+        assert shown.exit_code == 2, line
+        assert problem in " ".join(shown.output.split()), shown.output
 
 
 BAD = [

@@ -60,6 +60,8 @@ def test_what_cannot_be_a_package_is_refused(tmp_path: Path) -> None:
         (("import",), "'import' cannot be"),
         (("json",), "'json' cannot be"),
         (("agentgym",), "'agentgym' cannot be"),
+        (("test",), "'test' cannot be"),
+        (("numpy",), "'numpy' is the name of a package that is installed"),
         (("../up",), "'../up' cannot be"),
         (("fine", "--out", str(tmp_path)), "is there already"),
         (("fine", "--out", str(tmp_path / "mine.txt")), "is there already"),
