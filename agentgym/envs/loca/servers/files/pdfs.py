@@ -5,14 +5,16 @@ text.
 from __future__ import annotations
 
 import functools
+import logging
 import struct
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from xml.sax.saxutils import escape
 
 from agentgym.envs.loca.servers.libraries import install_hint
@@ -20,6 +22,18 @@ from agentgym.tools import ToolError
 
 MAX_PAGES = 500
 """Pages of a file: reading one takes milliseconds."""
+
+MAX_WORK = 200_000
+"""Work of reading a file: words and numbers of its pages, `_FORM_WORK` for each form, and tenths of
+the bytes of pages and fonts. A page of text takes some hundreds; this much takes about three
+seconds of a processor.
+"""
+
+_FORM_WORK = 10_000
+"""Work of a form that a page draws: it may hold megabytes without a word."""
+
+_STREAM_BYTES = 4 * 2**20
+"""Bytes of a stream when it is unpacked; a page of text has some thousands."""
 
 _CACHED_BYTES = 2**20
 """A larger file is read anew each time, so that the cache stays below 64 MiB."""
@@ -137,11 +151,79 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _read(data: bytes) -> tuple[str, ...]:
-    with guarded():
-        texts = (page.extract_text() for page in open_pdf(data).pages)
-        return tuple(
-            text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
-        )
+    work = _Work()
+    limits = {
+        "stream_parsing_work_maximum_count": work,
+        "xform_maximum_invocations_per_extraction": work,
+        "zlib_maximum_output_length": _STREAM_BYTES,
+        "lzw_maximum_output_length": _STREAM_BYTES,
+        "run_length_maximum_output_length": _STREAM_BYTES,
+    }
+    with guarded(), _library("pypdf").apply_configuration(**limits):
+        texts = [work.read(page) for page in open_pdf(data).pages]
+    return tuple(
+        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
+    )
+
+
+class _Work:
+    """Work that is left for reading a file.
+
+    pypdf bounds the words of each content stream and the forms of each page by numbers; with this
+    in the place of both, all streams and pages of a file, which may show the same long content
+    again and again, draw on one account.
+    """
+
+    def __init__(self) -> None:
+        self._rest = MAX_WORK
+
+    def __sub__(self, words: int) -> Self:
+        """Take words of a content stream from what is left."""
+        self._rest -= words
+        return self
+
+    def __lt__(self, other: int) -> bool:
+        """Report whether less is left than `other`."""
+        return self._rest < other
+
+    def __le__(self, forms: int) -> bool:
+        """Report whether no further form may be drawn, and take one from what is left."""
+        self._rest -= _FORM_WORK
+        return self._rest < 0
+
+    def read(self, page: Any) -> str:
+        """Return the text of a page.
+
+        Raises:
+            ToolError: The file takes more work than `MAX_WORK`.
+        """
+        contents = page.get_contents()
+        fonts = _follow(page, "/Resources", "/Font")
+        streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
+        # Each font is measured too, and its widths are read.
+        self._rest -= 10 * len(streams)
+        for stream in streams:
+            self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
+            self._check()
+        try:
+            text: str = page.extract_text()
+        finally:
+            self._check()  # pypdf has errors of its own for this, and leaves out what a form says
+        return text
+
+    def _check(self) -> None:
+        if self._rest < 0:
+            raise ToolError(
+                "limit exceeded: the pages of the PDF file hold too much to be read; extract some "
+                "of them into a file of their own"
+            )
+
+
+def _follow(value: Any, *keys: str) -> Any:
+    """Return the object behind some keys of dictionaries; None if there is none."""
+    for key in keys:
+        value = value[key].get_object() if isinstance(value, dict) and key in value else None
+    return value
 
 
 def open_pdf(data: bytes) -> Any:
@@ -172,7 +254,8 @@ def guarded() -> Iterator[None]:
     """
     errors = _library("pypdf.errors")
     try:
-        yield
+        with _QUIET:
+            yield
     except (
         errors.PyPdfError,
         errors.DependencyError,
@@ -185,6 +268,34 @@ def guarded() -> Iterator[None]:
             f"{str(error)[:200]}"
         ) from None
 
+
+class _Quiet:
+    """Block in which pypdf logs nothing: its warnings quote files that a model wrote, and would go
+    to the host's standard error. Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._logger = logging.getLogger("pypdf")
+        self._handler = logging.NullHandler()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._propagated = self._logger.propagate
+                self._logger.propagate = False
+                self._logger.addHandler(self._handler)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._logger.removeHandler(self._handler)
+                self._logger.propagate = self._propagated
+
+
+_QUIET = _Quiet()
 
 _STUMBLES = (
     ValueError,

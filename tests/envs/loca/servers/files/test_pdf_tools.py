@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import random
 import re
 from io import BytesIO
@@ -9,8 +11,17 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.servers.files import pdfs
 from agentgym.envs.loca.servers.files.pdf_tools import MAX_MATCHES, PdfTools
-from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, Box, Table, Text, read_pdf, write_pdf
+from agentgym.envs.loca.servers.files.pdfs import (
+    MAX_PAGES,
+    MAX_WORK,
+    Box,
+    Table,
+    Text,
+    read_pdf,
+    write_pdf,
+)
 from agentgym.tools import ToolError
 from tests.envs.loca.servers.files.test_filesystem import Client
 
@@ -265,3 +276,83 @@ def test_broken_files_are_refused(pdf: Client) -> None:
             except ToolError as error:
                 assert str(error).startswith("invalid argument: the file cannot be read as PDF")  # noqa: PT017
     assert read > 0
+
+
+def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
+    """A file whose pages all show the same content, which may draw a form."""
+    writer = pypdf.PdfWriter()
+    generic = pypdf.generic
+    name = generic.NameObject
+    font = generic.DictionaryObject(
+        {
+            name("/Type"): name("/Font"),
+            name("/Subtype"): name("/Type1"),
+            name("/BaseFont"): name("/Helvetica"),
+        }
+    )
+    resources = generic.DictionaryObject(
+        {name("/Font"): generic.DictionaryObject({name("/F"): font})}
+    )
+    stream = generic.DecodedStreamObject()
+    stream.set_data(content)
+    drawn = generic.DecodedStreamObject()
+    drawn.set_data(form)
+    drawn.update({name("/Subtype"): name("/Form"), name("/Resources"): resources})
+    places = writer._add_object(stream.flate_encode()), writer._add_object(drawn.flate_encode())
+    shown = generic.DictionaryObject(
+        {**resources, name("/XObject"): generic.DictionaryObject({name("/X"): places[1]})}
+    )
+    for _ in range(pages):
+        page = writer.add_blank_page(100, 100)
+        page[name("/Contents")], page[name("/Resources")] = places[0], shown
+    buffer = BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "pages", "form"),
+    [
+        (b"BT /F 9 Tf " + b"(a) Tj " * 200 + b"ET", 60, b""),
+        (b"BT /F 9 Tf [" + b"(a) " * 4_000 + b"] TJ ET", 9, b""),
+        (b"1 " * 4_000 + b"(a) Tj", 9, b""),
+        (b"%" * 40_000 + b"\n(a) Tj", 9, b""),
+        (b"/X Do " * 9, 1, b"1 " * 1_000 + b"(a) Tj"),
+        (b"/X Do " * 9 + b"(a) Tj", 1, b"%" * 1_000 + b"\n(a) Tj"),
+    ],
+    ids=["operators", "elements", "operands", "comments", "operands of forms", "forms"],
+)
+def test_the_work_of_reading_is_bounded_over_all_pages(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, pages: int, form: bytes
+) -> None:
+    """A small file can say the same thing many times over."""
+    monkeypatch.setattr(pdfs, "MAX_WORK", MAX_WORK // 10)
+    monkeypatch.setattr(pdfs, "_FORM_WORK", pdfs._FORM_WORK // 4)
+    stream = pypdf.generic.ContentStream
+    check, words = stream._check_limits, 0
+
+    def count(*, token_decrement: int, **options: Any) -> Any:
+        nonlocal words
+        words += token_decrement
+        return check(token_decrement=token_decrement, **options)
+
+    monkeypatch.setattr(stream, "_check_limits", staticmethod(count))
+    with pytest.raises(ToolError, match="limit exceeded: the pages of the PDF file hold too much"):
+        read_pdf(pdf_of(content, pages, form))
+    assert words < MAX_WORK // 9
+    assert read_pdf(pdf_of(b"BT /F 9 Tf (a) Tj ET /X Do", 2, b"BT (b) Tj ET")) == ("a\nb",) * 2
+
+
+def test_what_is_wrong_with_a_file_stays_out_of_the_host_s_log(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for data in (
+        b"junk\n" * 9 + write_pdf([["leaf"]]),
+        write_pdf([["leaf"]])[:-30],
+        b"%PDF-\x1b[2J",
+    ):
+        with contextlib.suppress(ToolError):
+            read_pdf(data)
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+    logging.getLogger("pypdf._reader").warning("of a user's own file")
+    assert "of a user's own file" in caplog.text
