@@ -44,6 +44,7 @@ _SPENT = {
     "rows": "the statement joins or makes more than {} rows; join on keys, or ask for less",
     "framed": "more than {} rows are in windows that are read again for each of them; ask for less",
     "long": "the statement makes more than {} long texts or arrays; ask for less",
+    "compared": "the statement compares more than {} pairs of texts; ask for less",
     "huge": "the statement makes more than {} very long texts or arrays; ask for less",
     "steps": "Recursion exceeded max iteration count ({})",
 }

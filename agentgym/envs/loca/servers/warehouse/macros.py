@@ -14,10 +14,17 @@ from itertools import zip_longest
 RECURSIONS = 4
 """Sequences that count the rounds of recursions; a fifth recursion of a statement shares one."""
 
-_COUNTED = {"rows": 50_000_000, "framed": 20_000, "long": 20_000, "huge": 1_000}
+_COUNTED = {
+    "rows": 50_000_000,
+    "framed": 20_000,
+    "long": 20_000,
+    "huge": 1_000,
+    "compared": 4_000_000,
+}
 """The most that a statement may do: rows that it looks at or makes (nanoseconds each), rows in windows
 that go over all of them for each, texts and arrays of more than a thousand characters or items that
-it makes, and of more than 65,536.
+it makes or pairs of letters that it compares, and of more than 65,536, and pairs of short texts that
+it compares (a microsecond each).
 """
 
 COUNTERS: Mapping[str, Mapping[str, int]] = {
@@ -60,8 +67,10 @@ _COMMON = (
         "THEN error('an array has at most 1000000 items') ELSE b END"
     ),
     (
-        "near(a, b) AS CASE WHEN length(a) * length(b) > 1000000 THEN error('the texts are too long "
-        "to compare: at most 1000 characters each') ELSE a END"
+        "near(a, b) AS CASE WHEN list_transform([length(a) * length(b)], lambda k: CASE WHEN k IS "
+        "NULL THEN true WHEN k > 1000000 THEN error('the texts are too long to compare: at most "
+        "1000 characters each') WHEN k < 1024 THEN nextval('lib.compared') > 0 WHEN k < 65536 THEN "
+        "nextval('lib.long') > 0 ELSE nextval('lib.huge') > 0 END)[1] THEN a END"
     ),
     (
         "room(a, old, new) AS list_transform([a], lambda x: CASE WHEN length(new) > length(old) AND "

@@ -72,6 +72,15 @@ HEAVY = {
         "SELECT SUM(LENGTH(RPAD('x', a.x + 200000))) AS c FROM {n} a, {n} b",
         "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 500000) AS s FROM {t} WHERE x = 1) q, {n} a, {n} b WHERE REGEXP_LIKE(q.s, CONCAT('(x|y)*', CAST(a.x AS STRING)))",
     ],
+    "pairs of texts": [
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) < 2",
+    ],
+    "more than 50 long texts": [
+        "SELECT SUM({near}(REPEAT('x', 50), REPEAT('y', 40 + MOD(a.x, 9)))) AS c FROM {n} a, {t} b",
+    ],
+    "more than 20 very long texts": [
+        "SELECT MAX({near}(REPEAT('x', 900), REPEAT('y', 800 + a.x - b.x))) AS c FROM {n} a, {t} b WHERE a.x < b.x + 9",
+    ],
     "query planning": [
         f"SELECT {nested('(x / {0})', 'x', 16)} AS c FROM {{t}}",
         f"SELECT {nested('CAST({0} AS STRING)', 'x', 14)} AS c FROM {{t}}",
@@ -100,8 +109,9 @@ def filled(dialect: str) -> Account:
 def in_place(account: Account, sql: str) -> str:
     """A statement in the words of a warehouse."""
     if account.table == "ds.t":
-        return sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{n}", "ds.n")
-    return sql.replace("{n}", "DB.PUBLIC.N")
+        sql = sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{near}", "EDIT_DISTANCE")
+        return sql.replace("{n}", "ds.n")
+    return sql.replace("{n}", "DB.PUBLIC.N").replace("{near}", "EDITDISTANCE")
 
 
 def run(account: Account, sql: str) -> Any:
@@ -117,7 +127,10 @@ def check(account: Account, word: str, sql: str) -> None:
 
 
 def test_heavy_statements_end_by_a_limit_on_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {d: {**c, "rows": 100_000, "long": 50, "huge": 20} for d, c in COUNTERS.items()}
+    few = {
+        d: {**c, "rows": 100_000, "long": 50, "huge": 20, "compared": 300}
+        for d, c in COUNTERS.items()
+    }
     monkeypatch.setattr(database, "COUNTERS", few)
     monkeypatch.setattr(work_limits, "MAX_FREE_ROWS", 10_000)
     for dialect in DIALECTS:
@@ -154,6 +167,7 @@ def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Acco
         "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x = b.x JOIN {n} c ON c.x = b.x": 1000,
         "SELECT COUNT(*) AS c FROM {n} a LEFT JOIN {n} b ON a.x = b.x + 500 WHERE b.x IS NULL": 500,
         "SELECT COUNT(*) AS c FROM {n} a WHERE EXISTS (SELECT 1 FROM {n} b WHERE b.x = a.x + 500)": 500,
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) = 0": 1000,
         f"SELECT LENGTH({REPLACED}) AS c FROM {{t}} WHERE x = 3": 2,
     }
     for query, value in [*queries.items()] * 2:
