@@ -59,12 +59,17 @@ _COMMON = (
     "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     (
-        "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most "
-        "1000000 items') ELSE b END"
+        "items(k, s) AS CASE WHEN k > 1000000 * s THEN error('an array has at most 1000000 items') "
+        "WHEN k IS NULL OR k < 1024 * s THEN true WHEN k < 65536 * s THEN nextval('lib.long') > 0 "
+        "ELSE nextval('lib.huge') > 0 END"
     ),
     (
-        "until(a, b, s) AS CASE WHEN abs(epoch(b) - epoch(a)) > 1000000 * abs(epoch(s)) "
-        "THEN error('an array has at most 1000000 items') ELSE b END"
+        "upto(a, b, s) AS CASE WHEN list_transform([abs(b - a)], lambda k: lib.items(k, abs(s)))[1] "
+        "THEN b END"
+    ),
+    (
+        "until(a, b, s) AS CASE WHEN list_transform([abs(epoch(b) - epoch(a))], "
+        "lambda k: lib.items(k, abs(epoch(s))))[1] THEN b END"
     ),
     (
         "near(a, b) AS CASE WHEN list_transform([length(a) * length(b)], lambda k: CASE WHEN k IS "

@@ -72,6 +72,9 @@ HEAVY = {
         "SELECT SUM(LENGTH(RPAD('x', a.x + 200000))) AS c FROM {n} a, {n} b",
         "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 500000) AS s FROM {t} WHERE x = 1) q, {n} a, {n} b WHERE REGEXP_LIKE(q.s, CONCAT('(x|y)*', CAST(a.x AS STRING)))",
     ],
+    "very long": [
+        "SELECT SUM(ARRAY_SIZE({upto}(1, 70000 + a.x + b.x))) AS c FROM {n} a, {t} b",
+    ],
     "pairs of texts": [
         "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) < 2",
     ],
@@ -110,8 +113,13 @@ def in_place(account: Account, sql: str) -> str:
     """A statement in the words of a warehouse."""
     if account.table == "ds.t":
         sql = sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{near}", "EDIT_DISTANCE")
+        sql = sql.replace("{upto}", "GENERATE_ARRAY").replace("ARRAY_SIZE", "ARRAY_LENGTH")
         return sql.replace("{n}", "ds.n")
-    return sql.replace("{n}", "DB.PUBLIC.N").replace("{near}", "EDITDISTANCE")
+    return (
+        sql.replace("{n}", "DB.PUBLIC.N")
+        .replace("{near}", "EDITDISTANCE")
+        .replace("{upto}", "ARRAY_GENERATE_RANGE")
+    )
 
 
 def run(account: Account, sql: str) -> Any:
