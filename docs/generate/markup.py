@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import inspect
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 
 from agentgym import Message, Tool
+from agentgym.messages import pillow
+from agentgym.rendering import draw_text
 
 _SECTION = re.compile(
     r"\n+(?:Args|Attributes|Example|Examples|Raises|Returns|Yields):\n.*", re.DOTALL
@@ -73,10 +76,21 @@ def _message(message: Message, limit: int) -> str:
 def board_block(boards: Sequence[tuple[str, str]]) -> str:
     """Return drawings of a world, each with its caption, side by side."""
     figures = "".join(
-        f"<figure><pre>{html.escape(board)}</pre><figcaption>{html.escape(caption)}</figcaption></figure>"
+        f"<figure>{_picture(board)}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, board in boards
     )
     return raw_html(f'<div class="boards">{figures}</div>')
+
+
+def _picture(board: str) -> str:
+    """Return a drawing as the picture that `render_mode="rgb_array"` gives, for screens of twice
+    the pixels; the drawing itself is the text for those who see no pictures.
+    """
+    pixels, buffer = draw_text(board), io.BytesIO()
+    pillow("PIL.Image").fromarray(pixels).save(buffer, "PNG", optimize=True)
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    text = html.escape(board).replace("\n", "&#10;")
+    return f'<img alt="{text}" width="{pixels.shape[1] // 2}" src="data:image/png;base64,{data}">'
 
 
 def describe(item: Any) -> str:

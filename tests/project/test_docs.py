@@ -228,6 +228,9 @@ def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name:
     ]  # fmt: skip
     assert ("score 1 after" in page) or ("was not played" in page) or ("Not played" in page)
     assert ('class="boards"' in page) is (name == "GridWorld")
+    pictures = re.findall(r'<figure><img alt="([^"]*)" width="\d+" src="data:image/png', page)
+    assert len(pictures) == 3 * (name == "GridWorld")
+    assert all("A" in text and "&#10;" in text for text in pictures)
     assert f"`{entries[-1].id}`" in page
     folder = re.findall(r"\(\.\./papers/(\w+)\.md\)", page)
     assert (DOCS / "papers" / f"{folder[0]}.md").is_file()

@@ -1,0 +1,70 @@
+"""The commands of the papers' pages are run, at the smallest size; one in four each time."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.training.cli import app
+from tests.project.test_docs import COMMANDS
+
+POLICY = """
+from agentgym.oracles import OraclePolicy
+
+def make_policy(env_id):
+    return OraclePolicy(env_id)
+"""
+SMALLEST = {
+    "lumina": "--horizons 4 --world ListWorld",
+    "lore-standard": "--horizons 2 --world DocumentWorld",
+    "lore-hard": "--horizons 2 --world DocumentWorld",
+    "loca": "--horizons 8k --world CourseAssistant",
+}
+"""Sizes that every command of a preset is run at; the last of an option counts."""
+ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b.*")
+"""Commands that need no file of another one, no client and no person."""
+ON_PAGES = sorted(
+    {
+        command
+        for page, command, _ in COMMANDS
+        if "papers/" in page and ALONE.fullmatch(command) and len(command.split()) > 2
+    }
+)
+
+
+def shrink(command: str) -> list[str]:
+    """Return the words of a command with a policy that needs no model, at its smallest size."""
+    words = shlex.split(re.sub(r"--policy \S+", "--policy my.module:make_policy", command))[1:]
+    kind = words[0]
+    if kind == "ablate":
+        preset = words[words.index("--preset") + 1] if "--preset" in words else ""
+        words += [*SMALLEST.get(preset, "").split(), "--episodes", "1", "--workers", "1"]
+        if preset == "":
+            words += ["--horizons", "8k" if "LongContextQA" in command else "4"]
+    elif kind == "rollout":
+        words += ["--episodes", "1"]
+    elif kind == "longbench":
+        words += ["--settings", "kf-c", "--lengths", "32k", "--samples", "1"]
+    return words
+
+
+@pytest.mark.rotation(command=ON_PAGES)
+def test_a_command_of_a_paper_s_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "module.py").write_text(POLICY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, shrink(command))
+    if shown.exit_code == 2 and "pip install" in shown.output:
+        pytest.skip(shown.output.strip())
+    assert shown.exit_code == 0, f"{shrink(command)}: {shown.output}"
+
+
+def test_most_commands_of_the_pages_are_run() -> None:
+    assert len(ON_PAGES) > 12
