@@ -19,14 +19,15 @@ def make_policy(env_id):
     return OraclePolicy(env_id)
 """
 SMALLEST = {
+    "": "--horizons 4",
     "lumina": "--horizons 4 --world ListWorld",
     "lore-standard": "--horizons 2 --world DocumentWorld",
     "lore-hard": "--horizons 2 --world DocumentWorld",
     "loca": "--horizons 8k --world CourseAssistant",
 }
 """Sizes that every command of a preset is run at; the last of an option counts."""
-ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b.*")
-"""Commands that need no file of another one, no client and no person."""
+ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b(?!.*wordllama).*")
+"""Commands that need no file of another one, no client, no person, and no embedding of a database."""
 ON_PAGES = sorted(
     {
         command
@@ -42,9 +43,7 @@ def shrink(command: str) -> list[str]:
     kind = words[0]
     if kind == "ablate":
         preset = words[words.index("--preset") + 1] if "--preset" in words else ""
-        words += [*SMALLEST.get(preset, "").split(), "--episodes", "1", "--workers", "1"]
-        if preset == "":
-            words += ["--horizons", "8k" if "LongContextQA" in command else "4"]
+        words += [*SMALLEST[preset].split(), "--episodes", "1", "--workers", "1"]
     elif kind == "rollout":
         words += ["--episodes", "1"]
     elif kind == "longbench":
