@@ -140,7 +140,7 @@ def _holds_progress(out: Path | None) -> bool:
     """Report whether episodes, answers or a checkpoint were saved in a folder or a log."""
     if out is None or not out.is_dir():
         return out is not None and out.is_file() and out.stat().st_size > 0
-    files = chain(out.rglob("*.jsonl"), out.rglob("checkpoint*"))
+    files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
     return any(file.stat().st_size > 0 for file in files)
 
 

@@ -5,7 +5,6 @@ the record of is played again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from agentgym.training.evaluation.ablation import (
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
+from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
 SIDE = ".damaged"
@@ -122,7 +122,7 @@ def _faults(path: Path) -> Iterator[Fault]:
     }
     if path.name in whole_files:
         yield from whole_files[path.name](path)
-    elif path.suffix == ".jsonl":
+    elif path.name.removesuffix(ENDING).endswith(".jsonl"):
         yield from _torn_line(path)
         yield from _line_faults(path)
 
@@ -172,15 +172,9 @@ def _model_faults(path: Path) -> Iterator[Fault]:
 
 
 def _torn_line(path: Path) -> Iterator[Fault]:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        if not size:
-            return
-        file.seek(size - 1)
-        if file.read() == b"\n":
-            return
-    number = sum(1 for _ in whole_lines(path)) + 1
-    yield Fault(path, "the last line was not written whole", "it is made again", number)
+    if torn_at(path) != path.stat().st_size:
+        number = sum(1 for _ in whole_lines(path)) + 1
+        yield Fault(path, "the last line was not written whole", "it is made again", number)
 
 
 def _line_faults(path: Path) -> Iterator[Fault]:
@@ -251,13 +245,20 @@ def _log_faults(path: Path) -> Iterator[Fault]:
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Move lines of a file to the end of the file beside it."""
-    with path.open("rb") as file, replacing(path) as rest:
-        for number, line in enumerate(file, 1):
-            if number in numbers:
+    """Move lines of a file to the end of the file beside it, where they are plain."""
+    number = 0
+    with replacing(path) as rest:
+        for chunk in read_chunks(path):
+            numbered = list(enumerate(chunk.lines, number + 1))
+            number += len(numbered)
+            for line in (line for place, line in numbered if place in numbers):
                 append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
-            else:
-                rest.write(line)
+            kept = [line for place, line in numbered if place not in numbers]
+            rest.write(encode_lines(path, kept))
+        with path.open("rb") as file:
+            file.seek(torn_at(path))
+            if torn := file.read():
+                append_bytes(_side(path), torn + b"\n", sync=True)
 
 
 def _side(path: Path) -> Path:

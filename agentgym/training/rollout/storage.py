@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
 
+from agentgym.training.rollout.lines import read_chunks, torn_at
+
 _SHOWN = 160
 """Characters of two values of a setting in an error; the wrappers of an env have thousands."""
 LOCK = ".lock"
@@ -336,29 +338,16 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 def cut_torn_line(path: Path) -> None:
     """Cut off the last line of a file if it was not written whole."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        size = file.seek(0, 2)
-        keep, block = size, 1 << 16
-        while keep and not _ends_line(file, keep):
-            start = max(0, keep - block)
-            file.seek(start)
-            keep = start + file.read(keep - start).rfind(b"\n") + 1
-        if keep != size:
+    if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
+        with path.open("rb+") as file:
             file.truncate(keep)
-
-
-def _ends_line(file: IO[bytes], position: int) -> bool:
-    file.seek(position - 1)
-    return file.read(1) == b"\n"
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
     if path.exists():
-        with path.open("rb") as file:
-            yield from ((k, line) for k, line in enumerate(file, 1) if line.endswith(b"\n"))
+        lines = (line for chunk in read_chunks(path) for line in chunk.lines)
+        yield from enumerate(lines, 1)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,10 +19,11 @@ from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.tools import Tool
 from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.lines import encode_lines
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     RunLock,
-    append_text,
+    append_bytes,
     cut_torn_line,
     whole_lines,
 )
@@ -228,7 +229,7 @@ class TrajectoryLog:
     dropped. It has one writer at a time.
 
     Args:
-        path: The file; it is made on the first append.
+        path: The file; it is made on the first append. One that ends in `.zst` is compressed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -262,7 +263,7 @@ class TrajectoryLog:
         """
         with self._lock:
             cut_torn_line(self.path)
-            append_text(self.path, "")
+            append_bytes(self.path, b"")
             yield self
 
     def append(self, *lines: str) -> None:
@@ -273,7 +274,8 @@ class TrajectoryLog:
             OSError: They cannot be written; the file is as it was before.
         """
         with self._lock, self._turn:
-            append_text(self.path, "".join(line + "\n" for line in lines))
+            data = [line.encode("utf-8") + b"\n" for line in lines]
+            append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
         """Cut off a last line that was not written whole."""
