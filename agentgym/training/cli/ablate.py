@@ -43,12 +43,11 @@ from agentgym.training.cli.completion import (
     complete_worlds,
 )
 from agentgym.training.evaluation import (
-    TRAJECTORIES,
     Ablation,
     Result,
     ablation_tables,
     load_results,
-    name_cell,
+    log_of,
     overlap_table,
     papers,
     prepare_ablation,
@@ -151,7 +150,7 @@ def ablate(
             out,
             workers,
             lambda episodes: progress.advance(task, episodes),
-            lambda cell, cause: losses.append(f"lost: {name_cell(cell)}: {cause}"),
+            lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
         )
         if results:
             _report(results, out)
@@ -220,7 +219,7 @@ def score(
     if train:
         with exit_on_user_error():
             training = chain.from_iterable(map(TrajectoryLog, train))
-            table = overlap_table(TrajectoryLog(folder / TRAJECTORIES), training)
+            table = overlap_table(log_of(folder), training)
         show_table(table)
 
 

@@ -8,19 +8,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count, pairwise, product
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from agentgym.training.evaluation.ablation import (
-    SETTINGS,
-    TRAJECTORIES,
-    Cell,
-    belongs,
-    cell_of,
-    load_settings,
-    name_cell,
-)
+from agentgym.training.evaluation.ablation import Cell, cell_of
+from agentgym.training.evaluation.study import SETTINGS, load_study, log_of
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
@@ -97,21 +90,6 @@ def repair_run(run: Path) -> None:
                 _move_file(path) if None in lines else _move_lines(path, lines)
 
 
-def missing_cells(run: Path) -> list[Cell]:
-    """Return the cells of an ablation that are still to be played; none if the folder is none."""
-    settings = load_settings(run) if run.is_dir() else None
-    if settings is None:
-        return []
-    played = {
-        cell_of(trajectory)
-        for _, trajectory in _trajectories(run / TRAJECTORIES)
-        if trajectory and not trajectory.failure and belongs(trajectory, settings)
-    }
-    axes = ("worlds", "arms", "contexts", "horizons")
-    cells = product(*(settings[axis] for axis in axes), range(settings["seeds"]))
-    return [cell for cell in cells if cell not in played]
-
-
 def _faults(path: Path) -> Iterator[Fault]:
     whole_files: dict[str, Callable[[Path], Iterator[Fault]]] = {
         SETTINGS: _ablation_faults,
@@ -129,7 +107,7 @@ def _faults(path: Path) -> Iterator[Fault]:
 
 def _ablation_faults(path: Path) -> Iterator[Fault]:
     try:
-        load_settings(path.parent)
+        load_study(path.parent)
     except DamagedFileError as error:
         yield Fault(path, error.problem, "agentgym ablate with the same options writes it again")
 
@@ -178,7 +156,7 @@ def _torn_line(path: Path) -> Iterator[Fault]:
 
 
 def _line_faults(path: Path) -> Iterator[Fault]:
-    if path.name == TRAJECTORIES or _is_log(path):
+    if path == log_of(path.parent).path or _is_log(path):
         yield from _log_faults(path)
         return
     cost = {
@@ -227,20 +205,20 @@ def _trajectories(path: Path) -> Iterator[tuple[int, Trajectory | None]]:
 
 
 def _log_faults(path: Path) -> Iterator[Fault]:
-    settings = None
+    study = None
     with suppress(DamagedFileError):  # which is a fault of its own
-        settings = load_settings(path.parent) if path.name == TRAJECTORIES else None
+        study = load_study(path.parent) if path == log_of(path.parent).path else None
     firsts: dict[Cell, int] = {}
     for number, trajectory in _trajectories(path):
         if trajectory is None:
             yield Fault(path, "it is no trajectory", "its episode is played again", number)
-        elif settings is not None and not belongs(trajectory, settings):
+        elif study is not None and not study.holds(trajectory):
             problem = f"it is no cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield Fault(path, problem, "it did not count", number)
-        elif settings is not None and not trajectory.failure:
+        elif study is not None and not trajectory.failure:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
-                problem = f"it is a double of line {first} ({name_cell(cell)})"
+                problem = f"it is a double of line {first} ({cell})"
                 yield Fault(path, problem, "it did not count", number)
 
 

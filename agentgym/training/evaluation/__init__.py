@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym.training.evaluation.ablation import (
-    TRAJECTORIES,
-    Ablation,
-    load_results,
-    name_cell,
-    prepare_ablation,
-    run_ablation,
-)
+from agentgym.training.evaluation.ablation import Ablation, Cell
+from agentgym.training.evaluation.budget import Budget, Limits, Price, estimate
 from agentgym.training.evaluation.intervals import (
     Interval,
     differences,
@@ -37,6 +31,13 @@ from agentgym.training.evaluation.scoring import (
     ordered_contexts,
     score,
 )
+from agentgym.training.evaluation.study import (
+    TRAJECTORIES,
+    load_results,
+    log_of,
+    prepare_ablation,
+    run_ablation,
+)
 from agentgym.training.evaluation.tables import Table, few_instances, percent, to_markdown
 from agentgym.training.extras import lazy_exports
 
@@ -46,15 +47,20 @@ if TYPE_CHECKING:
 __all__ = [
     "TRAJECTORIES",
     "Ablation",
+    "Budget",
+    "Cell",
     "Command",
     "Interval",
+    "Limits",
     "Paper",
+    "Price",
     "Result",
     "Table",
     "ablation_tables",
     "describe_failures",
     "differences",
     "effects",
+    "estimate",
     "evaluate",
     "few_instances",
     "holm",
@@ -62,7 +68,7 @@ __all__ = [
     "interactions",
     "level_horizons",
     "load_results",
-    "name_cell",
+    "log_of",
     "ordered_contexts",
     "overlap_table",
     "papers",

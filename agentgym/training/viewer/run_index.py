@@ -162,7 +162,8 @@ class RunIndex:
             path
             for path in sorted(self.run.rglob("*.jsonl*"))
             if path.name.removesuffix(ENDING).endswith(".jsonl")
-            and path.is_file() and path.resolve().is_relative_to(root)
+            and path.is_file()
+            and path.resolve().is_relative_to(root)
         ]
 
     def _open(self, path: Path) -> _Log:

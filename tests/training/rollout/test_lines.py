@@ -61,7 +61,9 @@ def test_a_damaged_byte_costs_its_frame_alone(tmp_path: Path, size: int) -> None
         lines = [line for _, line in whole_lines(path)]
         touched = [c for c in chunks if c.start < place + size and place < c.end]
         # A frame whose last block no longer says so takes the next one with it, at most.
-        lost = {index for chunk in touched for index in (chunks.index(chunk), chunks.index(chunk) + 1)}
+        lost = {
+            index for chunk in touched for index in (chunks.index(chunk), chunks.index(chunk) + 1)
+        }
         assert [line for k, line in enumerate(LINES) if k not in lost] == [
             line for line in lines if line in LINES and LINES.index(line) not in lost
         ]
