@@ -16,7 +16,7 @@ from agentgym.training.evaluation.ablation import Cell, cell_of
 from agentgym.training.evaluation.study import SETTINGS, load_study, log_of
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
-from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
+from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
@@ -195,21 +195,12 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-def _trajectories(path: Path) -> Iterator[tuple[int, Trajectory | None]]:
-    """Yield the trajectories of a log with the numbers of their lines; None for a damaged one."""
-    for number, line in whole_lines(path):
-        try:
-            yield number, Trajectory.from_json(line.decode("utf-8"))
-        except ValueError:
-            yield number, None
-
-
 def _log_faults(path: Path) -> Iterator[Fault]:
     study = None
     with suppress(DamagedFileError):  # which is a fault of its own
         study = load_study(path.parent) if path == log_of(path.parent).path else None
     firsts: dict[Cell, int] = {}
-    for number, trajectory in _trajectories(path):
+    for number, trajectory in TrajectoryLog(path).readable():
         if trajectory is None:
             yield Fault(path, "it is no trajectory", "its episode is played again", number)
         elif study is not None and not study.holds(trajectory):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
 from agentgym.training.evaluation.budget import Budget, Limits, Price, estimate
+from agentgym.training.evaluation.comparison import comparison_tables, load_folders
 from agentgym.training.evaluation.intervals import (
     Interval,
     differences,
     effects,
     holm,
     interactions,
-    level_horizons,
     summarize,
     wilson,
 )
@@ -31,6 +31,7 @@ from agentgym.training.evaluation.scoring import (
     ordered_contexts,
     score,
 )
+from agentgym.training.evaluation.selection import find_levels, level_horizons, pass_at
 from agentgym.training.evaluation.study import (
     TRAJECTORIES,
     load_results,
@@ -57,21 +58,25 @@ __all__ = [
     "Result",
     "Table",
     "ablation_tables",
+    "comparison_tables",
     "describe_failures",
     "differences",
     "effects",
     "estimate",
     "evaluate",
     "few_instances",
+    "find_levels",
     "holm",
     "instance_key",
     "interactions",
     "level_horizons",
+    "load_folders",
     "load_results",
     "log_of",
     "ordered_contexts",
     "overlap_table",
     "papers",
+    "pass_at",
     "percent",
     "plots",
     "prepare_ablation",

@@ -17,7 +17,7 @@ from agentgym.policy import Policy
 from agentgym.stacks import check_context, strategies
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
 
-_SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode")
+_SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 """Arguments of an env that change how an instance is shown, and not which one it is."""
 
 
@@ -47,6 +47,7 @@ class Result:
             same one, whatever helped them.
         prompt: The digest of what was shown before the first reply.
         tokens: The tokens of all prompts and all replies, if they were counted.
+        model: The model that the policy says it is; empty if it says nothing.
     """
 
     world: str
@@ -68,6 +69,7 @@ class Result:
     instance: str = ""
     prompt: str = ""
     tokens: tuple[int, int] | None = None
+    model: str = ""
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -116,6 +118,7 @@ def score(trajectory: Trajectory) -> Result:
         instance=_instance_of(trajectory.spec, trajectory.seed),
         prompt=labels.get("prompt", ""),
         tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
+        model=str(labels.get("provenance", {}).get("model", "")),
     )
 
 

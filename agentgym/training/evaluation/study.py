@@ -334,10 +334,15 @@ def result_cell(result: Result) -> Cell:
 
 
 def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells of a study that are still to be played; none if a folder holds no study."""
+    """Return the cells of a study that are still to be played, those of damaged lines among them;
+    none if a folder holds no study.
+    """
     study = load_study(out) if out.is_dir() else None
-    played = {cell_of(t) for t in log_of(out) if study and not t.failure and study.holds(t)}
-    return [cell for cell in study.cells() if cell not in played] if study else []
+    if study is None:
+        return []
+    there = (trajectory for _, trajectory in log_of(out).readable() if trajectory is not None)
+    played = {cell_of(each) for each in there if not each.failure and study.holds(each)}
+    return [cell for cell in study.cells() if cell not in played]
 
 
 @dataclass(frozen=True, slots=True)

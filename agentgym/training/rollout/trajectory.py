@@ -252,6 +252,14 @@ class TrajectoryLog:
                 raise DamagedFileError(self.path, str(error), number) from None
             yield trajectory
 
+    def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
+        """Yield the trajectories with the numbers of their lines; None for one that is damaged."""
+        for number, line in whole_lines(self.path):
+            try:
+                yield number, Trajectory.from_json(line.decode("utf-8"))
+            except ValueError:
+                yield number, None
+
     @contextmanager
     def writing(self) -> Iterator[Self]:
         """Keep other writers out; the file and its folder are made if they are missing, and a last

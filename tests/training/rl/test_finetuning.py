@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.cli import app
-from agentgym.training.evaluation import TRAJECTORIES, Ablation, load_results, run_ablation
+from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
 from agentgym.training.rl import Curve, Trainer
 from agentgym.training.rl import finetuning as tuning
 from agentgym.training.rl.finetuning import CURVE, FineTuneConfig, FineTuning
 from agentgym.training.rollout import (
     ModelOptions,
     PolicyConfig,
-    TrajectoryLog,
     collect,
     load_policy,
     make_model,
@@ -133,7 +132,7 @@ def test_training_and_evaluation_take_different_splits(
 
     monkeypatch.setattr(Trainer, "play", record)
     FineTuning(tiny(model, arms=("",), episodes=40), tmp_path).run()
-    evaluated = {t.last.messages[1].text for t in TrajectoryLog(tmp_path / "after" / TRAJECTORIES)}
+    evaluated = {t.last.messages[1].text for t in log_of(tmp_path / "after")}
     assert len(trained) > 10
     assert len(evaluated) > 30
     assert not trained & evaluated
