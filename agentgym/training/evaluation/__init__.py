@@ -43,7 +43,7 @@ from agentgym.training.evaluation.tables import Table, few_instances, percent, t
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
-    from agentgym.training.evaluation import plots
+    from agentgym.training.evaluation import plots, policy_plots
 
 __all__ = [
     "TRAJECTORIES",
@@ -79,6 +79,7 @@ __all__ = [
     "pass_at",
     "percent",
     "plots",
+    "policy_plots",
     "prepare_ablation",
     "presets",
     "register_paper",
@@ -90,4 +91,6 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__ = lazy_exports(__name__, {"plots": ("cli", "plots")})
+__getattr__ = lazy_exports(
+    __name__, {"plots": ("cli", "plots"), "policy_plots": ("cli", "policy_plots")}
+)
