@@ -180,6 +180,11 @@ def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
     return f"{len(both)} instances" + (f"; {others} with other prompts" if others else "")
 
 
+def _nearness(success: Interval, wanted: float) -> str:
+    """Return whether a size is near enough to the success that was wanted."""
+    return "yes" if success.low <= wanted <= success.high else "no: play other sizes"
+
+
 def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> list[Table]:
     """Return the size at which each policy is compared, and the effects of oracles there."""
     bare = {(row.policy, row.world) for row in results if not row.arm}
@@ -191,10 +196,11 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
         [
             *(policy, world, f"{100 * by_world.get(world, LEVEL):.0f}"),
             *(str(level.horizon), percent(level.success)),
+            _nearness(level.success, by_world.get(world, LEVEL)),
         ]
         for (policy, world), level in levels.items()
     ]
-    header = ["policy", "world", "wanted", "size", "success rate without oracles"]
+    header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
     tables = [("Sizes at which policies succeed about as often, %", header, found)]
     levelled = level_horizons(rows, by_world=by_world)
     changes = {

@@ -153,9 +153,13 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def interventions_figure(results: Sequence[Result]) -> Figure:
+def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw the change of success rate and step accuracy by each intervention, a group of bars per
-    world (figure 6).
+    world (figure 6b).
+
+    Args:
+        results: The episodes.
+        note: What the caption says of them besides.
     """
     worlds = worlds_of(results)
     figure, axes = _panels(len(worlds))
@@ -174,7 +178,7 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    add_caption(figure, results)
+    add_caption(figure, results, note)
     return figure
 
 
@@ -233,8 +237,8 @@ def _add_legend(figure: Figure, *, compared: bool) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
 
 
-def add_caption(figure: Figure, results: Sequence[Result]) -> None:
-    """Write under a figure how many instances its cells have, and which policy played."""
+def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
+    """Write under a figure how many instances its cells have, which policy played, and a note."""
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in results:
         cell = row.policy, row.world, row.arm, row.context, row.horizon
@@ -246,7 +250,8 @@ def add_caption(figure: Figure, results: Sequence[Result]) -> None:
     names = ", ".join(f"{name} ({model})" if model else name for name, model in models)
     policy = f"policy: {names}; " if names else ""
     width = round(14 * figure.get_figwidth())
-    text = f"{policy}n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+    shown = f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+    text = f"{policy}{shown}{note and '; '}{note}"
     figure.supxlabel("\n".join(wrap(text, width)), fontsize="small")
 
 

@@ -67,13 +67,14 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
         panel.annotate(text, above, (0, 4), textcoords="offset points", ha="center")
 
 
-def levelled_figure(results: Sequence[Result]) -> Figure:
+def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw the change of success rate and step accuracy by each intervention for each policy,
     averaged over worlds: a panel per intervention, a pair of bars per policy (figure 6a).
 
     Args:
         results: The episodes at sizes at which the policies succeed about equally often
             (`level_horizons`).
+        note: What the caption says of them besides.
     """
     policies = list(dict.fromkeys(row.policy for row in results))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}
@@ -95,5 +96,5 @@ def levelled_figure(results: Sequence[Result]) -> Figure:
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    add_caption(figure, results)
+    add_caption(figure, results, note)
     return figure

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
+_LEVELLED = "each policy at the size where it solves about as much without oracles as the others"
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
     "prompt_tokens": "prompts",
@@ -126,8 +127,8 @@ def _figures(results: Sequence[Result]) -> dict[str, Figure]:
         if _managed(rows):
             figures[f"contexts{ending}"] = plots.contexts_figure(rows)
     if len(policies) > 1 and (levelled := levelled_results(results)):
-        figures["levelled.png"] = policy_plots.levelled_figure(levelled)
-        figures["interventions.png"] = plots.interventions_figure(levelled)
+        figures["levelled.png"] = policy_plots.levelled_figure(levelled, _LEVELLED)
+        figures["interventions.png"] = plots.interventions_figure(levelled, _LEVELLED)
     else:
         figures["interventions.png"] = plots.interventions_figure(results)
     return figures

@@ -47,7 +47,7 @@ class Result:
             same one, whatever helped them.
         prompt: The digest of what was shown before the first reply.
         tokens: The tokens of all prompts and all replies, if they were counted.
-        model: The model that the policy says it is; empty if it says nothing.
+        model: The model that the policy says it is, else its own name if it is called otherwise.
     """
 
     world: str
@@ -118,8 +118,14 @@ def score(trajectory: Trajectory) -> Result:
         instance=_instance_of(trajectory.spec, trajectory.seed),
         prompt=labels.get("prompt", ""),
         tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
-        model=str(labels.get("provenance", {}).get("model", "")),
+        model=_model_of(labels),
     )
+
+
+def _model_of(labels: Mapping[str, Any]) -> str:
+    facts = labels.get("provenance", {})
+    name = facts.get("model") or facts.get("policy", "")
+    return "" if name == labels.get("policy", "") else str(name)
 
 
 @lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
