@@ -173,6 +173,11 @@ def ablate(
             prepare_ablation(ablation, out)
             if ablation.policy.is_model:  # says now if it cannot be loaded
                 ablation.policy.make(ablation.worlds[0])
+    _play(ablations, budgets, out, workers)
+
+
+def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
+    """Play what is missing, write the report, and say what was not played."""
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
@@ -187,7 +192,7 @@ def ablate(
             )
         if results:
             _report(results, out)
-    _tell_the_end(losses, [b for b in budgets if b.stopped])
+    _tell_the_end(losses, [budget for budget in budgets if budget.stopped])
 
 
 def _check_names(columns: list[str]) -> None:

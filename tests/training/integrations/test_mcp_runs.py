@@ -96,12 +96,12 @@ def test_an_episode_that_is_left_counts_and_one_without_a_call_does_not(tmp_path
             episode.close()
     results = load_results(tmp_path)
     assert [(r.horizon, r.seed, r.success) for r in results] == [(4, 0, 0.0), (8, 0, 1.0)]
-    left = next(iter(t for t in log_of(tmp_path) if t.seed == 0))
+    left = next(iter(t for t in log_of(tmp_path) if t.labels["horizon"] == 4))
     assert (left.truncated, left.terminated, left.failure) == (True, False, "")
     assert left.steps[-1].info["detail"]["ended"] == "left"
     assert [len(step.reply.text) > 0 for step in left.steps] == [True, True, False]
     with runs.open_run(ablation, tmp_path, 1) as (episode,):
-        assert "horizon 8, seed 0" in episode.name
+        assert "horizon 4, seed 1" in episode.name
         episode.close()
 
 
