@@ -85,14 +85,16 @@ def plan_budgets(
     """Return the budget of each policy, and say what each will take: those behind an endpoint, those
     that are bounded, and all if `show` says so.
     """
-    played = load_results(out) if out.is_dir() else []
+    asked = [show or limit.counts_tokens for limit in limits]
+    wanted = [ask or is_costly(each) for ask, each in zip(asked, ablations, strict=True)]
+    played = load_results(out) if any(wanted) and out.is_dir() else []
     done = set(map(result_cell, played))
+    size = parse_tokens("reply_tokens", reply_tokens) or REPLY_TOKENS
     budgets = []
-    for ablation, limit in zip(ablations, limits, strict=True):
-        missing = [cell for cell in ablation.cells() if cell not in done]
+    for ablation, limit, want in zip(ablations, limits, wanted, strict=True):
         tokens = {}
-        if show or limit.counts_tokens or is_costly(ablation):
-            size = parse_tokens("reply_tokens", reply_tokens) or REPLY_TOKENS
+        if want:
+            missing = [cell for cell in ablation.cells() if cell not in done]
             with console.status(f"estimating what {ablation.policy.column} will take"):
                 expected = estimate(ablation, missing, played, size)
             tokens = expected.tokens

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
 from agentgym.policy import Policy
+from agentgym.training.cli import app
 from agentgym.training.evaluation import (
     Ablation,
     Budget,
@@ -26,7 +28,9 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation.study import SETTINGS, TRAJECTORIES, load_study, missing_cells
-from agentgym.training.rollout import PolicyConfig
+from agentgym.training.rollout import PolicyConfig, Trajectory
+from agentgym.training.rollout.lines import read_chunks
+from agentgym.training.viewer import RunIndex
 
 MODULE = "tests.training.evaluation.test_study"
 SERVED = {"model": "big"}
@@ -232,3 +236,28 @@ def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) ->
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="at temperature 0 would be the same"):
         small(str(tmp_path), samples=2)
+
+
+def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) -> None:
+    rows = run_ablation(small(), tmp_path / "run", 1)
+    log = tmp_path / "run" / TRAJECTORIES
+    whole, chunks = log.read_bytes(), list(read_chunks(log))
+    middle = (chunks[1].start + chunks[1].end) // 2
+    bad = whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
+    log.write_bytes(bad[:-20])
+    index = RunIndex(tmp_path / "run")
+    while index.refresh():
+        pass
+    assert [row.outcome == "damaged" for row in index.rows] == [False, True, False]
+    assert Trajectory.from_json(index.line(2).decode()).seed == rows[1].seed
+    doctor = ["doctor", str(tmp_path / "run")]
+    shown = CliRunner().invoke(app, doctor)
+    assert shown.exit_code == 1
+    assert f"{log}, line 2: it is no trajectory" in shown.output
+    assert f"{log}, line 4: the last line was not written whole" in shown.output
+    assert CliRunner().invoke(app, [*doctor, "--repair"]).exit_code == 0
+    side = log.with_name(log.name + ".damaged").read_bytes()
+    assert side.startswith(bad[chunks[1].start : chunks[1].end])
+    assert len(missing_cells(tmp_path / "run")) == 2
+    assert run_ablation(small(), tmp_path / "run", 1) == rows
+    assert CliRunner().invoke(app, doctor).exit_code == 0
