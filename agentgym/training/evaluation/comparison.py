@@ -5,15 +5,22 @@ that both have played, and the effects of oracles at sizes of one success.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agentgym.oracles import sort_arms
+from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.evaluation.selection import LEVEL, find_levels, level_horizons, pass_at
-from agentgym.training.evaluation.study import load_results, load_study, result_cell
+from agentgym.training.evaluation.study import (
+    Study,
+    conflicts,
+    load_results,
+    load_study,
+    result_cell,
+)
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -28,30 +35,29 @@ from agentgym.training.rollout.provenance import other
 def load_folders(folders: Mapping[Path, str]) -> list[Result]:
     """Return the results of several folders, each policy with a name of its own.
 
-    Policies of one name in two folders are one column only if it was the same policy, by what the
-    folders say of it; else each has the folder in its name. A cell that two folders hold counts
-    once, with a warning.
+    Policies of one name in two folders are one column only if, by what the folders say, the same
+    policy played with the same settings; else each has the folder in its name. A cell that two
+    folders hold counts once then, with a warning.
 
     Args:
         folders: The folders, with what to call the policies of each; empty for their names.
 
     Raises:
-        ValueError: A folder holds no episodes.
+        ValueError: A folder holds no episodes, or two measure the sizes of a world in two ways.
         DamagedFileError: A file cannot be read.
     """
     names = _columns(folders)
-    merged: dict[object, Result] = {}
+    merged: dict[Cell, Result] = {}
     doubles = 0
     for folder in folders:
         rows = load_results(folder)
         if not rows:
             raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
         for row in rows:
-            renamed = replace(row, policy=names[folder, row.policy])
-            # What two folders hold of other options is no double: their instances differ.
-            key = result_cell(renamed), row.instance
-            doubles += key in merged
-            merged.setdefault(key, renamed)
+            renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
+            doubles += result_cell(renamed) in merged
+            merged.setdefault(result_cell(renamed), renamed)
+    _check_axes(merged.values())
     if doubles:
         warnings.warn(
             f"{doubles} cells are in more than one folder; each counts once, as the first has it",
@@ -60,31 +66,38 @@ def load_folders(folders: Mapping[Path, str]) -> list[Result]:
     return list(merged.values())
 
 
+def _check_axes(results: Iterable[Result]) -> None:
+    axes: dict[str, str] = {}
+    for row in results:
+        if axes.setdefault(row.world, row.axis) != row.axis:
+            raise ValueError(
+                f"the sizes of {row.world} are {axes[row.world]} in one folder and {row.axis} in "
+                "another; compare folders of one meaning"
+            )
+
+
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
     """Return what the policies of each folder are called, by the folder and their name in it."""
-    known = {
-        (folder, column): facts for folder in folders for column, facts in _policies(folder).items()
-    }
+    studies = {folder: load_study(folder) or Study() for folder in folders}
+    known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
-    for (folder, column), facts in known.items():
-        alike = [found for (_, name), found in known.items() if name == column]
-        same = all(facts and found and not other(facts, found) for found in alike)
+    for folder, column in known:
+        others = [studies[place] for place, name in known if name == column and place != folder]
+        apart = not all(_alike(studies[folder], study, column) for study in others)
         if label := folders[folder]:
-            single = sum(place == folder for place, _ in known) == 1
+            single = len(studies[folder].columns()) == 1
             names[folder, column] = label if single else f"{label}: {column}"
         else:
-            names[folder, column] = (
-                column if same or len(alike) == 1 else f"{column} ({folder.name})"
-            )
+            names[folder, column] = f"{column} ({folder})" if apart else column
     return names
 
 
-def _policies(folder: Path) -> dict[str, dict[str, object]]:
-    """Return the policies of a folder with what is known of them."""
-    study = load_study(folder)
-    if study is None:
-        return {row.policy: {} for row in load_results(folder)}
-    return {cell.policy: study.policies.get(cell.policy, {}) for cell in study.cells()}
+def _alike(one: Study, two: Study, column: str) -> bool:
+    """Return whether a policy of two folders is the same one, with the same settings."""
+    facts = [study.policies.get(column) for study in (one, two)]
+    if not facts[0] or not facts[1] or other(facts[0], facts[1]):
+        return False
+    return not any(next(conflicts(a, b), "") for a in one.runs for b in two.runs)
 
 
 def comparison_tables(

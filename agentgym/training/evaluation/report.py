@@ -103,11 +103,12 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
     files = ["results.jsonl", "summary.md"]
     figures = _figures(results)
-    for paper, rows in _by_paper(results):
-        for name, write in paper.files.items():
-            write(rows, out / name)
-            files.append(name)
-        figures |= {name: draw(rows) for name, draw in paper.figures.items()}
+    for ending, own in _by_policy(results).items():
+        for paper, rows in _by_paper(own):
+            for name, write in paper.files.items():
+                files.append(_with_ending(name, ending))
+                write(rows, out / files[-1])
+            figures |= {_with_ending(n, ending): draw(rows) for n, draw in paper.figures.items()}
     paths = [out / name for name in files]
     for name, figure in figures.items():
         paths += plots.save(figure, out / name)
@@ -118,29 +119,45 @@ def _figures(results: Sequence[Result]) -> dict[str, Figure]:
     """Return the figures by the names of their files; those that show one policy, for each."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
-    policies = list(dict.fromkeys(row.policy for row in results))
     figures = {"arms.png": policy_plots.arms_figure(results)}
-    for place, policy in enumerate(policies, 1):
-        rows = [row for row in results if row.policy == policy]
-        ending = f"-{place}.png" if len(policies) > 1 else ".png"
-        figures[f"horizons{ending}"] = plots.horizons_figure(rows)
+    policies = _by_policy(results)
+    for ending, rows in policies.items():
+        figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
         if _managed(rows):
-            figures[f"contexts{ending}"] = plots.contexts_figure(rows)
-    if len(policies) > 1 and (levelled := levelled_results(results)):
+            figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
+    levelled = levelled_results(results) if len(policies) > 1 else []
+    if levelled:
         figures["levelled.png"] = policy_plots.levelled_figure(levelled, _LEVELLED)
-        figures["interventions.png"] = plots.interventions_figure(levelled, _LEVELLED)
-    else:
-        figures["interventions.png"] = plots.interventions_figure(results)
+    figures["interventions.png"] = plots.interventions_figure(
+        levelled or results, _LEVELLED if levelled else ""
+    )
     return figures
 
 
+def _by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the episodes of each policy, by what is added to the names of its files: nothing if
+    there is but one.
+    """
+    policies = list(dict.fromkeys(row.policy for row in results))
+    return {
+        f"-{place}" if len(policies) > 1 else "": [row for row in results if row.policy == policy]
+        for place, policy in enumerate(policies, 1)
+    }
+
+
+def _with_ending(name: str, ending: str) -> str:
+    path = Path(name)
+    return f"{path.stem}{ending}{path.suffix}"
+
+
 def levelled_results(results: Sequence[Result]) -> list[Result]:
-    """Return the episodes of the policies and worlds that were played without oracles too, each at
-    the size at which papers compare policies.
+    """Return the episodes of the policies and worlds that were played with and without oracles,
+    each at the size at which papers compare policies; none if there is nothing to compare.
     """
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = [row for row in results if (row.policy, row.world) in bare]
-    return level_horizons(rows, by_world=paper_levels())
+    levelled = level_horizons(rows, by_world=paper_levels()) if rows else []
+    return levelled if levelled and effects(levelled, ("policy",), "success") else []
 
 
 def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:

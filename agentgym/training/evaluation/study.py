@@ -86,6 +86,10 @@ class Study:
             run["policy"] = {**defaults["policy"], **run["policy"]}
         return cls(runs, data["policies"])
 
+    def columns(self) -> list[str]:
+        """Return the policies in the order in which they were added."""
+        return list(dict.fromkeys(map(_column, self.runs)))
+
     def cells(self) -> list[Cell]:
         """Return the cells of all runs, each once."""
         return list(dict.fromkeys(cell for run in self.runs for cell in _cells_of(run)))
@@ -109,7 +113,7 @@ class Study:
             ValueError: What it would add cannot be compared with what is there.
         """
         new, column = ablation.settings(), ablation.policy.column
-        if name := next((n for run in self.runs for n in _conflicts(run, new)), ""):
+        if name := next((n for run in self.runs for n in conflicts(run, new)), ""):
             raise ValueError(
                 f"{out} holds a run with other settings: {name}; choose another folder "
                 f"(`agentgym compare` puts folders together; see {SETTINGS})"
@@ -128,7 +132,7 @@ class Study:
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
         """Return the place of a cell: policies as they were added, then by its parts."""
-        columns = [*dict.fromkeys(map(_column, self.runs))]
+        columns = self.columns()
         place = columns.index(cell.policy) if cell.policy in columns else len(columns)
         return place, cell
 
@@ -152,8 +156,8 @@ def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
     )
 
 
-def _conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of which two runs in one folder would have to have the same, in words."""
+def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings that two runs would have to share to be one study, in words."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]

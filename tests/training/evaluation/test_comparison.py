@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,10 +117,15 @@ def test_levels_may_differ_by_world() -> None:
 
 
 def study(
-    out: Path, policy: str, seeds: int = 2, label: str = "", arms: Sequence[str] = ("",)
+    out: Path,
+    policy: str,
+    seeds: int = 2,
+    label: str = "",
+    arms: Sequence[str] = ("",),
+    **options: Any,
 ) -> Path:
     config = PolicyConfig(policy, label=label)
-    run_ablation(Ablation(("ListWorld",), arms, (3,), seeds, config), out, 1)
+    run_ablation(Ablation(("ListWorld",), arms, (3,), seeds, config, **options), out, 1)
     return out
 
 
@@ -130,10 +136,19 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
     rows = load_folders({one: "", two: ""})
     assert {row.policy for row in rows} == {"noisy:p=0.3", "oracle"}
     assert {row.policy for row in load_folders({one: "x", two: "y"})} == {"x", "y"}
-    assert {row.policy for row in load_folders({two: "", third: ""})} == {
-        "oracle (two)",
-        "oracle (third)",
-    }
+    shown = study(tmp_path / "shown", "oracle", shots=1)
+    for another in (third, shown):  # another policy of this name, and other prompts
+        assert {row.policy for row in load_folders({two: "", another: ""})} == {
+            f"oracle ({two})",
+            f"oracle ({another})",
+        }
+    easy = study(tmp_path / "easy", "noisy:p=0.3", options={"": {"budget_slack": 9}})
+    rows = load_folders({one: "", easy: ""})
+    assert len(rows) == len({row.instance for row in rows}) == 4, "no instance is shared"
+    assert comparison_tables(rows)[1][2][0][-1] == "2 and 2 instances, unpaired"
+    sized = study(tmp_path / "sized", "random", axis="removals")
+    with pytest.raises(ValueError, match="the sizes of ListWorld are horizon in one folder and re"):
+        load_folders({one: "", sized: ""})
     with pytest.warns(UserWarning, match="2 cells are in more than one folder"):
         assert len(load_folders({one: "", more: ""})) == 4
     with pytest.raises(ValueError, match="holds no trajectories"):
