@@ -412,8 +412,8 @@ def _play_together(
     for some in alike.values():
         first = some[0]
         policy = player or ablation.policy.make(first.world)
-        if first.sample:  # the first has the seed of the policy, whatever was played before
-            cast("Reseedable", policy).reseed(crc32(repr(first).encode()))
+        if player is None:  # the draws do not depend on what the model has played before
+            cast("Reseedable", policy).reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)
         batch = min(len(some), ablation.policy.model.batch_size)
         seeds = (cell.seed for cell in budget.admit(some))

@@ -211,6 +211,29 @@ def test_a_model_plays_an_ablation_in_batches_and_as_alone(model: Path, tmp_path
     assert len(results[0]) == 20
 
 
+def test_samples_of_a_model_are_the_same_however_a_study_grew(model: Path, tmp_path: Path) -> None:
+    options = ModelOptions(temperature=1.0, max_new_tokens=4)
+    policy = PolicyConfig(str(model), model=options, label="tiny")
+    for name, growth in (("one", (3,)), ("other", (1, 2, 3))):
+        for samples in growth:
+            ablation = Ablation(("ListWorld",), ("", "S"), (2,), 1, policy, samples=samples)
+            run_ablation(ablation, tmp_path / name, 1)
+    one, other = (
+        sorted(
+            (t.labels["arm"], t.labels["sample"], t.steps[0].reply.ids)
+            for t in log_of(tmp_path / name)
+        )
+        for name in ("one", "other")
+    )
+    assert one == other
+    assert len({ids for _, _, ids in one}) > 2
+    rows = load_results(tmp_path / "one")
+    assert all(row.tokens and row.tokens[1] > 0 for row in rows)
+    hotter = replace(policy, model=replace(options, temperature=0.5))
+    with pytest.raises(ValueError, match=r"its policy tiny is .*another folder"):
+        run_ablation(Ablation(("ListWorld",), ("",), (2,), 1, hotter), tmp_path / "one", 1)
+
+
 def command(*arguments: str) -> Any:
     return CliRunner().invoke(app, list(arguments))
 
