@@ -1,5 +1,5 @@
-"""The commands `ablate` and `score`: ablations of oracles and context strategies, and their
-reports.
+"""The commands `ablate`, `score` and `compare`: ablations of oracles and context strategies, and
+their reports.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from agentgym.training.cli.common import (
     Device,
     DTypeName,
     MaxNewTokens,
-    PolicyName,
+    PolicyNames,
     Temperature,
     Template,
     Window,
     console,
     exit_on_user_error,
     model_options,
+    named_policy,
     parse_arms,
     parse_options,
     parse_sizes,
@@ -35,6 +36,7 @@ from agentgym.training.cli.common import (
     resume_hint,
     show_table,
     split,
+    split_label,
 )
 from agentgym.training.cli.completion import (
     complete,
@@ -42,13 +44,24 @@ from agentgym.training.cli.completion import (
     complete_oracles,
     complete_worlds,
 )
+from agentgym.training.cli.spending import (
+    EstimateOnly,
+    MaxCells,
+    MaxCost,
+    MaxTokens,
+    Prices,
+    ReplyTokens,
+    parse_limits,
+    plan_budgets,
+)
 from agentgym.training.evaluation import (
-    TRAJECTORIES,
     Ablation,
+    Budget,
     Result,
     ablation_tables,
+    load_folders,
     load_results,
-    name_cell,
+    log_of,
     overlap_table,
     papers,
     prepare_ablation,
@@ -56,7 +69,8 @@ from agentgym.training.evaluation import (
     run_ablation,
     write_report,
 )
-from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
+from agentgym.training.evaluation.budget import REPLY_TOKENS
+from agentgym.training.rollout import RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
@@ -103,7 +117,10 @@ def ablate(
     episodes: Annotated[
         int | None, typer.Option(help="Episodes of each cell, on instances that all cells share.")
     ] = None,
-    policy: PolicyName = _POLICY,
+    samples: Annotated[
+        int, typer.Option(help="Episodes of each instance, which differ in the policy's draws.")
+    ] = 1,
+    policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
     temperature: Temperature = 0.0,
@@ -122,45 +139,80 @@ def ablate(
         "runs/ablation"
     ),
     workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+    max_cells: MaxCells = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    price: Prices = [],  # noqa: B006
+    reply_tokens: ReplyTokens = str(REPLY_TOKENS),
+    estimate: EstimateOnly = False,
 ) -> None:
     """Run the ablation of oracles and context strategies; started again, it goes on where it was
-    stopped.
+    stopped, and with more seeds, sizes, arms, contexts, samples or policies it plays what is missing.
     """
     with exit_on_user_error():
-        ablation = Ablation(
-            **_from_preset(preset, world, oracles, horizons, episodes, window, options, axis),
-            policy=PolicyConfig(
-                policy,
-                model=model_options(
-                    device, dtype, temperature, max_new_tokens, batch_size, template
-                ),
-            ),
-            hint_scope=hint_scope,
-            oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
-            shots=shots,
-            contexts=split(context),
-        )
-        prepare_ablation(ablation, out)
-        if ablation.policy.is_model:  # says now if it cannot be loaded
-            ablation.policy.make(ablation.worlds[0])
+        limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
+        model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
+        settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
+        ablations = [
+            Ablation(
+                **settings,
+                policy=named_policy(name, model),
+                hint_scope=hint_scope,
+                oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
+                shots=shots,
+                contexts=split(context),
+                samples=samples,
+            )
+            for name in policy
+        ]
+        _check_names([each.policy.column for each in ablations])
+        budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
+        if estimate:
+            return
+        for ablation in ablations:
+            prepare_ablation(ablation, out)
+            if ablation.policy.is_model:  # says now if it cannot be loaded
+                ablation.policy.make(ablation.worlds[0])
+    _play(ablations, budgets, out, workers)
+
+
+def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
+    """Play what is missing, write the report, and say what was not played."""
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
-        task = progress.add_task("episodes", total=len(ablation.cells()))
-        results = run_ablation(
-            ablation,
-            out,
-            workers,
-            lambda episodes: progress.advance(task, episodes),
-            lambda cell, cause: losses.append(f"lost: {name_cell(cell)}: {cause}"),
-        )
+        task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
+        for ablation, budget in zip(ablations, budgets, strict=True):
+            results = run_ablation(
+                ablation,
+                out,
+                workers,
+                lambda episodes: progress.advance(task, episodes),
+                lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
+                budget=budget,
+            )
         if results:
             _report(results, out)
+    _tell_the_end(losses, [budget for budget in budgets if budget.stopped])
+
+
+def _check_names(columns: list[str]) -> None:
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
+
+
+def _tell_the_end(losses: list[str], stopped: list[Budget]) -> None:
+    """Say what was not played, and exit with 1 if that is anything."""
+    if stopped:
+        typer.echo(
+            "the budget is used up; the same command with a larger one plays the rest", err=True
+        )
     if losses:
         typer.echo("\n".join(losses), err=True)
         typer.echo(
             f"{len(losses)} cells were lost and are in no figure; the same command plays them again",
             err=True,
         )
+    if losses or stopped:
         raise typer.Exit(1)
 
 
@@ -220,8 +272,34 @@ def score(
     if train:
         with exit_on_user_error():
             training = chain.from_iterable(map(TrajectoryLog, train))
-            table = overlap_table(TrajectoryLog(folder / TRAJECTORIES), training)
+            table = overlap_table(log_of(folder), training)
         show_table(table)
+
+
+def compare(
+    folders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Folders that `agentgym ablate` wrote, as NAME=FOLDER to name their policies.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path(
+        "runs/compare"
+    ),
+) -> None:
+    """Put studies together: tables and figures of all policies, and their differences, paired by
+    instance where they played the same ones.
+    """
+    with exit_on_user_error():
+        named = {Path(path): name for name, path in map(split_label, folders)}
+        if len(named) != len(folders):
+            raise ValueError("each folder must be given once")
+        if out in named:
+            raise ValueError(f"--out {out} is one of the folders; choose another")
+        with console.status("scoring trajectories"):
+            results = load_folders(named)
+        _report(results, out)
 
 
 def _report(results: list[Result], out: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agentgym.training.cli.ablate import ablate, score
+from agentgym.training.cli.ablate import ablate, compare, score
 from agentgym.training.cli.audit import audit
 from agentgym.training.cli.check import check
 from agentgym.training.cli.command import AppCommand
@@ -50,7 +50,7 @@ def _options(
 
 
 app.command("list", cls=AppCommand)(list_worlds)
-for _command in (play, rollout, view, ablate, train, score, doctor, export):
+for _command in (play, rollout, view, ablate, train, score, compare, doctor, export):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
 for _tool in (serve, audit, fuzz, check, new_world):

@@ -5,6 +5,7 @@ tables on the terminal.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,11 +29,14 @@ from agentgym.training.rollout import (
     DamagedFileError,
     ModelOptions,
     OtherRunError,
+    PolicyConfig,
     RunLockedError,
 )
 from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world import MissingHook
 
+_LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
+"""A name before what it names; options of a policy stand behind a `:`, and paths have slashes."""
 _GO_ON = "the same command goes on from here"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables in a file or a pipe keep their width; a terminal's own width is used there."""
@@ -61,11 +65,17 @@ Window = Annotated[
         help="Tokens of the context window, such as 96k; what does not fit is trimmed.",
     ),
 ]
+_POLICY_HELP = (
+    f"{POLICY_NAMES}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
+    "model; or package.module:factory, with options too."
+)
 PolicyName = Annotated[
-    str,
+    str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
+]
+PolicyNames = Annotated[
+    list[str],
     typer.Option(
-        help=f"{POLICY_NAMES}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a "
-        "trained model; or package.module:factory, with options too.",
+        help=f"{_POLICY_HELP} May be repeated; NAME=policy gives one a name in tables and figures.",
         autocompletion=complete(lambda: SCRIPTED),
     ),
 ]
@@ -141,7 +151,7 @@ def _holds_progress(out: Path | None) -> bool:
     """Report whether episodes, answers or a checkpoint were saved in a folder or a log."""
     if out is None or not out.is_dir():
         return out is not None and out.is_file() and out.stat().st_size > 0
-    files = chain(out.rglob("*.jsonl"), out.rglob("checkpoint*"))
+    files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
     return any(file.stat().st_size > 0 for file in files)
 
 
@@ -170,6 +180,24 @@ def show_table(table: Table) -> None:
 def split(text: str) -> list[str]:
     """Return the parts of a text between commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Return the name that is given to something before a `=`, and the rest; the name is empty if
+    there is none, or if all of it is the path of something.
+    """
+    found = None if Path(text).exists() else _LABEL.fullmatch(text)
+    return (found[1], found[2]) if found else ("", text)
+
+
+def named_policy(text: str, model: ModelOptions) -> PolicyConfig:
+    """Return a policy by its name, before which a label may stand: `small=runs/train`.
+
+    Raises:
+        ValueError: There is no such policy.
+    """
+    label, name = split_label(text)
+    return PolicyConfig(name, model=model, label=label)
 
 
 def parse_arms(text: str) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from agentgym.training.cli.common import exit_on_user_error
-from agentgym.training.cli.inspection import SIDE, inspect_run, missing_cells, repair_run
-from agentgym.training.evaluation import name_cell
+from agentgym.training.cli.inspection import SIDE, inspect_run, repair_run
+from agentgym.training.evaluation.study import missing_cells
 
 _SHOWN = 20
 """Cells that are listed by name; more fill the screen."""
@@ -44,7 +44,7 @@ def doctor(
 def _list_missing(run: Path) -> None:
     cells = missing_cells(run)
     for cell in cells[:_SHOWN]:
-        typer.echo(f"to be played: {name_cell(cell)}")
+        typer.echo(f"to be played: {cell}")
     if cells:
         rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
         typer.echo(f"{rest}agentgym ablate --out {run}, with the options of the run, plays them")

@@ -5,26 +5,19 @@ the record of is played again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count, pairwise, product
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from agentgym.training.evaluation.ablation import (
-    SETTINGS,
-    TRAJECTORIES,
-    Cell,
-    belongs,
-    cell_of,
-    load_settings,
-    name_cell,
-)
+from agentgym.training.evaluation.ablation import Cell, cell_of
+from agentgym.training.evaluation.study import SETTINGS, load_study, log_of
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
-from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
+from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
+from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
 SIDE = ".damaged"
@@ -71,7 +64,10 @@ def inspect_run(run: Path) -> list[Fault]:
         raise ValueError(f"there is no run at {run}; name a folder or a log")
     files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
     files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
-    if not any(path.name in _WHOLE_FILES or path.suffix == ".jsonl" for path in files):
+    if not any(
+        path.name in _WHOLE_FILES or path.name.removesuffix(ENDING).endswith(".jsonl")
+        for path in files
+    ):
         raise ValueError(f"{run} holds no file of a run; name the folder or the log of one")
     for target in {run, *(path.parent for path in files)}:
         RunLock(target, folder=target.is_dir()).check()
@@ -99,32 +95,17 @@ def repair_run(run: Path) -> None:
                 _move_file(path) if None in lines else _move_lines(path, lines)
 
 
-def missing_cells(run: Path) -> list[Cell]:
-    """Return the cells of an ablation that are still to be played; none if the folder is none."""
-    settings = load_settings(run) if run.is_dir() else None
-    if settings is None:
-        return []
-    played = {
-        cell_of(trajectory)
-        for _, trajectory in _trajectories(run / TRAJECTORIES)
-        if trajectory and not trajectory.failure and belongs(trajectory, settings)
-    }
-    axes = ("worlds", "arms", "contexts", "horizons")
-    cells = product(*(settings[axis] for axis in axes), range(settings["seeds"]))
-    return [cell for cell in cells if cell not in played]
-
-
 def _faults(path: Path) -> Iterator[Fault]:
     if path.name in _WHOLE_FILES:
         yield from _WHOLE_FILES[path.name](path)
-    elif path.suffix == ".jsonl":
+    elif path.name.removesuffix(ENDING).endswith(".jsonl"):
         yield from _torn_line(path)
         yield from _line_faults(path)
 
 
 def _ablation_faults(path: Path) -> Iterator[Fault]:
     try:
-        load_settings(path.parent)
+        load_study(path.parent)
     except DamagedFileError as error:
         yield Fault(path, error.problem, "agentgym ablate with the same options writes it again")
 
@@ -167,19 +148,13 @@ def _model_faults(path: Path) -> Iterator[Fault]:
 
 
 def _torn_line(path: Path) -> Iterator[Fault]:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        if not size:
-            return
-        file.seek(size - 1)
-        if file.read() == b"\n":
-            return
-    number = sum(1 for _ in whole_lines(path)) + 1
-    yield Fault(path, "the last line was not written whole", "it is made again", number)
+    if torn_at(path) != path.stat().st_size:
+        number = sum(1 for _ in whole_lines(path)) + 1
+        yield Fault(path, "the last line was not written whole", "it is made again", number)
 
 
 def _line_faults(path: Path) -> Iterator[Fault]:
-    if path.name == TRAJECTORIES or _is_log(path):
+    if path == log_of(path.parent).path or _is_log(path):
         yield from _log_faults(path)
         return
     cost = {
@@ -218,41 +193,39 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-def _trajectories(path: Path) -> Iterator[tuple[int, Trajectory | None]]:
-    """Yield the trajectories of a log with the numbers of their lines; None for a damaged one."""
-    for number, line in whole_lines(path):
-        try:
-            yield number, Trajectory.from_json(line.decode("utf-8"))
-        except ValueError:
-            yield number, None
-
-
 def _log_faults(path: Path) -> Iterator[Fault]:
-    settings = None
+    study = None
     with suppress(DamagedFileError):  # which is a fault of its own
-        settings = load_settings(path.parent) if path.name == TRAJECTORIES else None
+        study = load_study(path.parent) if path == log_of(path.parent).path else None
     firsts: dict[Cell, int] = {}
-    for number, trajectory in _trajectories(path):
+    for number, trajectory in TrajectoryLog(path).readable():
         if trajectory is None:
             yield Fault(path, "it is no trajectory", "its episode is played again", number)
-        elif settings is not None and not belongs(trajectory, settings):
+        elif study is not None and not study.holds(trajectory):
             problem = f"it is no cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield Fault(path, problem, "it did not count", number)
-        elif settings is not None and not trajectory.failure:
+        elif study is not None and not trajectory.failure:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
-                problem = f"it is a double of line {first} ({name_cell(cell)})"
+                problem = f"it is a double of line {first} ({cell})"
                 yield Fault(path, problem, "it did not count", number)
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Move lines of a file to the end of the file beside it."""
-    with path.open("rb") as file, replacing(path) as rest:
-        for number, line in enumerate(file, 1):
-            if number in numbers:
+    """Move lines of a file to the end of the file beside it, where they are plain."""
+    number = 0
+    with replacing(path) as rest:
+        for chunk in read_chunks(path):
+            numbered = list(enumerate(chunk.lines, number + 1))
+            number += len(numbered)
+            for line in (line for place, line in numbered if place in numbers):
                 append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
-            else:
-                rest.write(line)
+            kept = [line for place, line in numbered if place not in numbers]
+            rest.write(encode_lines(path, kept))
+        with path.open("rb") as file:
+            file.seek(torn_at(path))
+            if torn := file.read():
+                append_bytes(_side(path), torn + b"\n", sync=True)
 
 
 def _side(path: Path) -> Path:

@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym.training.evaluation.ablation import (
-    TRAJECTORIES,
-    Ablation,
-    load_results,
-    name_cell,
-    prepare_ablation,
-    run_ablation,
-)
+from agentgym.training.evaluation.ablation import Ablation, Cell
+from agentgym.training.evaluation.budget import Budget, Limits, Price, estimate
+from agentgym.training.evaluation.comparison import comparison_tables, load_folders
 from agentgym.training.evaluation.intervals import (
     Interval,
     differences,
     effects,
     holm,
     interactions,
-    level_horizons,
     summarize,
     wilson,
 )
@@ -37,37 +31,55 @@ from agentgym.training.evaluation.scoring import (
     ordered_contexts,
     score,
 )
+from agentgym.training.evaluation.selection import find_levels, level_horizons, pass_at
+from agentgym.training.evaluation.study import (
+    TRAJECTORIES,
+    load_results,
+    log_of,
+    prepare_ablation,
+    run_ablation,
+)
 from agentgym.training.evaluation.tables import Table, few_instances, percent, to_markdown
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
-    from agentgym.training.evaluation import plots
+    from agentgym.training.evaluation import plots, policy_plots
 
 __all__ = [
     "TRAJECTORIES",
     "Ablation",
+    "Budget",
+    "Cell",
     "Command",
     "Interval",
+    "Limits",
     "Paper",
+    "Price",
     "Result",
     "Table",
     "ablation_tables",
+    "comparison_tables",
     "describe_failures",
     "differences",
     "effects",
+    "estimate",
     "evaluate",
     "few_instances",
+    "find_levels",
     "holm",
     "instance_key",
     "interactions",
     "level_horizons",
+    "load_folders",
     "load_results",
-    "name_cell",
+    "log_of",
     "ordered_contexts",
     "overlap_table",
     "papers",
+    "pass_at",
     "percent",
     "plots",
+    "policy_plots",
     "prepare_ablation",
     "presets",
     "register_paper",
@@ -79,4 +91,6 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__ = lazy_exports(__name__, {"plots": ("cli", "plots")})
+__getattr__ = lazy_exports(
+    __name__, {"plots": ("cli", "plots"), "policy_plots": ("cli", "policy_plots")}
+)

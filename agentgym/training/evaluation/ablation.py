@@ -8,13 +8,10 @@ TaskWeaver (section 4) for LORE.
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -24,39 +21,49 @@ from agentgym.arguments import list_names
 from agentgym.config import Config, TokenCount
 from agentgym.messages import Chat
 from agentgym.oracles import ARMS
-from agentgym.policy import Policy, PolicyError
+from agentgym.policy import PolicyError
 from agentgym.registry import resolve, spec
 from agentgym.stacks import WINDOW, check_arm, check_context
-from agentgym.training.evaluation.cell_pool import Lost, play_cells
-from agentgym.training.evaluation.scoring import Result, score
-from agentgym.training.rollout import (
-    CollectionError,
-    Collector,
-    Episode,
-    PolicyConfig,
-    RunLock,
-    Trajectory,
-    TrajectoryLog,
-)
+from agentgym.tokens import cl100k
+from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.rollout.storage import keep_settings, read_settings
+from agentgym.training.rollout.provenance import hash_prompt, tokens_by_ids
 from agentgym.world import load_world
 
-SETTINGS = "ablation.json"
-TRAJECTORIES = "trajectories.jsonl"
 HORIZON = "horizon"
 """The axis that `World.config_for_horizon` reads; any other is an option of the worlds."""
+LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
+"""The labels of a trajectory that, with its seed, say which cell it is."""
 
-RETRIES = 2
-"""The most times that a cell whose worker was killed is played again: a third death of one cell is
-no accident.
-"""
-_AXES = ("world", "arm", "context", "horizon")
-"""The labels of a trajectory whose values are listed in the settings, under their plurals."""
 
-Cell = tuple[str, str, str, int, int]
-"""World, arm, context strategies, horizon and seed of one episode."""
+class Cell(NamedTuple):
+    """One episode of a study.
+
+    Attributes:
+        world: The id of the world, as it was given.
+        arm: The oracle arm.
+        context: The context strategies.
+        horizon: The size.
+        seed: The seed of the instance.
+        sample: Which of the samples of the instance by this policy, from 0.
+        policy: What the policy is called.
+    """
+
+    world: str
+    arm: str
+    context: str
+    horizon: int
+    seed: int
+    sample: int = 0
+    policy: str = ""
+
+    def __str__(self) -> str:
+        sample = f", sample {self.sample}" if self.sample else ""
+        return (
+            f"{self.world}, arm {self.arm or 'none'}, context {self.context}, "
+            f"horizon {self.horizon}, seed {self.seed}{sample}"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class Ablation(Config):
             strategy is asked for.
         axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as
             `World.config_for_horizon` reads them, or the name of an option of the worlds.
+        samples: Episodes of each instance, which differ in what the policy draws.
 
     Raises:
         ValueError: An id, arm, horizon or option is not right; every combination is checked before
@@ -98,6 +106,7 @@ class Ablation(Config):
     contexts: Sequence[str] = ("none",)
     window: Annotated[int, TokenCount()] | None = None
     axis: str = HORIZON
+    samples: Annotated[int, Field(ge=1, le=10_000)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +118,11 @@ class Ablation(Config):
             raise ValueError(
                 f"options are given for {unknown[0]!r}, which is not among the worlds; "
                 f"{list_names(unknown[0], self.worlds, 'worlds')}"
+            )
+        if self.samples > 1 and not self.policy.draws:
+            raise ValueError(
+                f"{self.samples} samples of {self.policy.name} at temperature 0 would be the same; "
+                "give a temperature above 0"
             )
         if any(self.axis in options for options in self.options.values()):
             raise ValueError(
@@ -144,12 +158,7 @@ class Ablation(Config):
                     f"{name}={sizes[name]!r}; leave {name} out, or vary it as the axis"
                 )
         options = {**sizes, **given}
-        window = (
-            WINDOW
-            if self.window is None and any(map(check_context, self.contexts))
-            else self.window
-        )
-        managed: dict[str, Any] = {"context": context, "window": window}
+        managed: dict[str, Any] = {"context": context, "window": self.tokens_shown}
         return spec(
             env_id,
             oracles=arm,
@@ -161,237 +170,97 @@ class Ablation(Config):
             **options,
         )
 
-    def cells(self) -> list[Cell]:
-        """Return all episodes; those that are alike but for the arm stand together."""
-        axes = (self.worlds, self.horizons, range(self.seeds), self.arms, self.contexts)
-        return [(w, a, c, h, s) for w, h, s, a, c in product(*axes)]
+    @property
+    def tokens_shown(self) -> int | None:
+        """Return the tokens of the window in which all contexts are played; None for no limit."""
+        managed = self.window is None and any(map(check_context, self.contexts))
+        return WINDOW if managed else self.window
 
-    def play(self, cell: Cell) -> Trajectory:
-        """Play one episode; it is a failure if the policy could not reply."""
-        world, arm, context, horizon, seed = cell
-        env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
-        episode, policy = Episode(env, seed, self.labels(cell)), self.policy.make(world)
+    def cells(self) -> list[Cell]:
+        """Return all episodes; those that are alike but for the arm stand together.
+
+        Samples and seeds come first, so that a study that is stopped has a part of each size.
+        """
+        axes = (range(self.samples), range(self.seeds), self.worlds, self.horizons)
+        each = product(*axes, self.arms, self.contexts)
+        return [Cell(w, a, c, h, seed, k, self.policy.column) for k, seed, w, h, a, c in each]
+
+    def play(
+        self, cell: Cell, played_by: Mapping[str, Any] | None = None, *, count: bool = False
+    ) -> Trajectory:
+        """Play one episode; it is a failure if the policy could not reply.
+
+        Args:
+            cell: The episode.
+            played_by: The provenance of the policy, for the record.
+            count: Count the tokens where nobody else has.
+        """
+        env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
+        policy = self.policy.make(cell.world, cell.sample)
+        episode = Episode(env, cell.seed, self.labels(cell, played_by))
+        failure = ""
         try:
             while not episode.over:
                 (reply,) = policy([episode.chat])
                 episode.play(reply)
         except PolicyError as error:
-            return episode.trajectory(describe(error))
-        return episode.trajectory()
+            failure = describe(error)
+        used = getattr(policy, "usage", None)
+        counts = (used.prompt_tokens, used.completion_tokens) if used else None
+        return finish(episode.trajectory(failure), counts, count=count)
 
     def lost(self, cell: Cell, cause: str) -> Trajectory:
         """Return the trajectory of a cell that could not be played."""
         spec_text = str(self.spec(*cell[:4]).to_json())
-        return Recording(spec_text, cell[4], Chat(), self.labels(cell)).trajectory(cause)
+        return Recording(spec_text, cell.seed, Chat(), self.labels(cell)).trajectory(cause)
 
-    def labels(self, cell: Cell) -> dict[str, Any]:
+    def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the labels of the trajectory of a cell."""
-        world, arm, context, horizon, _ = cell
-        return {
-            "world": world,
-            "arm": arm,
-            "context": context,
-            "horizon": horizon,
-            "axis": self.axis,
-            "policy": self.policy.name,
-        }
+        labels = {name: getattr(cell, name) for name in LABELS}
+        return {**labels, "axis": self.axis, "provenance": dict(played_by or {})}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
 
 
-def run_ablation(
-    ablation: Ablation,
-    out: Path,
-    workers: int,
-    on_progress: Callable[[int], None] = lambda episodes: None,
-    on_loss: Callable[[Cell, str], None] = lambda cell, cause: None,
-    player: Policy | None = None,
-) -> list[Result]:
-    """Play the episodes that a folder does not hold yet, and score all of them.
-
-    Trajectories are written as they finish, so a run that was killed goes on where it stopped. A
-    worker that is killed costs the cell that it was playing: that is played again, at most
-    `RETRIES` times, and then lost. So is a cell for which the policy had no reply. Lost cells are
-    in the log as failures and are played when the run is started again.
+def finish(
+    trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
+) -> Trajectory:
+    """Return an episode of a study with the hash of its prompt among its labels, and the tokens of
+    its prompts and replies.
 
     Args:
-        ablation: The settings.
-        out: The folder for settings and trajectories; created if missing. Nobody else can write to
-            it meanwhile.
-        workers: Number of processes; 1 for this one. A trained model plays in this one.
-        on_progress: Called with how many more episodes are there; earlier runs' come first.
-        on_loss: Called with a cell that was lost and the cause.
-        player: The model that `ablation.policy` names, if it is in memory already.
-
-    Raises:
-        CollectionError: Cell after cell was lost.
-        DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Somebody else writes to the folder.
-        ValueError: The folder holds another ablation.
-        OSError: The folder cannot be written.
+        trajectory: The episode.
+        tokens: The tokens, if an endpoint has counted them; those of a local model are known by
+            their ids.
+        count: Count them where nobody else has.
     """
-    log = prepare_ablation(ablation, out)
-    with RunLock(out), log.writing():
-        done = {_cell(result) for result in load_results(out)}
-        on_progress(len(done))
-        missing = [cell for cell in ablation.cells() if cell not in done]
-        losses = 0
-        for cell, line, failure in _play_all(ablation, missing, workers, player):
-            log.append(line)
-            losses = losses + 1 if failure else 0
-            if failure:
-                on_loss(cell, failure)
-            else:
-                on_progress(1)
-            if losses > 2 * workers:  # twice over, since all workers may fail together
-                raise CollectionError(
-                    f"{losses} cells were lost one after the other; the last one: {failure}"
-                )
-        return _read_results(out)[0]
+    first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
+    labels = {**trajectory.labels, "prompt": hash_prompt(first)}
+    tokens = tokens or tokens_by_ids(trajectory) or (count_tokens(trajectory) if count else None)
+    return replace(trajectory, labels={**labels, **({"tokens": list(tokens)} if tokens else {})})
 
 
-def load_results(out: Path) -> list[Result]:
-    """Return the scores of all trajectories in a folder, in the order of their cells.
+def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
+    """Return the tokens of the prompts and of the replies of an episode, in `cl100k_base`.
 
-    Each cell counts once, the first if an older version wrote it twice; what does not belong to the
-    settings of the folder is left out. A warning says so.
-
-    Raises:
-        DamagedFileError: A file of the folder cannot be read.
+    Args:
+        trajectory: The episode.
+        reply_tokens: The fewest tokens that a reply counts for.
     """
-    results, doubles, strays = _read_results(out)
-    for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
-        if count:
-            warnings.warn(
-                f"{count} trajectories in {out / TRAJECTORIES} are {what} and do not count; to "
-                f"move them out: agentgym doctor {out} --repair",
-                stacklevel=2,
-            )
-    return results
-
-
-def _read_results(out: Path) -> tuple[list[Result], int, int]:
-    """Return the results of a folder, and the numbers of doubles and of strays among them."""
-    settings = load_settings(out)
-    results: dict[Cell, Result] = {}
-    doubles = strays = 0
-    for trajectory in TrajectoryLog(out / TRAJECTORIES):
-        if trajectory.failure:
-            continue
-        result = score(trajectory)
-        if settings is not None and not belongs(trajectory, settings):
-            strays += 1
-        elif _cell(result) in results:
-            doubles += 1
-        else:
-            results[_cell(result)] = result
-    return sorted(results.values(), key=_cell), doubles, strays
-
-
-def _cell(result: Result) -> Cell:
-    return result.world, result.arm, result.context, result.horizon, result.seed
-
-
-def name_cell(cell: Cell) -> str:
-    """Return a cell in words."""
-    world, arm, context, horizon, seed = cell
-    return f"{world}, arm {arm or 'none'}, context {context}, horizon {horizon}, seed {seed}"
+    counter = cl100k()
+    prompts = sum(counter.count_chat(step.chat) for step in trajectory.steps)
+    replies = (counter.length(step.reply.text) for step in trajectory.steps)
+    return prompts, sum(max(reply_tokens, length) for length in replies)
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return the cell of a trajectory.
+    """Return the cell of a trajectory; of lines before there were samples, the first.
 
     Raises:
         KeyError: It was not recorded by an ablation.
     """
-    world, arm, context, horizon = (trajectory.labels[name] for name in _AXES)
-    return world, arm, context, horizon, trajectory.seed
-
-
-def belongs(trajectory: Trajectory, settings: Mapping[str, Any]) -> bool:
-    """Return whether a trajectory is one of a cell of an ablation with these settings."""
-    labels = trajectory.labels
-    return (
-        all(labels.get(name) in settings[f"{name}s"] for name in _AXES)
-        and 0 <= trajectory.seed < settings["seeds"]
-        and labels.get("axis") == settings["axis"]
-        and labels.get("policy") == settings["policy"]["name"]
-    )
-
-
-def load_settings(out: Path) -> dict[str, Any] | None:
-    """Return the settings of an ablation as JSON-able data; None if there are none.
-
-    Raises:
-        DamagedFileError: They cannot be read.
-    """
-    return read_settings(out / SETTINGS, Ablation().settings())
-
-
-def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
-    """Make the folder of an ablation, or check that it is one.
-
-    Raises:
-        DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Somebody else writes to the folder.
-        ValueError: The folder holds another ablation.
-        OSError: The folder cannot be written.
-    """
-    log, expected = TrajectoryLog(out / TRAJECTORIES), ablation.settings()
-    with RunLock(out):
-        settings = load_settings(out)
-        if settings is None:
-            strays = (t for t in log if not belongs(t, expected))
-            if (stray := next(strays, None)) is not None:
-                raise ValueError(
-                    f"{log.path} holds an episode of another ablation ({stray.labels}, seed "
-                    f"{stray.seed}); choose another folder or delete it"
-                )
-        keep_settings(out / SETTINGS, expected, settings)
-    return log
-
-
-def _play_all(
-    ablation: Ablation, cells: Sequence[Cell], workers: int, player: Policy | None
-) -> Iterator[_Played]:
-    """Yield the lines of cells as they end, and the cause of each that failed."""
-    play = partial(_play, ablation)
-    if ablation.policy.is_model:
-        yield from _play_together(ablation, cells, player)
-        return
-    if workers == 1:
-        yield from map(play, cells)
-        return
-    size = len(ablation.arms) * len(ablation.contexts)
-    batches = [cells[k : k + size] for k in range(0, len(cells), size)]
-    for ended in play_cells(play, batches, workers, RETRIES):
-        if isinstance(ended, Lost):
-            yield ended.cell, ablation.lost(ended.cell, ended.cause).to_json(), ended.cause
-        else:
-            yield ended
-
-
-def _play_together(
-    ablation: Ablation, cells: Sequence[Cell], player: Policy | None
-) -> Iterator[_Played]:
-    """Yield the lines of cells that one model plays, those of one env in batches."""
-    seeds: dict[tuple[str, str, str, int], list[int]] = {}
-    for world, arm, context, horizon, seed in cells:
-        seeds.setdefault((world, arm, context, horizon), []).append(seed)
-    for cell, some in seeds.items():
-        policy = player or ablation.policy.make(cell[0])
-        batch = min(len(some), ablation.policy.model.batch_size)
-        with Collector(ablation.spec(*cell), batch) as collector:
-            for trajectory in collector.collect(policy, some, labels=ablation.labels((*cell, 0))):
-                yield (*cell, trajectory.seed), trajectory.to_json(), trajectory.failure
-
-
-def _play(ablation: Ablation, cell: Cell) -> _Played:
-    trajectory = ablation.play(cell)
-    return cell, trajectory.to_json(), trajectory.failure
-
-
-_Played = tuple[Cell, str, str]
-"""A cell, the line of its trajectory, and the cause if it failed."""
+    world, arm, context, horizon, policy = (trajectory.labels[name] for name in LABELS[:-1])
+    sample = trajectory.labels.get("sample", 0)
+    return Cell(world, arm, context, horizon, trajectory.seed, sample, policy)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -75,7 +76,7 @@ class _Worker(Generic[CellT]):
 
 def play_cells(
     play: Callable[[CellT], AnswerT],
-    batches: Sequence[Sequence[CellT]],
+    batches: Iterable[Sequence[CellT]],
     workers: int,
     retries: int,
 ) -> Iterator[AnswerT | Lost[CellT]]:
@@ -83,7 +84,8 @@ def play_cells(
 
     Args:
         play: Plays a cell; pickled.
-        batches: The cells. Those of a batch go to one worker, if it lives.
+        batches: The cells, read as workers come free. Those of a batch go to one worker, if it
+            lives.
         workers: The most processes.
         retries: The most times that a cell whose worker was killed is played again.
 
@@ -93,17 +95,17 @@ def play_cells(
     Raises:
         Exception: As `play` raised it.
     """
-    waiting = deque(batches)
+    rest_of = iter(batches)
+    waiting: deque[Sequence[CellT]] = deque()
     attempts: Counter[CellT] = Counter()
     pool: list[_Worker[CellT]] = []
     try:
-        while len(pool) < min(workers, len(batches)):
-            pool.append(_start(play))
         while True:
+            if len(pool) < workers and not waiting:
+                waiting.extend(islice(rest_of, workers - len(pool)))
+                pool += [_start(play) for _ in waiting]
             for worker in pool:
-                # The next batch is there before the last cell has ended, so that nobody idles.
-                if waiting and len(worker.cells) <= 1:
-                    worker.send(waiting.popleft())
+                _feed(worker, waiting, rest_of)
             busy = {worker.connection: worker for worker in pool if worker.cells}
             if not busy:
                 return
@@ -123,6 +125,18 @@ def play_cells(
     finally:
         for worker in pool:
             worker.close()
+
+
+def _feed(
+    worker: _Worker[CellT],
+    waiting: deque[Sequence[CellT]],
+    batches: Iterator[Sequence[CellT]],
+) -> None:
+    """Send a worker the next batch before its last cell has ended, so that it never idles."""
+    if len(worker.cells) <= 1:
+        waiting.extend([] if waiting else islice(batches, 1))
+        if waiting:
+            worker.send(waiting.popleft())
 
 
 def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:

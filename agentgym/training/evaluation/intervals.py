@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import expm1, inf, log1p, nan, sqrt
 from operator import attrgetter
 from statistics import NormalDist, fmean
@@ -43,6 +43,8 @@ interval for a rate is still 20 points.
 _NORMAL = NormalDist()
 _LEVEL = _NORMAL.inv_cdf(0.975)
 """The quantile for intervals of 95 %."""
+_ELSEWHERE = "elsewhere"
+"""Marks a world whose instances are others than those that it is compared with."""
 _MANY = 10**9
 """The degrees of freedom at which Student's t is the normal distribution."""
 
@@ -134,11 +136,12 @@ def differences(
         by: The fields that make a group, within which arms are compared.
         metric: As in `summarize`.
         baseline: The arm to compare with.
-        factor: The arms to compare: the oracles (`arm`) or the context strategies (`context`).
+        factor: The arms to compare: the oracles (`arm`), the context strategies (`context`) or the
+            policies (`policy`).
 
     Returns:
         By the values of the fields and the arm: a difference in [-1, 1]. Arms without an instance
-        in common with the baseline are left out.
+        in common with the baseline are left out; policies without one are compared unpaired.
 
     Raises:
         ValueError: There are no results, no such metric, or a group without the baseline.
@@ -241,34 +244,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def level_horizons(
-    results: Sequence[Result], success: float, by: Sequence[str] = ("policy", "world")
-) -> list[Result]:
-    """Return the episodes at the horizon where a policy succeeds about equally often without
-    oracles, so that effects can be compared between policies and worlds (LUMINA, figure 6a).
-
-    Args:
-        results: The episodes of one or many policies.
-        success: The share of success to come near to without oracles: 0.3 in the paper, and 0.75 in
-            GridWorld.
-        by: The fields that make a group, for each of which one horizon is chosen; of two that are
-            equally near, the smaller.
-
-    Raises:
-        ValueError: A group has no episode without oracles.
-    """
-    chosen: list[Result] = []
-    for key, rows in _groups(results, by, "success").items():
-        bare = [row for row in rows if not row.arm]
-        if not bare:
-            raise ValueError(f"{key} has no episodes without oracles to level by; run the arm none")
-        rates = summarize(bare, ("horizon",), "success")
-        distance = {key[0]: abs(rate.value - success) for key, rate in rates.items()}
-        level = min(sorted(distance), key=lambda horizon: distance[horizon])
-        chosen += [row for row in rows if row.horizon == level]
-    return chosen
-
-
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
     if metric not in _VALUES:
         remedy = list_names(metric, tuple(_VALUES), "metrics")
@@ -284,9 +259,21 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
 def _paired(without: Sequence[Result], having: Sequence[Result], factors: Sequence[str]) -> Terms:
     """Return the difference of two arms over the instances that both have played, as terms; empty
     if there are none.
+
+    Policies that were played on other instances are compared as independent ones.
     """
     before, after = _shared([without, having], factors)
+    if not before and tuple(factors) == ("policy",):
+        sizes = [{_size(row) for row in side} for side in (without, having)]
+        before = [row for row in without if _size(row) in sizes[1]]
+        # Seeds of one number are one cluster only where they are one instance.
+        elsewhere = [replace(row, world=f"{row.world} {_ELSEWHERE}") for row in having]
+        after = [new for new, row in zip(elsewhere, having, strict=True) if _size(row) in sizes[0]]
     return [(1.0, after), (-1.0, before)] if before else []
+
+
+def _size(row: Result) -> Key:
+    return row.world, row.arm, row.context, row.axis, row.horizon
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
@@ -296,7 +283,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
         sides: The episodes of each side, which differ in the factors.
         factors: The fields in which equal instances may differ.
     """
-    names = {"policy", "world", "horizon", "seed", "arm", "context"} - set(factors)
+    names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
     return [[row for row in side if instance(row) in common] for side in sides]
@@ -355,14 +342,16 @@ def _cell_means(
     """Return each world, once for each horizon, with the mean of each seed, and append the smallest
     changes to `steps`.
     """
-    values: dict[Key, dict[int, list[float]]] = {}
+    values: dict[Key, dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:
             cell = row.policy, row.world, row.horizon
-            values.setdefault(cell, {}).setdefault(row.seed, []).append(pair[0])
-            steps.append(pair[1])
+            values.setdefault(cell, {}).setdefault(row.seed, []).append(pair)
+    # One of several samples changes the mean of its instance by so much less.
+    for cell_values in values.values():
+        steps += [fmean(step for _, step in some) / len(some) for some in cell_values.values()]
     return [
-        (str(world), {seed: fmean(some) for seed, some in cell.items()})
+        (str(world), {seed: fmean(value for value, _ in some) for seed, some in cell.items()})
         for (_, world, _), cell in values.items()
     ]
 

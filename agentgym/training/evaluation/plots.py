@@ -1,5 +1,5 @@
-"""Figures of an ablation, in the manner of LUMINA's figures 3, 4 and 6, and the pieces that papers
-draw theirs with.
+"""Figures of an ablation, in the manner of LUMINA's figures 3 and 6b, and the pieces that others
+are drawn with.
 
 Matplotlib is imported here, so this module is imported where a figure is drawn. Each figure says
 under it how many instances a point has, and of which policy.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import gymnasium
@@ -25,18 +26,16 @@ from agentgym.oracles import ARMS, sort_arms
 from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
+from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world import load_world
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
-_COLOURS = dict(
+COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
-_OTHERS = "#999999"
-"""The colour of bars of arms beyond the paper's, which their names tell apart."""
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
-_INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
-_METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
+METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
 _LINES: Mapping[str, Mapping[str, Any]] = {
     "success": {"color": "#0072B2", "marker": "o", "linestyle": "-", "markersize": 5, "zorder": 2},
     "step_accuracy": {
@@ -61,9 +60,9 @@ def line_style(place: int, name: str) -> dict[str, Any]:
     of its place.
     """
     arm = "" if name == "none" else name
-    arm = arm if arm in _COLOURS else ARMS[place % len(ARMS)]
+    arm = arm if arm in COLOURS else ARMS[place % len(ARMS)]
     return {
-        "color": _COLOURS[arm],
+        "color": COLOURS[arm],
         "marker": _MARKERS[arm],
         "linestyle": "--" if place >= len(ARMS) else "-",
     }
@@ -73,7 +72,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and trajectory length of each context strategy, a column of panels per
     world (LOCA-bench, table 2).
     """
-    worlds = _worlds(results)
+    worlds = worlds_of(results)
     contexts = ordered_contexts(results)
     places = np.arange(len(contexts))[::-1]
     figure = Figure(
@@ -119,7 +118,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     """
     if len({row.horizon for row in results}) == 1:
         return _single_horizon_figure(results)
-    worlds, arms = _worlds(results), _arms(results)
+    worlds, arms = worlds_of(results), _arms(results)
     figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, world in enumerate(worlds):
@@ -136,7 +135,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 def _single_horizon_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy of each arm, a panel per world."""
-    worlds, arms = _worlds(results), _arms(results)
+    worlds, arms = worlds_of(results), _arms(results)
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rows = [row for row in results if row.world == world]
@@ -145,7 +144,7 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
             places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
             intervals = [rates[arm,] for arm in arms if (arm,) in rates]
             _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
-        _name_arms(panel, arms)
+        name_arms(panel, arms)
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
@@ -154,55 +153,32 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def arms_figure(results: Sequence[Result]) -> Figure:
-    """Draw the success rate of each arm, averaged over horizons, a panel per world (figure 4)."""
-    worlds = _worlds(results)
-    figure, axes = _panels(len(worlds))
-    for panel, world in zip(axes, worlds, strict=True):
-        rates = summarize([row for row in results if row.world == world], ("arm",), "success")
-        arms = sort_arms(str(arm) for (arm,) in rates)
-        intervals = [rates[arm,] for arm in arms]
-        places = np.arange(len(arms))
-        _draw_bars(panel, places, intervals, 0.7, [_COLOURS.get(arm, _OTHERS) for arm in arms])
-        _name_arms(panel, arms)
-        panel.set(title=world, xlabel="oracles", ylim=(0, 112))
-        for place, interval in zip(places, intervals, strict=True):
-            above = (place, 100 * interval.high)
-            panel.annotate(
-                f"{100 * interval.value:.0f}",
-                above,
-                (0, 4),
-                textcoords="offset points",
-                ha="center",
-            )
-    axes[0].set_ylabel("success rate (%)")
-    axes[0].set_yticks(range(0, 101, 20))
-    add_caption(figure, results)
-    return figure
-
-
-def interventions_figure(results: Sequence[Result]) -> Figure:
+def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     """Draw the change of success rate and step accuracy by each intervention, a group of bars per
-    world (figure 6).
+    world (figure 6b).
+
+    Args:
+        results: The episodes.
+        note: What the caption says of them besides.
     """
-    worlds = _worlds(results)
+    worlds = worlds_of(results)
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rows = [row for row in results if row.world == world]
-        for side, (metric, (_, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
+        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
             changes = effects(rows, (), metric)
-            letters = [letter for letter in _INTERVENTIONS if (letter,) in changes]
+            letters = [letter for letter in INTERVENTIONS if (letter,) in changes]
             intervals = [changes[letter,] for letter in letters]
-            _draw_bars(
+            draw_bars(
                 panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters)
             )
-            panel.set_xticks(range(len(letters)), [_INTERVENTIONS[letter] for letter in letters])
+            panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set(title=world, xlabel="intervention")
     axes[0].set_ylabel("change (percentage points)")
-    handles = [Patch(facecolor=colour, label=name) for name, colour in _METRICS.values()]
+    handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
     figure.legend(handles=handles, loc="outside upper center", ncols=2)
-    add_caption(figure, results)
+    add_caption(figure, results, note)
     return figure
 
 
@@ -253,7 +229,7 @@ def _draw_points(
 
 def _add_legend(figure: Figure, *, compared: bool) -> None:
     handles = [
-        Line2D([], [], label=_METRICS[metric][0], **style) for metric, style in _LINES.items()
+        Line2D([], [], label=METRICS[metric][0], **style) for metric, style in _LINES.items()
     ]
     if compared:
         without = "success rate without oracles"
@@ -261,19 +237,27 @@ def _add_legend(figure: Figure, *, compared: bool) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
 
 
-def add_caption(figure: Figure, results: Sequence[Result]) -> None:
-    """Write under a figure how many instances its cells have, and which policy played."""
-    cells: dict[tuple[object, ...], set[int]] = {}
+def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
+    """Write under a figure how many instances its cells have, which policy played, and a note."""
+    cells: dict[tuple[object, ...], list[int]] = {}
     for row in results:
         cell = row.policy, row.world, row.arm, row.context, row.horizon
-        cells.setdefault(cell, set()).add(row.seed)
-    fewest, most = min(map(len, cells.values())), max(map(len, cells.values()))
-    count = str(most) if fewest == most else f"{fewest} to {most}"
-    names = ", ".join(dict.fromkeys(row.policy for row in results if row.policy))
+        cells.setdefault(cell, []).append(row.seed)
+    counts = [len(set(seeds)) for seeds in cells.values()]
+    samples = [len(seeds) // len(set(seeds)) for seeds in cells.values()]
+    each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
+    models = dict.fromkeys((row.policy, row.model) for row in results if row.policy)
+    names = ", ".join(f"{name} ({model})" if model else name for name, model in models)
     policy = f"policy: {names}; " if names else ""
-    figure.supxlabel(
-        f"{policy}n = {count} instances per world, size and arm; 95 % intervals", fontsize="small"
-    )
+    width = round(14 * figure.get_figwidth())
+    shown = f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+    text = f"{policy}{shown}{note and '; '}{note}"
+    figure.supxlabel("\n".join(wrap(text, width)), fontsize="small")
+
+
+def _span(counts: Sequence[int]) -> str:
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def draw_line(
@@ -297,13 +281,14 @@ def draw_line(
         panel.fill_between(places, low, high, color=style["color"], alpha=alpha, linewidth=0)
 
 
-def _draw_bars(
+def draw_bars(
     panel: Axes,
     places: np.ndarray,
     intervals: Sequence[Interval],
     width: float,
     colours: Sequence[str],
 ) -> None:
+    """Draw shares or differences as bars, in %, with their intervals."""
     values, errors = _bounds(intervals)
     panel.bar(places, values, width, color=list(colours), zorder=2)
     panel.errorbar(places, values, errors, fmt="none", ecolor="#444444", capsize=3, zorder=3)
@@ -320,7 +305,7 @@ def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
     return values, np.maximum(errors, 0)
 
 
-def _name_arms(panel: Axes, arms: Sequence[str]) -> None:
+def name_arms(panel: Axes, arms: Sequence[str]) -> None:
     """Write the arms along an axis, upright where there are more than the paper's."""
     rotation = 90 if len(arms) > len(ARMS) else 0
     panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
@@ -330,7 +315,8 @@ def _arms(results: Sequence[Result]) -> list[str]:
     return sort_arms(row.arm for row in results)
 
 
-def _worlds(results: Sequence[Result]) -> list[str]:
+def worlds_of(results: Sequence[Result]) -> list[str]:
+    """Return the worlds of episodes in their order."""
     return list(dict.fromkeys(row.world for row in results))
 
 

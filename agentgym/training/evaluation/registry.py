@@ -55,6 +55,7 @@ class Paper:
         files: Functions that write its files, by their names.
         figures: Functions that draw its figures, by the names of their files.
         commands: Commands of its own.
+        levels: The success without oracles at which the paper compares policies, by world.
     """
 
     title: str
@@ -67,6 +68,7 @@ class Paper:
     files: Mapping[str, Callable[[Sequence[Result], Path], None]] = field(default_factory=dict)
     figures: Mapping[str, Callable[[Sequence[Result]], Figure]] = field(default_factory=dict)
     commands: Sequence[Command] = ()
+    levels: Mapping[str, float] = field(default_factory=dict)
 
 
 _PAPERS: dict[str, Paper] = {}

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym.oracles import sort_arms
+from agentgym.training.evaluation.comparison import comparison_tables, pass_table
 from agentgym.training.evaluation.intervals import (
     PAIRS,
     differences,
@@ -18,16 +20,24 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.tables import Table, few_instances, p_value, percent, to_markdown
+from agentgym.training.evaluation.selection import level_horizons
+from agentgym.training.evaluation.tables import (
+    INTERVENTIONS,
+    METRIC_NAMES,
+    Table,
+    few_instances,
+    p_value,
+    percent,
+    to_markdown,
+)
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
-_NAMES = {
-    "success": "success rate",
-    "step_accuracy": "step accuracy",
-    "alive_step_accuracy": "step accuracy while alive",
-}
+_LEVELLED = "each policy at the size where it solves about as much without oracles as the others"
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
     "prompt_tokens": "prompts",
@@ -36,13 +46,29 @@ _TOKENS = {
     "hidden_tool_tokens": "hidden",
     "summary_tokens": "summaries",
 }
-_INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
     """Return the tables of arms and contexts for each world and of the effects of interventions,
-    amid those of the papers.
+    amid those of the papers; of several policies, those that compare them, and then those of each.
     """
+    policies = dict.fromkeys(row.policy for row in results)
+    if len(policies) < 2:
+        return [*pass_table(results), *_tables_of_one(results)]
+    each = [
+        (f"{policy}: {title}", header, lines)
+        for policy in policies
+        for title, header, lines in _tables_of_one([r for r in results if r.policy == policy])
+    ]
+    return [*comparison_tables(results, paper_levels()), *pass_table(results), *each]
+
+
+def paper_levels() -> dict[str, float]:
+    """Return the success at which papers compare policies, by world."""
+    return {world: share for paper in papers() for world, share in paper.levels.items()}
+
+
+def _tables_of_one(results: Sequence[Result]) -> list[Table]:
     worlds = list(dict.fromkeys(row.world for row in results))
     headlines: list[Table] = []
     others: list[Table] = []
@@ -76,22 +102,62 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     write_text(out / "results.jsonl", lines)
     write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
     files = ["results.jsonl", "summary.md"]
-    figures = {
-        "horizons.png": plots.horizons_figure(results),
-        "arms.png": plots.arms_figure(results),
-        "interventions.png": plots.interventions_figure(results),
-    }
-    if _managed(results):
-        figures["contexts.png"] = plots.contexts_figure(results)
-    for paper, rows in _by_paper(results):
-        for name, write in paper.files.items():
-            write(rows, out / name)
-            files.append(name)
-        figures |= {name: draw(rows) for name, draw in paper.figures.items()}
+    figures = _figures(results)
+    for ending, own in _by_policy(results).items():
+        for paper, rows in _by_paper(own):
+            for name, write in paper.files.items():
+                files.append(_with_ending(name, ending))
+                write(rows, out / files[-1])
+            figures |= {_with_ending(n, ending): draw(rows) for n, draw in paper.figures.items()}
     paths = [out / name for name in files]
     for name, figure in figures.items():
         paths += plots.save(figure, out / name)
     return paths
+
+
+def _figures(results: Sequence[Result]) -> dict[str, Figure]:
+    """Return the figures by the names of their files; those that show one policy, for each."""
+    from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
+
+    figures = {"arms.png": policy_plots.arms_figure(results)}
+    policies = _by_policy(results)
+    for ending, rows in policies.items():
+        figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
+        if _managed(rows):
+            figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
+    levelled = levelled_results(results) if len(policies) > 1 else []
+    if levelled:
+        figures["levelled.png"] = policy_plots.levelled_figure(levelled, _LEVELLED)
+    figures["interventions.png"] = plots.interventions_figure(
+        levelled or results, _LEVELLED if levelled else ""
+    )
+    return figures
+
+
+def _by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the episodes of each policy, by what is added to the names of its files: nothing if
+    there is but one.
+    """
+    policies = list(dict.fromkeys(row.policy for row in results))
+    return {
+        f"-{place}" if len(policies) > 1 else "": [row for row in results if row.policy == policy]
+        for place, policy in enumerate(policies, 1)
+    }
+
+
+def _with_ending(name: str, ending: str) -> str:
+    path = Path(name)
+    return f"{path.stem}{ending}{path.suffix}"
+
+
+def levelled_results(results: Sequence[Result]) -> list[Result]:
+    """Return the episodes of the policies and worlds that were played with and without oracles,
+    each at the size at which papers compare policies; none if there is nothing to compare.
+    """
+    bare = {(row.policy, row.world) for row in results if not row.arm}
+    rows = [row for row in results if (row.policy, row.world) in bare]
+    levelled = level_horizons(rows, by_world=paper_levels()) if rows else []
+    return levelled if levelled and effects(levelled, ("policy",), "success") else []
 
 
 def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
@@ -108,7 +174,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
     columns: list[list[str]] = [[arm or "none" for arm in arms]]
     for metric in METRICS:
         values = summarize(rows, ("arm",), metric)
-        header.append(_NAMES[metric])
+        header.append(METRIC_NAMES[metric])
         columns.append([percent(values[arm,]) for arm in arms])
         if compared and metric != "alive_step_accuracy":
             gains = differences(rows, (), metric)
@@ -202,14 +268,14 @@ def _effects_table(
     )
     rows = []
     for world, name in dict.fromkeys(key[1:] for key in changes):
-        cells = [str(world), _INTERVENTIONS.get(str(name), str(name))]
+        cells = [str(world), INTERVENTIONS.get(str(name), str(name))]
         for metric in metrics:
             key = metric, world, name
             cells += [percent(changes[key], signed=True), p_value(corrected[key])]
         rows.append(cells)
     header = ["world", "intervention"]
     for metric in metrics:
-        header += [_NAMES[metric], "p (Holm)"]
+        header += [METRIC_NAMES[metric], "p (Holm)"]
     title = (
         f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
         f"effects of this table{few_instances(results)}"

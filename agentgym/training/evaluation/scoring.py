@@ -4,15 +4,21 @@ alone.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
+from agentgym.digests import digest
 from agentgym.policy import Policy
 from agentgym.stacks import check_context, strategies
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
+
+_SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
+"""Arguments of an env that change how an instance is shown, and not which one it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,13 @@ class Result:
         report: The report of the world at the end; None if it has none.
         axis: The meaning of the size: `horizon`, or an option of the world.
         calls: Calls of tools, those made by code included.
-        policy: The name of the policy.
+        policy: What the policy is called.
+        sample: Which of the samples of the instance it is.
+        instance: The digest of what the instance was drawn from: episodes that share it played the
+            same one, whatever helped them.
+        prompt: The digest of what was shown before the first reply.
+        tokens: The tokens of all prompts and all replies, if they were counted.
+        model: The model that the policy says it is, else its own name if it is called otherwise.
     """
 
     world: str
@@ -53,6 +65,11 @@ class Result:
     axis: str = "horizon"
     calls: int = 0
     policy: str = ""
+    sample: int = 0
+    instance: str = ""
+    prompt: str = ""
+    tokens: tuple[int, int] | None = None
+    model: str = ""
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -97,7 +114,26 @@ def score(trajectory: Trajectory) -> Result:
             for detail in (step.info["detail"] for step in trajectory.steps)
         ),
         policy=labels.get("policy", ""),
+        sample=labels.get("sample", 0),
+        instance=_instance_of(trajectory.spec, trajectory.seed),
+        prompt=labels.get("prompt", ""),
+        tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
+        model=_model_of(labels),
     )
+
+
+def _model_of(labels: Mapping[str, Any]) -> str:
+    facts = labels.get("provenance", {})
+    name = facts.get("model") or facts.get("policy", "")
+    return "" if name == labels.get("policy", "") else str(name)
+
+
+@lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
+def _instance_of(spec: str, seed: int) -> str:
+    """Return the digest of the world, its options and the seed in a spec."""
+    kwargs = json.loads(spec).get("kwargs", {})
+    drawn = {name: value for name, value in kwargs.items() if name not in _SHOWN_ONLY}
+    return digest([drawn, seed])
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:

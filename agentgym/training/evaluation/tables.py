@@ -10,6 +10,14 @@ from agentgym.training.evaluation.scoring import Result
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
 
+INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
+"""The interventions in words, by their letters."""
+METRIC_NAMES = {
+    "success": "success rate",
+    "step_accuracy": "step accuracy",
+    "alive_step_accuracy": "step accuracy while alive",
+}
+
 
 def percent(interval: Interval, signed: bool = False) -> str:
     """Return an interval of shares as percentages: `57.5 [50.0, 65.0]`."""

@@ -22,12 +22,13 @@ from agentgym.registry import resolve
 from agentgym.tools import Tool, ToolError, check_jsonable
 from agentgym.training.evaluation import (
     Ablation,
+    Cell,
     load_results,
-    name_cell,
     prepare_ablation,
     presets,
 )
-from agentgym.training.evaluation.ablation import HORIZON
+from agentgym.training.evaluation.ablation import HORIZON, finish
+from agentgym.training.evaluation.study import played_by_of, result_cell
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
@@ -52,13 +53,12 @@ class RecordedEpisode:
         tools: The tools on offer.
     """
 
-    def __init__(self, ablation: Ablation, cell: Any, write: Callable[[Trajectory], None]) -> None:
-        world, arm, context, horizon, seed = cell
-        env = gymnasium.make(ablation.spec(world, arm, context, horizon), disable_env_checker=True)
-        self._episode = Episode(env, seed, ablation.labels(cell))
+    def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
+        env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
+        self._episode = Episode(env, cell.seed, ablation.labels(cell, played_by_of(ablation)))
         self._write, self._calls = write, 0
         inner, chat = tool_env(env), self._episode.chat
-        self.name = name_cell(cell)
+        self.name = str(cell)
         self.tools: Sequence[Tool] = inner.tools
         self.instructions = f"{inner.world.rules()}\n\n{chat.messages[1].text}"
 
@@ -84,7 +84,7 @@ class RecordedEpisode:
         self._episode.env.close()
 
     def _end(self) -> None:
-        trajectory = self._episode.trajectory()
+        trajectory = finish(self._episode.trajectory())
         self._write(trajectory)
         said = trajectory.failure or f"score {trajectory.reward:g}"
         print(f"{self.name}: ended after {self._calls} calls, {said}", file=sys.stderr)
@@ -139,11 +139,11 @@ def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[Recorded
     """
     log = prepare_ablation(ablation, out)
     with RunLock(out), log.writing():
-        played = {(r.world, r.arm, r.context, r.horizon, r.seed) for r in load_results(out)}
+        played = set(map(result_cell, load_results(out)))
         missing = [cell for cell in ablation.cells() if cell not in played]
         if not missing:
             raise ValueError(
-                f"{out} holds all {len(played)} episodes of this run; see: agentgym score {out}"
+                f"{out} holds all {len(ablation.cells())} episodes of this run; see: agentgym score {out}"
             )
         yield [
             RecordedEpisode(ablation, cell, lambda trajectory: log.append(trajectory.to_json()))

@@ -1,6 +1,7 @@
 """LUMINA's benchmark (section 4.3): the preset of its ablation of oracles.
 
-Its figures and tables are those of every ablation.
+Its figures and tables are those of every ablation: figure 3 is `horizons`, 4 and 5 are `arms`, 6a
+is `levelled` and 6b `interventions`.
 """
 
 from __future__ import annotations
@@ -21,4 +22,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 """The run of figure 3, as arguments of `Ablation`."""
 
-register_paper(Paper("LUMINA", place=0, presets=PRESETS, sizes="turns of an optimal policy"))
+LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
+"""Success without oracles at which figure 6 compares models (section 4.4)."""
+
+register_paper(
+    Paper("LUMINA", place=0, presets=PRESETS, sizes="turns of an optimal policy", levels=LEVELS)
+)

@@ -406,7 +406,7 @@ class FineTuning:
             return []
         model = PolicyConfig(str(folder), model=self.config.options_of_model())
         ablation, out = self.config.ablation(model), self.out / name
-        prepare_ablation(ablation, out)
+        prepare_ablation(ablation, out, policy)
         total, done = len(ablation.cells()), 0
 
         def advance(episodes: int) -> None:

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
@@ -157,6 +157,12 @@ class HttpPolicy(Generic[ConfigT]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.config,)
 
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Return the model, the address and the sampler, which are recorded with each episode."""
+        options = asdict(self.config)
+        return {name: value for name, value in options.items() if name not in _TRANSPORT}
+
     def connect(self) -> Client:
         """Return a client, which must hold no reference to this policy."""
         raise NotImplementedError
@@ -290,6 +296,8 @@ class HttpPolicy(Generic[ConfigT]):
         return error
 
 
+_TRANSPORT = ("api_key_env", "concurrency", "timeout", "retries", "backoff")
+"""Options of which no reply depends."""
 _FAILURES = (TimeoutError, Refusal, UnreachableError, AnswerError)
 _orphans: list[Lane] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from agentgym.training.rollout.model_options import ModelOptions
 
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""
+_APART = 1_000_003
+"""Between the seeds of two samples: a prime beyond the seeds that people choose by hand."""
 EXTERNAL = "external"
 """An agent outside of this process, which calls tools over MCP (`agentgym serve --out`); its name may
 follow: `external:name`.
@@ -78,11 +81,13 @@ class PolicyConfig(Config):
             that `agentgym serve` lets play.
         seed: Seeds the scripted policies whose name gives no `seed`, and a trained model.
         model: Options of a trained model, which by default plays its most probable tokens.
+        label: What it is called in tables and figures; empty for its name.
     """
 
     name: str = "control"
     seed: Seed = 0
     model: ModelOptions = field(default_factory=ModelOptions)
+    label: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,8 +114,30 @@ class PolicyConfig(Config):
             "trained model"
         )
 
-    def make(self, env_id: str) -> Policy:
+    @property
+    def column(self) -> str:
+        """Return what the policy is called in tables and figures."""
+        return self.label or self.name
+
+    @property
+    def module(self) -> str:
+        """Return the module of its factory; empty if it has none."""
+        name = self._split()[0]
+        beside = name in SCRIPTED or self.is_model or name.partition(":")[0] == EXTERNAL
+        return "" if beside else name.partition(":")[0]
+
+    @property
+    def draws(self) -> bool:
+        """Return whether two samples of one instance can differ, as far as is known here."""
+        return not self.is_model or self.model.temperature > 0
+
+    def make(self, env_id: str, sample: int = 0) -> Policy:
         """Return the policy for a world or a team; a scripted one plays all agents of a team.
+
+        Args:
+            env_id: The world or the team.
+            sample: Which of the samples of an instance it plays. Scripted policies draw differently
+                in each, and so do factories that take a `seed`; the caller reseeds a trained model.
 
         Raises:
             ValueError: An option is not right, the factory cannot be imported, or the folder of a
@@ -118,22 +145,28 @@ class PolicyConfig(Config):
         """
         name, options = self._split()
         if name in SCRIPTED:
-            return self._scripted(env_id, name, options)
+            return self._scripted(env_id, name, options, sample)
         if name.partition(":")[0] == EXTERNAL:
             return _play_outside
         if self.is_model:
             written = max(file.stat().st_mtime_ns for file in self._model_files())
             return _load(self.name, written, self.model.to_json(), self.seed)
         factory = self._import(name)
-        policy: Policy = factory(env_id, **read_knobs(name, factory, options))
+        given = read_knobs(name, factory, options)
+        seeded = inspect.signature(factory).parameters.get("seed")
+        if sample and seeded is not None:
+            first = given.get("seed", seeded.default)
+            given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
+        policy: Policy = factory(env_id, **given)
         return policy
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name without its options, and these as texts; a folder may have any name."""
         return (self.name, {}) if Path(self.name).is_dir() else split_knobs(self.name)
 
-    def _scripted(self, env_id: str, name: str, options: Mapping[str, str]) -> Policy:
+    def _scripted(self, env_id: str, name: str, options: Mapping[str, str], sample: int) -> Policy:
         given = {"seed": self.seed, **read_knobs(name, SCRIPTED[name], options)}
+        given["seed"] = _seed_of(sample, given["seed"])
         policy = SCRIPTED[name](env_id, **given)
         if not is_team(env_id):
             return policy
@@ -160,6 +193,11 @@ class PolicyConfig(Config):
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
         return factory
+
+
+def _seed_of(sample: int, seed: int) -> int:
+    """Return the seed of a sample; the first has the seed that was given."""
+    return (seed + sample * _APART) % 2**32
 
 
 def _play_outside(chats: Sequence[Chat]) -> list[Reply]:

@@ -10,12 +10,15 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeVar
 
+from agentgym.training.rollout.lines import read_chunks, torn_at
+
+T = TypeVar("T")
 _SHOWN = 160
 """Characters of two values of a setting in an error; the wrappers of an env have thousands."""
 LOCK = ".lock"
@@ -232,6 +235,26 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
+def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
+    """Return what a JSON file of settings holds; None if there is none.
+
+    Args:
+        path: The file.
+        read: Returns the settings for the data, or raises `ValueError`.
+
+    Raises:
+        DamagedFileError: It cannot be read, or something else is in it.
+    """
+    if not path.exists():
+        return None
+    try:
+        if not (data := path.read_bytes()).strip():
+            raise ValueError("it is empty")
+        return read(json.loads(data))
+    except (RecursionError, ValueError) as error:
+        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
+
+
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the settings in a JSON file; None if there is none.
 
@@ -242,20 +265,21 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
     Raises:
         DamagedFileError: It cannot be read, or something else is in it.
     """
-    if not path.exists():
-        return None
-    try:
-        if not (data := path.read_bytes()).strip():
-            raise ValueError("it is empty")
-        settings = json.loads(data)
-        if not isinstance(settings, dict) or settings.keys() != defaults.keys():
-            raise ValueError("it has other names")
-        for name, value in settings.items():
-            expected = defaults[name]
-            if None not in (value, expected) and type(value) is not type(expected):
-                raise ValueError(f"{name} is {value!r}")
-    except (RecursionError, ValueError) as error:
-        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
+    return read_json(path, lambda data: check_settings(data, defaults))
+
+
+def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the names and types of those by default.
+
+    Raises:
+        ValueError: They have others.
+    """
+    if not isinstance(settings, dict) or settings.keys() != defaults.keys():
+        raise ValueError("it has other names")
+    for name, value in settings.items():
+        expected = defaults[name]
+        if None not in (value, expected) and type(value) is not type(expected):
+            raise ValueError(f"{name} is {value!r}")
     return settings
 
 
@@ -342,22 +366,9 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 def cut_torn_line(path: Path) -> None:
     """Cut off the last line of a file if it was not written whole."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        size = file.seek(0, 2)
-        keep, block = size, 1 << 16
-        while keep and not _ends_line(file, keep):
-            start = max(0, keep - block)
-            file.seek(start)
-            keep = start + file.read(keep - start).rfind(b"\n") + 1
-        if keep != size:
+    if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
+        with path.open("rb+") as file:
             file.truncate(keep)
-
-
-def _ends_line(file: IO[bytes], position: int) -> bool:
-    file.seek(position - 1)
-    return file.read(1) == b"\n"
 
 
 def check_regular(path: Path) -> None:
@@ -373,8 +384,8 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
     if path.exists():
         check_regular(path)
-        with path.open("rb") as file:
-            yield from ((k, line) for k, line in enumerate(file, 1) if line.endswith(b"\n"))
+        lines = (line for chunk in read_chunks(path) for line in chunk.lines)
+        yield from enumerate(lines, 1)
 
 
 def _sync_folder(folder: Path) -> None:

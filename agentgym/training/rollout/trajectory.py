@@ -19,11 +19,12 @@ from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.tools import Tool
 from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.lines import encode_lines
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     OtherRunError,
     RunLock,
-    append_text,
+    append_bytes,
     cut_torn_line,
     whole_lines,
 )
@@ -229,7 +230,7 @@ class TrajectoryLog:
     dropped. It has one writer at a time.
 
     Args:
-        path: The file; it is made on the first append.
+        path: The file; it is made on the first append. One that ends in `.zst` is compressed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -285,6 +286,14 @@ class TrajectoryLog:
                     "delete it"
                 )
 
+    def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
+        """Yield the trajectories with the numbers of their lines; None for one that is damaged."""
+        for number, line in whole_lines(self.path):
+            try:
+                yield number, Trajectory.from_json(line.decode("utf-8"))
+            except ValueError:
+                yield number, None
+
     @contextmanager
     def writing(self) -> Iterator[Self]:
         """Keep other writers out; the file and its folder are made if they are missing, and a last
@@ -296,7 +305,7 @@ class TrajectoryLog:
         """
         with self._lock:
             cut_torn_line(self.path)
-            append_text(self.path, "")
+            append_bytes(self.path, b"")
             yield self
 
     def append(self, *lines: str) -> None:
@@ -307,7 +316,8 @@ class TrajectoryLog:
             OSError: They cannot be written; the file is as it was before.
         """
         with self._lock, self._turn:
-            append_text(self.path, "".join(line + "\n" for line in lines))
+            data = [line.encode("utf-8") + b"\n" for line in lines]
+            append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
         """Cut off a last line that was not written whole."""

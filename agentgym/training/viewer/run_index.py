@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentgym.training.rollout.lines import ENDING, read_chunk, read_chunks
 from agentgym.training.rollout.storage import check_regular
 from agentgym.training.viewer.log_lines import (
     Head,
@@ -22,7 +23,7 @@ from agentgym.training.viewer.log_lines import (
 )
 
 PART = 16 << 20
-"""Bytes that one refresh reads, apart from the end of a line: a fraction of a second of decoding,
+"""Bytes of lines that one refresh reads, apart from the end of a line: a fraction of a second of decoding,
 so that the page shows the first episodes of a large run at once.
 """
 
@@ -115,7 +116,7 @@ class RunIndex:
         self.run = run
         self.generation = 0
         self.rows: list[Row] = []
-        self._places: list[tuple[Path, int, int]] = []
+        self._places: list[tuple[Path, int, int, int]] = []
         self._logs: dict[Path, _Log] = {}
         self._lock = threading.Lock()
 
@@ -142,10 +143,8 @@ class RunIndex:
         """
         if not 0 <= number < len(self._places):
             raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
-        path, start, length = self._places[number]
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(length)
+        path, start, end, place = self._places[number]
+        return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str) -> Iterator[int]:
         """Yield the numbers of the episodes in which a text stands."""
@@ -164,8 +163,10 @@ class RunIndex:
         root = self.run.resolve()
         return [
             path
-            for path in sorted(self.run.rglob("*.jsonl"))
-            if path.is_file() and path.resolve().is_relative_to(root)
+            for path in sorted(self.run.rglob("*.jsonl*"))
+            if path.name.removesuffix(ENDING).endswith(".jsonl")
+            and path.is_file()
+            and path.resolve().is_relative_to(root)
         ]
 
     def _open(self, path: Path) -> _Log:
@@ -176,19 +177,17 @@ class RunIndex:
 
     def _read(self, log: _Log, most: int) -> int:
         """Take in the whole lines of the next part of a log; return the bytes read."""
-        begin = log.position
-        with log.path.open("rb") as file:
-            file.seek(begin)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break  # it is being written
-                self._take(log, line)
-                log.position += len(line)
-                if log.position - begin >= most:
-                    break
-        return log.position - begin
+        read = 0
+        for chunk in read_chunks(log.path, log.position):
+            for place, line in enumerate(chunk.lines):
+                self._take(log, line, (log.path, chunk.start, chunk.end, place))
+                read += len(line)
+            log.position = chunk.end
+            if read >= most:
+                break
+        return read
 
-    def _take(self, log: _Log, line: bytes) -> None:
+    def _take(self, log: _Log, line: bytes, place: tuple[Path, int, int, int]) -> None:
         name = log.path.name if log.path == self.run else str(log.path.relative_to(self.run))
         number = len(self.rows)
         try:
@@ -199,7 +198,7 @@ class RunIndex:
                 return
             row = Row(number, name, problem=str(error))
         self.rows.append(row)
-        self._places.append((log.path, log.position, len(line)))
+        self._places.append(place)
 
 
 def _replaced(log: _Log) -> bool:

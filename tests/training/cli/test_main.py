@@ -23,7 +23,9 @@ from agentgym.training.cli.completion import (
     complete_world,
     complete_worlds,
 )
+from agentgym.training.evaluation import TRAJECTORIES, log_of
 from agentgym.training.rollout import TrajectoryLog
+from agentgym.training.rollout.lines import read_chunks, torn_at
 from tests.helpers import PATIENCE
 
 
@@ -253,7 +255,7 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     assert command(*line, "--episodes", "2").returncode == 0
     rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert {row["context"] for row in rows} == set(contexts.split(","))
-    log = tmp_path / "trajectories.jsonl"
+    log = log_of(tmp_path).path
     windows = {
         trajectory.labels["context"]: [
             wrapper["kwargs"]["budget"]["window"]
@@ -264,10 +266,10 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     }
     assert list(windows.values()) == [[2_000], [3_000], [1_000]]
     whole = log.read_bytes()
-    log.write_bytes(b"".join(whole.splitlines(keepends=True)[:3]))
+    log.write_bytes(whole[: list(read_chunks(log))[3].start])
     assert command(*line, "--episodes", "2").returncode == 0
     assert log.read_bytes() == whole
-    other = command(*[part.replace("keep=1", "keep=2") for part in line], "--episodes", "2")
+    other = command(*[part.replace("3k", "4k") for part in line], "--episodes", "2")
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
 
 
@@ -311,7 +313,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
         "2",
     ]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    log = tmp_path / "a" / "trajectories.jsonl"
+    log = tmp_path / "a" / TRAJECTORIES
     deadline = time.monotonic() + PATIENCE
     while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -319,7 +321,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.strip() == "interrupted; the same command goes on from here"
-    assert log.read_bytes().endswith(b"\n")
+    assert torn_at(log) == log.stat().st_size
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,14 @@ from agentgym.training.evaluation import (
     Ablation,
     ablation_tables,
     load_results,
-    prepare_ablation,
+    log_of,
     run_ablation,
     score,
     write_report,
 )
-from agentgym.training.evaluation.ablation import TRAJECTORIES
+from agentgym.training.evaluation.study import TRAJECTORIES, result_cell
 from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
+from agentgym.training.rollout.lines import read_chunks
 from tests.helpers import PATIENCE
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
@@ -50,9 +51,7 @@ def small(**changes: Any) -> Ablation:
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
     told: list[int] = []
     rows = run_ablation(small(), tmp_path / "a", 1, told.append)
-    assert sorted(
-        (row.world, row.arm, row.context, row.horizon, row.seed) for row in rows
-    ) == sorted(small().cells())
+    assert sorted(map(result_cell, rows)) == sorted(small().cells())
     assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 
@@ -66,12 +65,12 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     whole = run_ablation(small(), tmp_path / "a", 1)
     log = tmp_path / "a" / TRAJECTORIES
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(lines[:20]) + lines[20][:100])
+    chunks = list(read_chunks(log))
+    log.write_bytes(log.read_bytes()[: chunks[20].start + 100])
     told: list[int] = []
     assert run_ablation(small(), tmp_path / "a", 1, told.append) == whole
     assert told[0] == 20
-    assert len(log.read_bytes().splitlines()) == len(lines)
+    assert len(list(read_chunks(log))) == len(chunks)
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def children(pid: int) -> list[int]:
 
 
 def _whole(log: Path) -> TrajectoryLog:
-    copy = log.with_name("copy.jsonl")
+    copy = log.with_name("copy.jsonl.zst")
     copy.write_bytes(log.read_bytes())
     return TrajectoryLog(copy)
 
@@ -117,7 +116,7 @@ def _whole(log: Path) -> TrajectoryLog:
 def test_arms_play_the_same_instances(tmp_path: Path) -> None:
     run_ablation(small(horizons=(6,), seeds=2, shots=1), tmp_path / "a", 1)
     instances: dict[tuple[str, int], set[str]] = {}
-    for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES):
+    for trajectory in log_of(tmp_path / "a"):
         moment = trajectory.steps[0].chat.moment()
         instances.setdefault((trajectory.labels["world"], trajectory.seed), set()).add(moment)
     assert len(instances) == 4
@@ -127,19 +126,8 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
 
 def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> None:
     rows = run_ablation(small(horizons=(6,), seeds=2), tmp_path / "a", 1)
-    again = [
-        score(replay(trajectory)) for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)
-    ]
+    again = [score(replay(trajectory)) for trajectory in log_of(tmp_path / "a")]
     assert sorted(again, key=str) == sorted(rows, key=str)
-
-
-def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
-    prepare_ablation(small(), tmp_path / "a")
-    prepare_ablation(small(), tmp_path / "a")
-    with pytest.raises(
-        ValueError, match="holds a run with other settings: its seeds is 3 and not 4"
-    ):
-        prepare_ablation(small(seeds=4), tmp_path / "a")
 
 
 @pytest.mark.parametrize(

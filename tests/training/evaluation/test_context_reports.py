@@ -19,14 +19,14 @@ from agentgym.training.evaluation import (
     Result,
     ablation_tables,
     differences,
+    log_of,
     ordered_contexts,
     run_ablation,
     summarize,
     write_report,
 )
-from agentgym.training.evaluation.ablation import TRAJECTORIES
 from agentgym.training.evaluation.intervals import TOKENS
-from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog, Usage, rollout, usage
+from agentgym.training.rollout import PolicyConfig, Trajectory, Usage, rollout, usage
 from tests.training.cli.test_main import command
 
 CONTEXTS = (
@@ -102,7 +102,7 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
     rows = run_ablation(ablation, tmp_path, 1)
     assert len(rows) == 2 * 2 * 2 * len(CONTEXTS)
     assert ordered_contexts(reversed(rows)) == list(CONTEXTS)
-    for trajectory in TrajectoryLog(tmp_path / TRAJECTORIES):
+    for trajectory in log_of(tmp_path):
         found = usage(trajectory)
         assert found is not None
         row = next(row for row in rows if same(row, trajectory))

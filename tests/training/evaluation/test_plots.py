@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from agentgym import ARMS
-from agentgym.training.evaluation import Result, plots, summarize
+from agentgym.training.evaluation import Result, effects, plots, policy_plots, summarize
 
-FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]
+FIGURES = [plots.horizons_figure, policy_plots.arms_figure, plots.interventions_figure]
 
 
 def simulated(
@@ -107,14 +107,18 @@ def test_captions_name_the_policy_and_the_number_of_instances(
 ) -> None:
     rows = [replace(row, policy="my.module:model") for row in simulated()]
     (caption,) = (text for text in texts(draw(rows)) if "n = " in text)
-    assert caption.startswith("policy: my.module:model; n = 10 instances")
+    assert " ".join(caption.split()).startswith("policy: my.module:model; n = 10 instances")
     fewer = [row for row in rows if row.seed < 7 or row.arm]
     (caption,) = (text for text in texts(draw(fewer)) if "n = " in text)
-    assert "n = 7 to 10 instances" in caption
+    assert "n = 7 to 10 instances" in " ".join(caption.split())
+    sampled = [replace(row, model="big-7B", sample=k) for row in rows for k in range(2)]
+    (caption,) = (text for text in texts(draw(sampled)) if "n = " in text)
+    assert "my.module:model (big-7B)" in " ".join(caption.split())
+    assert "2 samples each" in " ".join(caption.split())
 
 
 def test_figures_are_saved_as_png_svg_and_pdf(tmp_path: Path) -> None:
-    figures = [plots.arms_figure(simulated()) for _ in range(2)]
+    figures = [policy_plots.arms_figure(simulated()) for _ in range(2)]
     first, again = (
         [path.read_bytes() for path in plots.save(figure, tmp_path / "arms.png")]
         for figure in figures
@@ -126,7 +130,7 @@ def test_figures_are_saved_as_png_svg_and_pdf(tmp_path: Path) -> None:
 
 
 def test_arms_are_labelled_and_bars_are_the_rates() -> None:
-    figure = plots.arms_figure(simulated())
+    figure = policy_plots.arms_figure(simulated())
     assert {"ListWorld", "TreeWorld", "success rate (%)", "none", *ARMS[1:]} <= texts(figure)
     heights = [patch.get_height() for patch in figure.axes[0].patches]  # type: ignore[attr-defined]
     rows = [r for r in simulated() if r.world == "ListWorld"]
@@ -186,3 +190,23 @@ def test_six_worlds_have_a_panel_each() -> None:
         figure = build(simulated(worlds, arms=("", "S"), horizons=(4, 8)))
         assert len(figure.axes) == rows_of_panels * len(worlds)
         assert [panel.get_title() for panel in figure.axes[:6]] == worlds
+
+
+def test_policies_have_a_row_each_and_bars_of_their_own() -> None:
+    rows = [replace(row, policy=name) for name in ("small", "large") for row in simulated()]
+    rows = [row for row in rows if row.policy == "small" or row.arm != "SPH"]
+    figure = policy_plots.arms_figure(rows)
+    assert len(figure.axes) == 4
+    assert [len(panel.patches) for panel in figure.axes] == [6, 6, 5, 5]
+    assert any("large" in panel.get_ylabel() for panel in figure.axes)
+
+
+def test_levelled_effects_are_those_of_each_policy() -> None:
+    rows = [replace(row, policy=name) for name in ("small", "large") for row in simulated()]
+    figure = policy_plots.levelled_figure(rows)
+    assert [panel.get_title() for panel in figure.axes] == ["plan", "state", "history"]
+    assert {"small", "large", "step accuracy", "change (percentage points)"} <= texts(figure)
+    changes = effects(rows, ("policy",), "success")
+    heights = [patch.get_height() for patch in figure.axes[1].patches]  # type: ignore[attr-defined]
+    expected = [100 * changes[name, "S"].value for name in ("small", "large")]
+    assert heights[:2] == pytest.approx(expected)

@@ -22,12 +22,13 @@ from agentgym.training.evaluation import (
     Ablation,
     Result,
     load_results,
+    log_of,
     prepare_ablation,
     run_ablation,
 )
-from agentgym.training.evaluation import ablation as ablation_module
-from agentgym.training.evaluation.ablation import SETTINGS, TRAJECTORIES
+from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
+from agentgym.training.evaluation.study import SETTINGS, result_cell
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
@@ -36,11 +37,14 @@ from agentgym.training.rollout import (
     RunLockedError,
     TrajectoryLog,
 )
+from agentgym.training.rollout.storage import whole_lines
 from tests.helpers import PATIENCE
 from tests.training.evaluation import lethal_policies
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
+TRAJECTORIES = "trajectories.jsonl"
+"""The log of the folders here, in which lines are doubled and damaged by hand."""
 
 
 def small(**changes: Any) -> Ablation:
@@ -58,14 +62,16 @@ def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a run of eight cells."""
+    """The folder of a run of eight cells, with a plain log."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / TRAJECTORIES).touch()
     run_ablation(small(), tmp_path / "run", 1)
     yield tmp_path / "run"
     assert not list((tmp_path / "run").glob("*.lock"))
 
 
 def lines_of(run: Path) -> list[bytes]:
-    return (run / TRAJECTORIES).read_bytes().splitlines(keepends=True)
+    return [line for _, line in whole_lines(log_of(run).path)]
 
 
 def doctor(run: Path, *options: str) -> tuple[int, str]:
@@ -109,7 +115,7 @@ def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, grav
 def test_a_cell_that_kills_each_worker_is_lost_alone(
     tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ablation_module, "RETRIES", 0)
+    monkeypatch.setattr(study_module, "RETRIES", 0)
     ablation = small(policy=PolicyConfig(f"{MODULE}:die_always"))
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 3, on_loss=losses.__setitem__)
@@ -118,7 +124,7 @@ def test_a_cell_that_kills_each_worker_is_lost_alone(
         (cell[1], cell[4]) for cell in ablation.cells() if cell not in losses
     }
     assert all("was killed, perhaps for want of memory" in cause for cause in losses.values())
-    assert sum(bool(t.failure) for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)) == len(losses)
+    assert sum(bool(t.failure) for t in log_of(tmp_path / "a")) == len(losses)
 
 
 def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
@@ -128,11 +134,11 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 1, on_loss=losses.__setitem__)
     assert len(losses) == 2
-    played = {(row.world, row.arm, row.context, row.horizon, row.seed) for row in results}
+    played = set(map(result_cell, results))
     assert played | losses.keys() == set(ablation.cells())
     assert not played & losses.keys()
     assert set(losses.values()) == {"PolicyError: the server said 5"}
-    failures = [t for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES) if t.failure]
+    failures = [t for t in log_of(tmp_path / "a") if t.failure]
     assert len(failures) == len(losses)
     again: dict[Any, str] = {}
     run_ablation(ablation, tmp_path / "a", 1, on_loss=again.__setitem__)
@@ -200,9 +206,7 @@ def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
     assert codes in ([0, 2], [0, 0]), said  # the second may begin when the first has ended
     if codes == [0, 2]:
         assert any("is being written by process" in text for text in said)
-    cells = Counter(
-        (t.labels["arm"], t.seed) for t in TrajectoryLog(tmp_path / "run" / TRAJECTORIES)
-    )
+    cells = Counter((t.labels["arm"], t.seed) for t in log_of(tmp_path / "run"))
     assert set(cells.values()) == {1}
     assert len(cells) == 20
 
@@ -326,7 +330,7 @@ def test_a_log_by_itself_and_answers_can_be_repaired(run: Path, tmp_path: Path) 
 
 
 def test_an_ablation_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    with full_disk(20_000), pytest.raises(OSError, match="too large"):
+    with full_disk(6_000), pytest.raises(OSError, match="too large"):
         run_ablation(small(), tmp_path / "run", 1)
     written = len(lines_of(tmp_path / "run"))
     assert 0 < written < 8

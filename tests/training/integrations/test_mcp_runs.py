@@ -18,8 +18,8 @@ from agentgym import ToolCall
 from agentgym.oracles.policies import best_call
 from agentgym.policy import PolicyError
 from agentgym.training.cli import app
-from agentgym.training.evaluation import load_results, run_ablation
-from agentgym.training.rollout import PolicyConfig, RunLockedError, TrajectoryLog, replay
+from agentgym.training.evaluation import load_results, log_of, run_ablation
+from agentgym.training.rollout import PolicyConfig, RunLockedError, replay
 
 anyio: Any = pytest.importorskip("anyio")
 mcp: Any = pytest.importorskip("mcp")
@@ -70,7 +70,7 @@ def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
     assert result.report is not None
     assert not result.report["faults"]
     # Spec, seed and replies determine the episode, as in any log.
-    (trajectory,) = TrajectoryLog(out / "trajectories.jsonl")
+    (trajectory,) = log_of(out)
     again = replay(trajectory)
     assert [step.info for step in again.steps] == [step.info for step in trajectory.steps]
     shown = CliRunner().invoke(app, ["score", str(out)])
@@ -95,13 +95,13 @@ def test_an_episode_that_is_left_counts_and_one_without_a_call_does_not(tmp_path
         for episode in episodes:
             episode.close()
     results = load_results(tmp_path)
-    assert [(r.horizon, r.seed, r.success) for r in results] == [(4, 0, 0.0), (4, 1, 1.0)]
-    left = next(iter(t for t in TrajectoryLog(tmp_path / "trajectories.jsonl") if t.seed == 0))
+    assert [(r.horizon, r.seed, r.success) for r in results] == [(4, 0, 0.0), (8, 0, 1.0)]
+    left = next(iter(t for t in log_of(tmp_path) if t.labels["horizon"] == 4))
     assert (left.truncated, left.terminated, left.failure) == (True, False, "")
     assert left.steps[-1].info["detail"]["ended"] == "left"
     assert [len(step.reply.text) > 0 for step in left.steps] == [True, True, False]
     with runs.open_run(ablation, tmp_path, 1) as (episode,):
-        assert "horizon 8, seed 0" in episode.name
+        assert "horizon 4, seed 1" in episode.name
         episode.close()
 
 
@@ -121,7 +121,7 @@ def test_bad_calls_are_steps_and_the_end_is_the_end(tmp_path: Path) -> None:
         with pytest.raises(agentgym.ToolError, match="the episode has ended"):
             episode.call("pop", {"id": 0})
         episode.close()
-    (trajectory,) = TrajectoryLog(tmp_path / "trajectories.jsonl")
+    (trajectory,) = log_of(tmp_path)
     errors = [step.info["detail"]["errors"] for step in trajectory.steps]
     assert errors == [1] * 4 + [0] * (
         len(errors) - 4

@@ -299,7 +299,7 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     shown = command(*line, "--out", str(out))
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout
-    settings = json.loads((out / "ablation.json").read_text())
+    (settings,) = json.loads((out / "ablation.json").read_text())["runs"]
     assert settings["options"] == {
         "": {"difficulty": "hard", "theta": 2},
         "CodeWorld": {"names": "sequential"},

@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.cli import app
-from agentgym.training.evaluation import TRAJECTORIES, Ablation, load_results, run_ablation
+from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
 from agentgym.training.rl import Curve, Trainer
 from agentgym.training.rl import finetuning as tuning
 from agentgym.training.rl.finetuning import CURVE, FineTuneConfig, FineTuning
 from agentgym.training.rollout import (
     ModelOptions,
     PolicyConfig,
-    TrajectoryLog,
     collect,
     load_policy,
     make_model,
@@ -133,7 +132,7 @@ def test_training_and_evaluation_take_different_splits(
 
     monkeypatch.setattr(Trainer, "play", record)
     FineTuning(tiny(model, arms=("",), episodes=40), tmp_path).run()
-    evaluated = {t.last.messages[1].text for t in TrajectoryLog(tmp_path / "after" / TRAJECTORIES)}
+    evaluated = {t.last.messages[1].text for t in log_of(tmp_path / "after")}
     assert len(trained) > 10
     assert len(evaluated) > 30
     assert not trained & evaluated
@@ -210,6 +209,29 @@ def test_a_model_plays_an_ablation_in_batches_and_as_alone(model: Path, tmp_path
         assert max(widths) == batch
     assert results[0] == results[1]
     assert len(results[0]) == 20
+
+
+def test_samples_of_a_model_are_the_same_however_a_study_grew(model: Path, tmp_path: Path) -> None:
+    options = ModelOptions(temperature=1.0, max_new_tokens=4)
+    policy = PolicyConfig(str(model), model=options, label="tiny")
+    for name, growth in (("one", (3,)), ("other", (1, 2, 3))):
+        for samples in growth:
+            ablation = Ablation(("ListWorld",), ("", "S"), (2,), 1, policy, samples=samples)
+            run_ablation(ablation, tmp_path / name, 1)
+    one, other = (
+        sorted(
+            (t.labels["arm"], t.labels["sample"], t.steps[0].reply.ids)
+            for t in log_of(tmp_path / name)
+        )
+        for name in ("one", "other")
+    )
+    assert one == other
+    assert len({ids for _, _, ids in one}) > 2
+    rows = load_results(tmp_path / "one")
+    assert all(row.tokens and row.tokens[1] > 0 for row in rows)
+    hotter = replace(policy, model=replace(options, temperature=0.5))
+    with pytest.raises(ValueError, match=r"its policy tiny is .*another folder"):
+        run_ablation(Ablation(("ListWorld",), ("",), (2,), 1, hotter), tmp_path / "one", 1)
 
 
 def command(*arguments: str) -> Any:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -530,3 +531,12 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
             pytest.raises(EndpointError, match=r"400.*correct the options"),
         ):
             policy([ASK])
+
+
+def test_a_policy_says_what_plays_and_nothing_of_how_it_is_asked() -> None:
+    config = EndpointConfig("big", "http://here/v1", temperature=0.7, concurrency=3)
+    said = EndpointPolicy(config).provenance
+    assert (said["model"], said["base_url"], said["temperature"]) == ("big", "http://here/v1", 0.7)
+    patient = replace(config, concurrency=9, retries=1, timeout=5.0, api_key_env="MINE")
+    assert EndpointPolicy(patient).provenance == said
+    assert EndpointPolicy(replace(config, seed=1)).provenance != said

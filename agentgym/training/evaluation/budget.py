@@ -1,0 +1,206 @@
+"""Budgets of a study, in cells, tokens or money, and the estimate of what it costs before it runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Annotated
+
+import gymnasium
+from pydantic import Field
+
+from agentgym.config import Config, TokenCount
+from agentgym.oracles import OraclePolicy
+from agentgym.policy import PolicyError
+from agentgym.registry import is_team
+from agentgym.training.evaluation.ablation import Ablation, Cell, count_tokens
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.rollout import rollout
+from agentgym.world import MissingHook
+
+Kind = tuple[str, str, str, int]
+"""World, arm, context strategies and horizon of cells that take about as many tokens."""
+Tokens = tuple[float, float]
+"""Tokens of the prompts and of the replies."""
+REPLY_TOKENS = 200
+"""Tokens that a reply is taken to have before any was seen: a short thought and a call."""
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Price(Config):
+    """Price of a model, in any currency for a million tokens.
+
+    Attributes:
+        prompt: Of prompts, as if none were cached.
+        reply: Of replies, thinking included.
+    """
+
+    prompt: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
+    reply: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
+
+    def of(self, tokens: Tokens) -> float:
+        """Return the price of some tokens."""
+        return (tokens[0] * self.prompt + tokens[1] * self.reply) / _MILLION
+
+
+@dataclass(frozen=True)
+class Limits(Config):
+    """Bounds on the cells of one policy in a folder, those played before included.
+
+    Attributes:
+        cells: The most cells; None for any number.
+        tokens: The most tokens, of prompts and replies together.
+        cost: The most money, in the currency of the price.
+        price: The price of the model.
+
+    Raises:
+        ValueError: A cost is bounded that has no price.
+    """
+
+    cells: Annotated[int, Field(ge=0)] | None = None
+    tokens: Annotated[int, Field(ge=0), TokenCount()] | None = None
+    cost: Annotated[float, Field(ge=0.0)] | None = None
+    price: Price = field(default_factory=Price)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cost is not None and not self.price.prompt + self.price.reply:
+            raise ValueError(f"a cost of at most {self.cost:g} needs a price of the tokens")
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Return whether the tokens of each episode have to be known."""
+        return self.tokens is not None or self.cost is not None
+
+    def allow(self, cells: float, tokens: Tokens) -> bool:
+        """Return whether so much is within the bounds."""
+        spent = (cells, sum(tokens), self.price.of(tokens))
+        bounds = (self.cells, self.tokens, self.cost)
+        return all(
+            bound is None or amount <= bound for amount, bound in zip(spent, bounds, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Tokens that cells will take.
+
+    Attributes:
+        tokens: By the kind of the cell; kinds of which nothing is known are left out.
+        cells: The number of cells.
+        measured: How many of them are of a kind that was played.
+        unknown: How many of them are of a kind of which nothing is known.
+        total: The tokens of all of them.
+    """
+
+    tokens: dict[Kind, Tokens]
+    cells: int
+    measured: int
+    unknown: int
+    total: Tokens
+
+
+def estimate(
+    ablation: Ablation,
+    cells: Sequence[Cell],
+    played: Iterable[Result] = (),
+    reply_tokens: int = REPLY_TOKENS,
+) -> Estimate:
+    """Return the tokens that cells will take: the mean of those of their kind that were played,
+    else those of an episode that is played optimally.
+
+    A model that plays worse takes more turns, up to the budget of turns of the world, and its
+    prompts grow with each.
+
+    Args:
+        ablation: The settings.
+        cells: The cells that are to be played.
+        played: The results of the folder, those of other policies included.
+        reply_tokens: The tokens of a reply, where none was seen.
+    """
+    known: dict[Kind, list[Tokens]] = {}
+    for row in played:
+        if row.policy == ablation.policy.column and row.tokens is not None:
+            kind = row.world, row.arm, row.context, row.horizon
+            known.setdefault(kind, []).append(row.tokens)
+    tokens = {kind: _mean(some) for kind, some in known.items()}
+    counts = Counter(cell[:4] for cell in cells)
+    first = {cell[:4]: cell for cell in reversed(cells)}
+    for kind in counts.keys() - tokens.keys():
+        if (optimal := _play_optimally(ablation, first[kind], reply_tokens)) is not None:
+            tokens[kind] = optimal
+    sums = [
+        sum(count * tokens[kind][side] for kind, count in counts.items() if kind in tokens)
+        for side in (0, 1)
+    ]
+    measured = sum(count for kind, count in counts.items() if kind in known)
+    unknown = sum(count for kind, count in counts.items() if kind not in tokens)
+    return Estimate(tokens, len(cells), measured, unknown, (sums[0], sums[1]))
+
+
+def _play_optimally(ablation: Ablation, cell: Cell, reply_tokens: int) -> Tokens | None:
+    """Return the tokens of an optimal episode; None if nobody here plays the cell."""
+    if is_team(cell.world):
+        return None
+    env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
+    try:
+        return count_tokens(rollout(env, OraclePolicy(cell.world), cell.seed), reply_tokens)
+    except (MissingHook, PolicyError, ValueError):
+        return None
+    finally:
+        env.close()
+
+
+def _mean(some: Sequence[Tokens]) -> Tokens:
+    return sum(each[0] for each in some) / len(some), sum(each[1] for each in some) / len(some)
+
+
+class Budget:
+    """Cells that may be played within limits; what those under way are expected to take is set
+    aside.
+
+    Args:
+        limits: The bounds.
+        expected: The tokens that cells are expected to take, by their kind.
+
+    Attributes:
+        stopped: Whether a cell was held back.
+    """
+
+    def __init__(self, limits: Limits, expected: dict[Kind, Tokens] | None = None) -> None:
+        self.limits, self.stopped = limits, False
+        self._expected = dict(expected or {})
+        self._seen: dict[Kind, list[Tokens]] = {}
+        self._under_way: dict[Cell, Tokens] = {}
+        self._cells, self._tokens = 0, (0.0, 0.0)
+
+    def admit(self, cells: Iterable[Cell]) -> Iterator[Cell]:
+        """Yield cells as long as they are within the limits."""
+        for cell in cells:
+            after = [*self._under_way.values(), self._expect(cell)]
+            tokens = self._tokens
+            for each in after:
+                tokens = tokens[0] + each[0], tokens[1] + each[1]
+            if not self.limits.allow(self._cells + len(after), tokens):
+                self.stopped = True
+                return
+            self._under_way[cell] = after[-1]
+            yield cell
+
+    def spend(self, cell: Cell, tokens: Tokens | None) -> None:
+        """Take note of a cell that was played, and of its tokens if they are known."""
+        self._under_way.pop(cell, None)
+        self._cells += 1
+        if tokens is not None:
+            self._seen.setdefault(cell[:4], []).append(tokens)
+            self._tokens = self._tokens[0] + tokens[0], self._tokens[1] + tokens[1]
+
+    def _expect(self, cell: Cell) -> Tokens:
+        if seen := self._seen.get(cell[:4]):
+            return _mean(seen)
+        # Nothing is known: it begins alone, if at all.
+        blind = (inf, 0.0) if self._under_way and self.limits.counts_tokens else (0.0, 0.0)
+        return self._expected.get(cell[:4], blind)

@@ -1,0 +1,237 @@
+"""Policies side by side, from one or many folders: their rates, their differences over the instances
+that both have played, and the effects of oracles at sizes of one success.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agentgym.oracles import sort_arms
+from agentgym.training.evaluation.ablation import Cell
+from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.selection import LEVEL, find_levels, level_horizons, pass_at
+from agentgym.training.evaluation.study import (
+    Study,
+    conflicts,
+    load_results,
+    load_study,
+    result_cell,
+)
+from agentgym.training.evaluation.tables import (
+    INTERVENTIONS,
+    METRIC_NAMES,
+    Table,
+    few_instances,
+    p_value,
+    percent,
+)
+from agentgym.training.rollout.provenance import other
+
+
+def load_folders(folders: Mapping[Path, str]) -> list[Result]:
+    """Return the results of several folders, each policy with a name of its own.
+
+    Policies of one name in two folders are one column only if, by what the folders say, the same
+    policy played with the same settings; else each has the folder in its name. A cell that two
+    folders hold counts once then, with a warning.
+
+    Args:
+        folders: The folders, with what to call the policies of each; empty for their names.
+
+    Raises:
+        ValueError: A folder holds no episodes, or two measure the sizes of a world in two ways.
+        DamagedFileError: A file cannot be read.
+    """
+    names = _columns(folders)
+    merged: dict[Cell, Result] = {}
+    doubles = 0
+    for folder in folders:
+        rows = load_results(folder)
+        if not rows:
+            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+        for row in rows:
+            renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
+            doubles += result_cell(renamed) in merged
+            merged.setdefault(result_cell(renamed), renamed)
+    _check_axes(merged.values())
+    if doubles:
+        warnings.warn(
+            f"{doubles} cells are in more than one folder; each counts once, as the first has it",
+            stacklevel=2,
+        )
+    return list(merged.values())
+
+
+def _check_axes(results: Iterable[Result]) -> None:
+    axes: dict[str, str] = {}
+    for row in results:
+        if axes.setdefault(row.world, row.axis) != row.axis:
+            raise ValueError(
+                f"the sizes of {row.world} are {axes[row.world]} in one folder and {row.axis} in "
+                "another; compare folders of one meaning"
+            )
+
+
+def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
+    """Return what the policies of each folder are called, by the folder and their name in it."""
+    studies = {folder: load_study(folder) or Study() for folder in folders}
+    known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
+    names = {}
+    for folder, column in known:
+        others = [studies[place] for place, name in known if name == column and place != folder]
+        apart = not all(_alike(studies[folder], study, column) for study in others)
+        if label := folders[folder]:
+            single = len(studies[folder].columns()) == 1
+            names[folder, column] = label if single else f"{label}: {column}"
+        else:
+            names[folder, column] = f"{column} ({folder})" if apart else column
+    return names
+
+
+def _alike(one: Study, two: Study, column: str) -> bool:
+    """Return whether a policy of two folders is the same one, with the same settings."""
+    facts = [study.policies.get(column) for study in (one, two)]
+    if not facts[0] or not facts[1] or other(facts[0], facts[1]):
+        return False
+    return not any(next(conflicts(a, b), "") for a in one.runs for b in two.runs)
+
+
+def comparison_tables(
+    results: Sequence[Result], levels: Mapping[str, float] | None = None
+) -> list[Table]:
+    """Return the tables of several policies; none for one.
+
+    Args:
+        results: The episodes.
+        levels: The success without oracles at which effects are compared, by world.
+    """
+    policies = list(dict.fromkeys(row.policy for row in results))
+    if len(policies) < 2:
+        return []
+    worlds = list(dict.fromkeys(row.world for row in results))
+    tables = [_rates_table(world, results) for world in worlds]
+    tables += _differences_table(results, policies)
+    return [*tables, *_levels_tables(results, levels or {})]
+
+
+def pass_table(results: Sequence[Result]) -> list[Table]:
+    """Return the table of pass@k; none where instances were played once."""
+    counts: dict[object, int] = {}
+    for row in results:
+        cell = result_cell(row)._replace(sample=0)
+        counts[cell] = counts.get(cell, 0) + 1
+    most = min(counts.values())
+    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
+    if most < 2:
+        return []
+    rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
+    rows = [
+        [str(policy), str(world), str(arm) or "none"]
+        + [percent(rates[k][policy, world, arm]) for k in ks]
+        for policy, world, arm in rates[most]
+    ]
+    title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
+    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks)], rows)]
+
+
+def _rates_table(world: str, results: Sequence[Result]) -> Table:
+    rows = [row for row in results if row.world == world]
+    arms = sort_arms(row.arm for row in rows)
+    rates = summarize(rows, ("policy", "arm"), "success")
+    lines = [
+        [policy, *(percent(rates[policy, arm]) if (policy, arm) in rates else "" for arm in arms)]
+        for policy in dict.fromkeys(row.policy for row in rows)
+    ]
+    title = f"{world}: success rate by policy and oracles, % with 95 % intervals"
+    return title + few_instances(rows), ["policy", *(arm or "none" for arm in arms)], lines
+
+
+def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
+    """Return the differences of each policy to the first."""
+    first = policies[0]
+    changes: dict[tuple[str, str, str], Interval] = {}
+    shared: dict[tuple[str, str, str], str] = {}
+    for world, arm in dict.fromkeys((row.world, row.arm) for row in results):
+        rows = [row for row in results if (row.world, row.arm) == (world, arm)]
+        if not any(row.policy == first for row in rows):
+            continue
+        found = differences(rows, (), "success", first, "policy")
+        for (policy,), change in found.items():
+            changes[str(policy), world, arm] = change
+            shared[str(policy), world, arm] = _pairing(rows, first, str(policy))
+    corrected = holm([change.p_value for change in changes.values()])
+    lines = [
+        [
+            *(key[0], key[1], key[2] or "none"),
+            *(percent(change, signed=True), p_value(p), shared[key]),
+        ]
+        for (key, change), p in zip(changes.items(), corrected, strict=True)
+    ]
+    title = (
+        f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
+        f"the {len(changes)} differences of this table (Holm)"
+    )
+    header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over"]
+    return [(title, header, lines)] if lines else []
+
+
+def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
+    """Return over what two policies were compared."""
+    sides: list[dict[object, str]] = [{}, {}]
+    for row in rows:
+        if row.policy in (one, two):
+            key = row.context, row.horizon, row.seed, row.instance
+            sides[row.policy == two][key] = row.prompt
+    both = sides[0].keys() & sides[1].keys()
+    if not both:
+        return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"
+    others = sum(sides[0][key] != sides[1][key] for key in both if sides[0][key] and sides[1][key])
+    return f"{len(both)} instances" + (f"; {others} with other prompts" if others else "")
+
+
+def _nearness(success: Interval, wanted: float) -> str:
+    """Return whether a size is near enough to the success that was wanted."""
+    return "yes" if success.low <= wanted <= success.high else "no: play other sizes"
+
+
+def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> list[Table]:
+    """Return the size at which each policy is compared, and the effects of oracles there."""
+    bare = {(row.policy, row.world) for row in results if not row.arm}
+    rows = [row for row in results if (row.policy, row.world) in bare]
+    if not rows or len({row.horizon for row in rows}) < 2:
+        return []
+    levels = find_levels(rows, by_world=by_world)
+    found = [
+        [
+            *(policy, world, f"{100 * by_world.get(world, LEVEL):.0f}"),
+            *(str(level.horizon), percent(level.success)),
+            _nearness(level.success, by_world.get(world, LEVEL)),
+        ]
+        for (policy, world), level in levels.items()
+    ]
+    header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
+    tables = [("Sizes at which policies succeed about as often, %", header, found)]
+    levelled = level_horizons(rows, by_world=by_world)
+    changes = {
+        (metric, *key): change
+        for metric in ("success", "step_accuracy")
+        for key, change in effects(levelled, ("policy",), metric).items()
+    }
+    corrected = holm([change.p_value for change in changes.values()])
+    lines = [
+        [
+            *(str(policy), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]),
+            *(percent(change, signed=True), p_value(p)),
+        ]
+        for ((metric, policy, letter), change), p in zip(changes.items(), corrected, strict=True)
+    ]
+    title = (
+        "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
+        f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"
+    )
+    header = ["policy", "intervention", "metric", "change", "p (Holm)"]
+    return [*tables, (title, header, lines)] if lines else tables

@@ -1,0 +1,100 @@
+"""Figures of one or several policies, in the manner of LUMINA's figures 4, 5 and 6a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from agentgym.oracles import sort_arms
+from agentgym.training.evaluation.intervals import effects, summarize
+from agentgym.training.evaluation.plots import (
+    COLOURS,
+    METRICS,
+    add_caption,
+    draw_bars,
+    name_arms,
+    worlds_of,
+)
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.tables import INTERVENTIONS
+
+_OTHERS = "#999999"
+"""The colour of bars of arms beyond the paper's, which their names tell apart."""
+_NAME_WIDTH = 22
+"""Characters of a line of a policy's name: about the height of a panel."""
+
+
+def arms_figure(results: Sequence[Result]) -> Figure:
+    """Draw the success rate of each arm, averaged over horizons: a column of panels per world and a
+    row per policy (figures 4 and 5).
+    """
+    worlds, policies = worlds_of(results), list(dict.fromkeys(row.policy for row in results))
+    height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
+    figure = Figure(figsize=(max(5.0, 3.2 * len(worlds) + 0.6), height), layout="constrained")
+    axes = figure.subplots(len(policies), len(worlds), sharex="col", sharey=True, squeeze=False)
+    for line, policy in enumerate(policies):
+        name = "" if len(policies) == 1 else fill(policy, _NAME_WIDTH) + "\n"
+        axes[line, 0].set_ylabel(f"{name}success rate (%)", fontsize="medium")
+        for column, world in enumerate(worlds):
+            own = [row for row in results if row.world == world]
+            arms = sort_arms(row.arm for row in own)
+            rows = [row for row in own if row.policy == policy]
+            _draw_rates(axes[line, column], rows, arms)
+    for column, world in enumerate(worlds):
+        axes[0, column].set_title(world)
+        axes[-1, column].set_xlabel("oracles")
+    axes[0, 0].set_yticks(range(0, 101, 20))
+    add_caption(figure, results)
+    return figure
+
+
+def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> None:
+    rates = summarize(rows, ("arm",), "success") if rows else {}
+    places = [place for place, arm in enumerate(arms) if (arm,) in rates]
+    intervals = [rates[arms[place],] for place in places]
+    colours = [COLOURS.get(arms[place], _OTHERS) for place in places]
+    draw_bars(panel, np.array(places), intervals, 0.7, colours)
+    name_arms(panel, arms)
+    panel.set_ylim(0, 112)
+    for place, interval in zip(places, intervals, strict=True):
+        above = (place, 100 * interval.high)
+        text = f"{100 * interval.value:.0f}"
+        panel.annotate(text, above, (0, 4), textcoords="offset points", ha="center")
+
+
+def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
+    """Draw the change of success rate and step accuracy by each intervention for each policy,
+    averaged over worlds: a panel per intervention, a pair of bars per policy (figure 6a).
+
+    Args:
+        results: The episodes at sizes at which the policies succeed about equally often
+            (`level_horizons`).
+        note: What the caption says of them besides.
+    """
+    policies = list(dict.fromkeys(row.policy for row in results))
+    changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}
+    letters = [i for i in INTERVENTIONS if any(key[-1] == i for key in changes["success"])]
+    figure = Figure(
+        figsize=(max(6.0, (1.0 + 0.9 * len(policies)) * len(letters)), 4.2), layout="constrained"
+    )
+    axes = figure.subplots(1, max(1, len(letters)), sharey=True, squeeze=False)[0]
+    for panel, letter in zip(axes, letters, strict=False):
+        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
+            places = [k for k, name in enumerate(policies) if (name, letter) in changes[metric]]
+            intervals = [changes[metric][policies[place], letter] for place in places]
+            draw_bars(panel, np.array(places) + side, intervals, 0.38, [colour] * len(places))
+        panel.axhline(0, color="black", linewidth=0.8)
+        panel.set_title(INTERVENTIONS[letter])
+        names = [fill(name, _NAME_WIDTH) for name in policies]
+        panel.set_xticks(range(len(policies)), names, rotation=30, ha="right", fontsize="small")
+        panel.set_xlim(-0.6, len(policies) - 0.4)
+    axes[0].set_ylabel("change (percentage points)")
+    handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+    add_caption(figure, results, note)
+    return figure

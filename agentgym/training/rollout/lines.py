@@ -1,0 +1,158 @@
+"""Files of lines, plain or compressed: what ends in `.zst` holds a frame of zstd for each line.
+
+A frame stands for itself, so a line is found, appended, cut off or moved aside without the others,
+and `zstd -d`, pandas and DuckDB read the file as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+ENDING = ".zst"
+"""The end of the name of a compressed file."""
+_MAGIC = b"\x28\xb5\x2f\xfd"
+"""The bytes that a frame begins with (RFC 8878, section 3.1.1)."""
+_LONGEST_HEADER = 18
+"""Bytes of the longest header of a frame, by the same section."""
+_RLE = 1
+"""The type of a block that is one byte, repeated."""
+_LEVEL = 9
+"""A tenth smaller than the default level 3, for a third of a millisecond a line of 44 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A line of a plain file, or a frame of a compressed one.
+
+    Attributes:
+        start: Where it begins in the file.
+        end: Where the next one begins.
+        lines: Its lines with their ends; of one that is damaged, its bytes in place of a line.
+    """
+
+    start: int
+    end: int
+    lines: tuple[bytes, ...]
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a file of this name is compressed."""
+    return path.suffix == ENDING
+
+
+def encode_lines(path: Path, lines: Iterable[bytes]) -> bytes:
+    """Return the bytes that lines are in a file of this name.
+
+    Args:
+        path: The file.
+        lines: Lines with their ends.
+    """
+    if not is_compressed(path):
+        return b"".join(lines)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+    return b"".join(map(compressor.compress, lines))
+
+
+def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
+    """Yield the lines or frames of a file; a last one that was not written whole is left out.
+
+    Args:
+        path: The file.
+        begin: Where to begin: 0, or the end of a chunk.
+    """
+    with path.open("rb") as file:
+        file.seek(begin)
+        if is_compressed(path):
+            yield from _frames(file)
+            return
+        for line in file:
+            if line.endswith(b"\n"):
+                yield Chunk(begin, begin + len(line), (line,))
+                begin += len(line)
+
+
+def read_chunk(path: Path, start: int, end: int) -> Chunk:
+    """Return the chunk that lies at a place of a file."""
+    with path.open("rb") as file:
+        file.seek(start)
+        data = file.read(end - start)
+    return Chunk(start, end, _lines_of(data) if is_compressed(path) else (data,))
+
+
+def torn_at(path: Path) -> int:
+    """Return where the last line or frame of a file begins if it was not written whole, else the
+    size of the file.
+    """
+    if is_compressed(path):
+        end = 0
+        for chunk in read_chunks(path):
+            end = chunk.end
+        return end
+    with path.open("rb") as file:
+        keep, block = file.seek(0, os.SEEK_END), 1 << 16
+        while keep and not _ends_line(file, keep):
+            start = max(0, keep - block)
+            file.seek(start)
+            keep = start + file.read(keep - start).rfind(b"\n") + 1
+        return keep
+
+
+def _ends_line(file: IO[bytes], position: int) -> bool:
+    file.seek(position - 1)
+    return file.read(1) == b"\n"
+
+
+def _frames(file: IO[bytes]) -> Iterator[Chunk]:
+    while True:
+        start = file.tell()
+        length = _frame_length(file)
+        file.seek(start)
+        if not length:
+            # Behind a frame that is damaged another one may begin; behind one that is torn, none.
+            rest = file.read()
+            length = rest.find(_MAGIC, 1)
+            if length < 0:
+                return
+            file.seek(start)
+        yield Chunk(start, start + length, _lines_of(file.read(length)))
+
+
+def _frame_length(file: IO[bytes]) -> int:
+    """Return the bytes of the frame that begins at the place of a file; 0 if it is not whole, or
+    none.
+    """
+    start = file.tell()
+    header = file.read(_LONGEST_HEADER)
+    try:
+        parameters = zstandard.get_frame_parameters(header)
+        place = start + zstandard.frame_header_size(header)
+    except zstandard.ZstdError:
+        return 0
+    last = 0
+    while not last:
+        file.seek(place)
+        if len(block := file.read(3)) < 3:
+            return 0
+        word = int.from_bytes(block, "little")
+        last, kind, size = word & 1, word >> 1 & 3, word >> 3
+        place += 3 + (1 if kind == _RLE else size)
+    place += 4 * parameters.has_checksum
+    return place - start if place <= os.fstat(file.fileno()).st_size else 0
+
+
+def _lines_of(frame: bytes) -> tuple[bytes, ...]:
+    """Return the lines of a frame; its bytes, if it is damaged."""
+    # An object for each frame, as its own size need not be in it; a frame holds about one episode.
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        data = decompressor.decompress(frame)
+    except zstandard.ZstdError:
+        return (frame,)
+    whole = data.endswith(b"\n") and decompressor.eof
+    return tuple(data.splitlines(keepends=True)) if whole else (frame,)

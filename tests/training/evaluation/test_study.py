@@ -1,0 +1,263 @@
+"""Studies grow: runs add cells to a folder, what is there is not played again, and nothing is mixed
+in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym import Chat, Reply
+from agentgym.oracles import OraclePolicy
+from agentgym.policy import Policy
+from agentgym.training.cli import app
+from agentgym.training.evaluation import (
+    Ablation,
+    Budget,
+    Limits,
+    Price,
+    Result,
+    estimate,
+    load_results,
+    log_of,
+    run_ablation,
+)
+from agentgym.training.evaluation.study import SETTINGS, TRAJECTORIES, load_study, missing_cells
+from agentgym.training.rollout import PolicyConfig, Trajectory
+from agentgym.training.rollout.lines import read_chunks
+from agentgym.training.viewer import RunIndex
+
+MODULE = "tests.training.evaluation.test_study"
+SERVED = {"model": "big"}
+"""What the policy of `served` says of itself."""
+
+
+class Served:
+    """Plays optimally, and says which model it is, as a policy behind an endpoint does."""
+
+    def __init__(self, env_id: str) -> None:
+        self.policy, self.provenance = OraclePolicy(env_id), dict(SERVED)
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return self.policy(chats)
+
+
+def served(env_id: str) -> Policy:
+    return Served(env_id)
+
+
+def small(name: str = "noisy:p=0.2", label: str = "", **changes: Any) -> Ablation:
+    options = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 2}
+    return Ablation(**{**options, "policy": PolicyConfig(name, label=label), **changes})
+
+
+def tokens_of(row: Result) -> tuple[int, int]:
+    assert row.tokens is not None
+    return row.tokens
+
+
+def played(ablation: Ablation, out: Path, **options: Any) -> int:
+    """How many episodes a run has played."""
+    told: list[int] = []
+    run_ablation(ablation, out, 1, told.append, **options)
+    return sum(told[1:])
+
+
+GROWTH = [
+    ({"seeds": 4}, 4),
+    ({"arms": ("", "S", "P")}, 2),
+    ({"arms": ("P",)}, 2),
+    ({"horizons": (3, 4)}, 4),
+    ({"worlds": ("ListWorld", "GridWorld")}, 4),
+    ({"worlds": ("GridWorld",), "options": {"": {"budget_slack": 3}}}, 4),
+    ({"contexts": ("clear_results",)}, 4),
+    ({"samples": 3}, 8),
+    ({"policy": PolicyConfig("oracle")}, 4),
+]
+
+
+@pytest.mark.parametrize(("changes", "more"), GROWTH)
+def test_a_run_adds_what_is_missing_and_plays_nothing_again(
+    tmp_path: Path, changes: dict[str, Any], more: int
+) -> None:
+    assert played(small(), tmp_path) == 4
+    before = load_results(tmp_path)
+    assert played(small(**changes), tmp_path) == more
+    after = load_results(tmp_path)
+    assert len(after) == 4 + more
+    assert [row for row in after if row in before] == before
+    assert played(small(), tmp_path) == played(small(**changes), tmp_path) == 0
+    assert missing_cells(tmp_path) == []
+
+
+def test_the_order_in_which_a_study_grew_changes_no_result(tmp_path: Path) -> None:
+    for name, order in (("one", GROWTH[:3]), ("other", GROWTH[2::-1])):
+        for changes, _ in order:
+            run_ablation(small(**changes), tmp_path / name, 1)
+    one, other = (load_results(tmp_path / name) for name in ("one", "other"))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shots": 1}, "its shots is 0 and not 1"),
+        ({"options": {"": {"budget_slack": 3}}}, "its options of ListWorld is {} and not"),
+        ({"contexts": ("none", "clear_results")}, "its window is null and not "),
+        ({"policy": PolicyConfig("noisy:p=0.2", seed=3)}, "its policy noisy:p=0.2 is "),
+        ({"policy": PolicyConfig("oracle", label="noisy:p=0.2")}, "its policy noisy:p=0.2 is "),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    run_ablation(small(), tmp_path, 1)
+    before = (tmp_path / SETTINGS).read_bytes()
+    with pytest.raises(
+        ValueError, match=r"holds a run with other settings: .*agentgym compare"
+    ) as e:
+        run_ablation(small(**changes), tmp_path, 1)
+    assert message in str(e.value)
+    assert (tmp_path / SETTINGS).read_bytes() == before
+
+
+def test_another_model_under_one_name_is_refused_and_under_another_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{MODULE}:served"
+    run_ablation(small(name), tmp_path, 1)
+    monkeypatch.setitem(SERVED, "model", "small")
+    with pytest.raises(ValueError, match=r'its model was "big" and is "small"; .*\(NAME=tests'):
+        run_ablation(small(name, seeds=3), tmp_path, 1)
+    run_ablation(small(name, "little"), tmp_path, 1)
+    facts = {t.labels["policy"]: t.labels["provenance"] for t in log_of(tmp_path)}
+    assert {column: fact["model"] for column, fact in facts.items()} == {
+        name: "big",
+        "little": "small",
+    }
+    assert all({"agentgym", "policy", "seed", "file"} <= fact.keys() for fact in facts.values())
+    assert all(len(t.labels["prompt"]) == 32 for t in log_of(tmp_path))
+    study = load_study(tmp_path)
+    assert study is not None
+    assert study.policies == facts
+
+
+def test_a_policy_whose_file_has_changed_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
+    (tmp_path / "my_changing_policy.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
+    (tmp_path / "my_changing_policy.py").write_text(text + "# another\n")
+    with pytest.raises(ValueError, match="that something else played: its file was "):
+        run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
+
+
+def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: Path) -> None:
+    ablation = small("noisy:p=0.5", arms=("",), horizons=(6,), seeds=3, samples=4)
+    rows = run_ablation(ablation, tmp_path / "one", 1)
+    assert [(row.seed, row.sample) for row in rows] == [(s, k) for s in range(3) for k in range(4)]
+    assert len({row.instance for row in rows}) == 3
+    assert len({(row.optimal, row.steps) for row in rows if row.seed == 0}) > 1
+    for samples in (1, 2, 4):
+        grown = small("noisy:p=0.5", arms=("",), horizons=(6,), seeds=3, samples=samples)
+        run_ablation(grown, tmp_path / "two", 1)
+    assert load_results(tmp_path / "two") == rows
+
+
+def test_a_folder_of_before_is_read_and_goes_on(tmp_path: Path) -> None:
+    rows = run_ablation(small(), tmp_path / "new", 1)
+    settings = json.loads((tmp_path / "new" / SETTINGS).read_text())["runs"][0]
+    del settings["samples"], settings["policy"]["label"]
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / SETTINGS).write_text(json.dumps(settings))
+    lines = []
+    for trajectory in log_of(tmp_path / "new"):
+        data = json.loads(trajectory.to_json())
+        for name in ("sample", "provenance", "prompt"):
+            del data["labels"][name]
+        lines.append(json.dumps(data) + "\n")
+    (old / "trajectories.jsonl").write_text("".join(lines))
+    bare = [(row.arm, row.seed, row.success, row.instance) for row in rows]
+    assert [(r.arm, r.seed, r.success, r.instance) for r in load_results(old)] == bare
+    assert played(small(seeds=3), old) == 2
+    assert {file.name for file in old.glob("*.jsonl*")} == {"trajectories.jsonl"}
+    assert len((old / "trajectories.jsonl").read_text().splitlines()) == 6
+
+
+def test_the_log_is_compressed_eight_times_or_more(tmp_path: Path) -> None:
+    run_ablation(small("control:planning=0.02", arms=("", "SP"), horizons=(16, 32)), tmp_path, 1)
+    plain = sum(len(t.to_json()) + 1 for t in log_of(tmp_path))
+    assert (tmp_path / TRAJECTORIES).stat().st_size < plain / 8
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
+    for most, there in ((3, 3), (3, 3), (5, 5), (20, 8)):
+        budget = Budget(Limits(cells=most))
+        rows = run_ablation(small(seeds=4), tmp_path, workers, budget=budget)
+        assert (len(rows), budget.stopped) == (there, there < 8)
+    assert {(row.seed, row.arm) for row in rows[:2]} == {(0, ""), (1, "")}
+
+
+def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
+    ablation = small(seeds=6)
+    expected = estimate(ablation, ablation.cells())
+    assert (expected.cells, expected.measured, expected.unknown) == (12, 0, 0)
+    price = Price(prompt=2.0, reply=8.0)
+    half = price.of(expected.total) / 2
+    budget = Budget(Limits(cost=half, price=price), expected.tokens)
+    rows = run_ablation(ablation, tmp_path, 1, budget=budget)
+    assert 1 < len(rows) < 12
+    assert budget.stopped
+    assert sum(price.of(tokens_of(row)) for row in rows) <= half
+    again = estimate(ablation, missing_cells(tmp_path), rows)
+    assert (again.cells, again.measured) == (12 - len(rows), 12 - len(rows))
+
+
+def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
+    ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
+    expected = estimate(ablation, ablation.cells(), reply_tokens=0)
+    rows = run_ablation(ablation, tmp_path, 1, budget=Budget(Limits(tokens=10**9)))
+    spent = [sum(tokens_of(row)[side] for row in rows) for side in (0, 1)]
+    assert list(expected.total) == spent
+
+
+def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a cost of at most 5 needs a price"):
+        Limits(cost=5.0)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="at temperature 0 would be the same"):
+        small(str(tmp_path), samples=2)
+
+
+def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) -> None:
+    rows = run_ablation(small(), tmp_path / "run", 1)
+    log = tmp_path / "run" / TRAJECTORIES
+    whole, chunks = log.read_bytes(), list(read_chunks(log))
+    middle = (chunks[1].start + chunks[1].end) // 2
+    bad = whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
+    log.write_bytes(bad[:-20])
+    index = RunIndex(tmp_path / "run")
+    while index.refresh():
+        pass
+    assert [row.outcome == "damaged" for row in index.rows] == [False, True, False]
+    assert Trajectory.from_json(index.line(2).decode()).seed == rows[1].seed
+    doctor = ["doctor", str(tmp_path / "run")]
+    shown = CliRunner().invoke(app, doctor)
+    assert shown.exit_code == 1
+    assert f"{log}, line 2: it is no trajectory" in shown.output
+    assert f"{log}, line 4: the last line was not written whole" in shown.output
+    assert CliRunner().invoke(app, [*doctor, "--repair"]).exit_code == 0
+    side = log.with_name(log.name + ".damaged").read_bytes()
+    assert side.startswith(bad[chunks[1].start : chunks[1].end])
+    assert len(missing_cells(tmp_path / "run")) == 2
+    assert run_ablation(small(), tmp_path / "run", 1) == rows
+    assert CliRunner().invoke(app, doctor).exit_code == 0
