@@ -1,7 +1,7 @@
 """Does a value head earn its place? PPO against GRPO from the same cloned model, each with the
 same number of sampled tokens.
 
-    python benchmarks/value_head.py --seeds 3 --tokens 300000
+    python benchmarks/value_head.py --tokens 250000 --cloning 300
 
 Prints a JSON line for each run: success on held-out instances, greedy and as the model samples.
 """
@@ -36,22 +36,23 @@ class BudgetSpent(Exception):
 
 
 def trainers(common: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The contestants: the settings that each is used with here, and a second learning rate."""
-    grpo = {"groups": EPISODES // 8, "epochs": 2, **common}
-    ppo = {"episodes": EPISODES, **common}
-    return {
-        "grpo 1e-3": (GRPO, GRPOConfig(learning_rate=1e-3, **grpo)),
-        "grpo 3e-4": (GRPO, GRPOConfig(learning_rate=3e-4, **grpo)),
-        "ppo turn 1e-3": (PPO, PPOConfig(learning_rate=1e-3, epochs=2, minibatches=1, **ppo)),
-        "ppo turn 3e-4": (PPO, PPOConfig(learning_rate=3e-4, **ppo)),
-        "ppo token 3e-4": (PPO, PPOConfig(learning_rate=3e-4, level="token", **ppo)),
-    }
+    """The contestants, each at two learning rates; PPO with values of tokens at the better one."""
+    common = {**common, "epochs": 2, "minibatches": 1}
+    found: dict[str, tuple[Any, Any]] = {}
+    for rate in (1e-3, 3e-4):
+        config = GRPOConfig(learning_rate=rate, groups=EPISODES // 8, **common)
+        found[f"grpo {rate:g}"] = (GRPO, config)
+        turn = PPOConfig(learning_rate=rate, episodes=EPISODES, **common)
+        found[f"ppo turn {rate:g}"] = (PPO, turn)
+    token = PPOConfig(learning_rate=3e-4, level="token", episodes=EPISODES, **common)
+    return {**found, "ppo token 0.0003": (PPO, token)}
+
 
 
 def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tokens", type=int, default=300_000)
     parser.add_argument("--cloning", type=int, default=150)
     options = parser.parse_args()
@@ -68,7 +69,7 @@ def main() -> None:
             evaluate(LocalPolicy(model, tokenizer, t, 64), test, HELD_OUT, 100) for t in (0.0, 1.0)
         ]
 
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         model = make_model(tokenizer, 64, 2, 8, 1_024, seed)
         mimic(model)
         cloning = CloningConfig(
