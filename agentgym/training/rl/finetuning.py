@@ -27,10 +27,12 @@ from agentgym.training.evaluation import (
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
-from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rl.grpo import GRPO
+from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer import MOST, Trainer
+from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import MOST
 from agentgym.training.rollout import LocalPolicy, ModelOptions, PolicyConfig, RunLock, save_policy
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.model_options import DType

@@ -1,7 +1,7 @@
 """What our calls of vLLM rely on, read off the source in its wheel: nothing of it is imported.
 
-    pip download --no-deps --only-binary :all: vllm
-    python tests/training/rollout/vllm_facts.py vllm-*.whl > tests/training/rollout/vllm_facts.json
+pip download --no-deps --only-binary :all: vllm
+python tests/training/rollout/vllm_facts.py vllm-*.whl > tests/training/rollout/vllm_facts.json
 """
 
 from __future__ import annotations
