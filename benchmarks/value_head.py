@@ -19,7 +19,15 @@ import torch
 
 import agentgym
 from agentgym.training.evaluation import evaluate
-from agentgym.training.rl import GRPO, PPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, PPOConfig
+from agentgym.training.rl import (
+    GRPO,
+    PPO,
+    TRAIN_SEED,
+    Cloning,
+    CloningConfig,
+    GRPOConfig,
+    PPOConfig,
+)
 from agentgym.training.rollout import LocalPolicy, PolicyConfig, collect, make_model, make_tokenizer
 from agentgym.training.rollout.models import mimic
 

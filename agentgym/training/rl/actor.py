@@ -54,26 +54,26 @@ class Actor:
 
     def take_weights(self) -> None:
         """Sample with the weights as they are now, until this is called again."""
-        if self.sampler is not None:
-            self.sampler.update(self.model, self.tokenizer)
-        elif self._copy is not self.model:
-            self._copy.load_state_dict(self.model.state_dict())
+        self._sampler().update(self.model, self.tokenizer)
 
     def policy(self, seed: int) -> Policy:
-        """Return a policy; one of the model itself keeps no states from one batch to the next, for
-        their memory is needed to train.
-        """
+        """Return a policy."""
         config = self.config
-        sampler = self.sampler or TransformersSampler(
-            self._copy, self.renderer.pad, batch_size=config.batch_size
-        )
         return TokenPolicy(
-            sampler,
+            self._sampler(),
             self.renderer,
             config.temperature,
             config.max_new_tokens,
             seed,
             vocabulary=count_ids(self.model),
+        )
+
+    def _sampler(self) -> Sampler:
+        """Return what samples; the model itself keeps no states from one batch to the next, for
+        their memory is needed to train.
+        """
+        return self.sampler or TransformersSampler(
+            self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> Played:

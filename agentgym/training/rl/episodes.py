@@ -95,7 +95,7 @@ class EpisodeSource:
         begun_again = collector.retried
         episodes = list(collector.collect(policy, seeds))
         complete = without_failures(episodes)
-        if self.curriculum is not None:
+        if self.curriculum is not None and not self._goes_on:
             self.curriculum.record(success_rate(complete))
         figures = {
             "reward": fmean(t.reward for t in complete),
@@ -108,9 +108,14 @@ class EpisodeSource:
         }
         return Played(complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure])
 
+    @property
+    def _goes_on(self) -> bool:
+        """Return whether episodes go on from others, in the env that these were played in."""
+        return self.branches is not None and self.branches.open
+
     def _open(self, step: int) -> Collector:
         config = self.config
-        if self.curriculum is not None:
+        if self.curriculum is not None and not self._goes_on:
             env = self.curriculum.env(step / config.steps)
             if env != self.env:
                 self.env = env

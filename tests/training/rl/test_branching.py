@@ -12,10 +12,11 @@ import pytest
 
 import agentgym
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rl import GRPO, GRPOConfig
+from agentgym.training.rl import GRPO, GRPOConfig, HorizonCurriculum
 from agentgym.training.rl.experience import Experience
 from agentgym.training.rollout import Collector, make_model
 from agentgym.training.rollout.branching import Branches
+from tests.training.rl.echo_trainers import small_model
 from tests.training.rl.echo_world import make_env
 
 
@@ -77,6 +78,27 @@ def test_a_group_shares_all_until_its_branch_and_trains_each_token_after_it_once
     assert (data.shares > 0).sum() == len(sampled)
     drift = (spy.trainer.predict(data).logprobs - data.logprobs).abs().max()
     assert drift < 1e-4, "sampled after the very ids that are trained"
+
+
+def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> None:
+    """All is solved, so each round of whole episodes ends a stage; what goes on from them plays on
+    in the same env, and says nothing to the curriculum.
+    """
+    stages = [[agentgym.spec("ListWorld", items=4, removals=k)] for k in (1, 2, 3)]
+    curriculum = HorizonCurriculum(stages, threshold=1.0)
+    trainer = GRPO(
+        small_model(tokenizer),
+        tokenizer,
+        stages[0][0],
+        GRPOConfig(branch=True),
+        curriculum=curriculum,
+    )
+    teacher = OraclePolicy("ListWorld")
+    for stage in (1, 2):
+        played = trainer.actor.play(teacher, trainer.source.seeds(4), 3, 0)
+        assert curriculum.stage == stage
+        lengths = {t.steps[-1].info["turn"] for t in played.episodes}
+        assert lengths == {stage + 1}
 
 
 def test_a_branch_goes_on_as_the_episode_did(tokenizer: Any) -> None:

@@ -335,7 +335,7 @@ def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1, abs=0.02)
     assert losses["bf16"] != losses["fp32"]
     data = batch([row for t in collect(trainer.teacher, make_env, range(4)) for row in rows(t)], 0)
-    prediction = predict(trainer.model, data, precision="bf16", states=True)
+    prediction = predict(trainer.model, data, precision="bf16")
     assert {prediction.logprobs.dtype, prediction.entropies.dtype} == {torch.float32}
 
 

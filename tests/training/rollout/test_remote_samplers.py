@@ -28,6 +28,7 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.pretrained import add_lora, save_model
 from agentgym.training.rollout.sampling import RequestSeeds, find_fault
+from agentgym.training.rollout.server_sampler import to_sample
 from tests.training.rl.echo_trainers import make_words_tokenizer, small_model
 from tests.training.rl.echo_world import make_env
 from tests.training.rollout import fake_vllm
@@ -132,6 +133,11 @@ def test_adapters_are_handed_over_as_such(
             )
             assert sample.ids == own.ids
             assert sample.logprobs == pytest.approx(own.logprobs, abs=1e-4)
+
+
+def test_a_whole_number_is_a_log_probability_too() -> None:
+    choice = {"token_ids": [5], "logprobs": {"token_logprobs": [-1]}, "finish_reason": "stop"}
+    assert to_sample({"choices": [choice]}, (1,), 0) == Sample((5,), (-1.0,), 0)
 
 
 def test_the_server_is_asked_for_ids_and_seeds_of_its_own(tokenizer: Any, base: Path) -> None:
