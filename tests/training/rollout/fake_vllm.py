@@ -17,7 +17,7 @@ from agentgym.training.rollout import Sample, SamplingOptions, TransformersSampl
 from agentgym.training.rollout.pretrained import find_model, load_model
 from tests.training.rollout.endpoint_server import Answer, Script
 
-FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("vllm_facts.json").read_text())
+FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("vllm_facts.json").read_text("utf-8"))
 CLASSES: dict[str, Any] = FACTS["classes"]
 Tamper = Callable[[dict[str, Any]], None]
 
