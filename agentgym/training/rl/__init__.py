@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
+from agentgym.training.rl.episodes import TRAIN_SEED
+from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rl.trainer_config import TrainerConfig
 
 if TYPE_CHECKING:
     from agentgym.training.rl.cloning import Cloning, CloningConfig
     from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning
     from agentgym.training.rl.from_scratch import LearnConfig, Learning
-    from agentgym.training.rl.grpo import GRPO, GRPOConfig
-    from agentgym.training.rl.ppo import PPO, PPOConfig
-    from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, TrainerConfig
+    from agentgym.training.rl.grpo import GRPO
+    from agentgym.training.rl.trainer import Trainer
 
 __all__ = [
     "GRPO",
-    "PPO",
     "TRAIN_SEED",
     "Cloning",
     "CloningConfig",
@@ -36,7 +37,6 @@ __all__ = [
     "HorizonCurriculum",
     "LearnConfig",
     "Learning",
-    "PPOConfig",
     "Point",
     "Row",
     "Trainer",
@@ -47,14 +47,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "actor": ("train", ""),
         "batches": ("train", ""),
         "cloning": ("train", "Cloning CloningConfig"),
+        "experience": ("train", ""),
         "finetuning": ("train", "FineTuneConfig FineTuning"),
         "from_scratch": ("train", "LearnConfig Learning"),
-        "grpo": ("train", "GRPO GRPOConfig"),
+        "grpo": ("train", "GRPO"),
         "metrics_log": ("train", ""),
-        "policy_gradient": ("train", ""),
-        "ppo": ("train", "PPO PPOConfig"),
-        "trainer": ("train", "TRAIN_SEED Trainer TrainerConfig"),
+        "trainer": ("train", "Trainer"),
     },
 )

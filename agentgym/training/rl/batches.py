@@ -104,13 +104,10 @@ class Prediction:
     Attributes:
         logprobs: The log-probability of each sampled token, given those before it, in nats.
         entropies: Of the distribution that it is from, in nats.
-        states: The last hidden state of the model before each token, of shape (rows, tokens,
-            width), if it was asked for.
     """
 
     logprobs: torch.Tensor
     entropies: torch.Tensor
-    states: torch.Tensor | None = None
 
 
 def predict(
@@ -119,7 +116,6 @@ def predict(
     temperature: float = 1.0,
     precision: str = "fp32",
     *,
-    states: bool = False,
     entropy_gradient: bool = False,
 ) -> Prediction:
     """Run a model on a batch.
@@ -132,7 +128,6 @@ def predict(
         rows: The batch, on the device of the model.
         temperature: Of the sampling.
         precision: `fp32`, as the model is, or `bf16` for autocast.
-        states: Keep the last hidden states.
         entropy_gradient: Let the entropies carry a gradient, which takes more memory.
     """
     sampled_mask = rows.sampled[:, 1:]
@@ -143,7 +138,6 @@ def predict(
         out: Any = model(
             input_ids=rows.ids,
             attention_mask=rows.attended,
-            output_hidden_states=states,
             use_cache=False,
             **({} if places is None else {"logits_to_keep": places}),
         )
@@ -157,7 +151,6 @@ def predict(
     return Prediction(
         pad_tensor(nothing.masked_scatter(sampled_mask, chosen_logprobs), (1, 0)),
         pad_tensor(nothing.masked_scatter(sampled_mask, entropies), (1, 0)),
-        pad_tensor(out.hidden_states[-1][:, :-1].float(), (0, 0, 1, 0)) if states else None,
     )
 
 

@@ -12,7 +12,8 @@ from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rl.token_rows import rows
-from agentgym.training.rl.trainer import EpisodeCount, Trainer, TrainerConfig
+from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import EpisodeCount, TrainerConfig
 from agentgym.training.rollout import Renderer
 
 
@@ -43,9 +44,11 @@ class Cloning(Trainer[CloningConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
-        episodes = self.play(self.teacher, self.seeds(self.config.episodes))
+        seeds = self.source.seeds(self.config.episodes)
+        played = self.source.play(self.teacher, seeds, self.step)
+        self.record(played)
         yield self._losses(
-            batch([row for trajectory in episodes for row in rows(trajectory)], self.pad)
+            batch([row for trajectory in played.episodes for row in rows(trajectory)], self.pad)
         )
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:

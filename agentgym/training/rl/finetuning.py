@@ -27,10 +27,12 @@ from agentgym.training.evaluation import (
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
-from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rl.grpo import GRPO
+from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer import MOST, Trainer
+from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import MOST
 from agentgym.training.rollout import LocalPolicy, ModelOptions, PolicyConfig, RunLock, save_policy
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.model_options import DType
@@ -71,6 +73,9 @@ class FineTuneConfig(TaskConfig):
         rl_steps: Steps of GRPO.
         groups: Instances in a step of GRPO.
         group_size: Episodes of each.
+        branch: Begin the episodes of a group in the middle of one; see `GRPOConfig`.
+        ahead: Play the next episodes while these are trained on; see `GRPOConfig`.
+        importance_cap: Correct for samples of other weights, up to this ratio; see `GRPOConfig`.
         resample: Rounds in which instances without a difference are replaced; see `GRPOConfig`.
         label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
         level: The unit that has an advantage in GRPO, `episode` or `turn`.
@@ -102,6 +107,9 @@ class FineTuneConfig(TaskConfig):
     rl_steps: Count = 20
     groups: Annotated[int, Field(ge=1, le=MOST)] = 8
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 8
+    branch: bool = False
+    ahead: bool = False
+    importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
     label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     level: Literal["episode", "turn"] = "episode"
@@ -338,6 +346,9 @@ class FineTuning:
             warmup=min(5, config.rl_steps),
             groups=config.groups,
             group_size=config.group_size,
+            branch=config.branch,
+            ahead=config.ahead,
+            importance_cap=config.importance_cap,
             resample=config.resample,
             label_reward=config.label_reward,
             level=config.level,

@@ -21,10 +21,13 @@ from agentgym.oracles import RandomPolicy
 from agentgym.policy import Policy
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rl.episodes import TRAIN_SEED
+from agentgym.training.rl.grpo import GRPO
+from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer
+from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import MOST
 from agentgym.training.rollout import (
     LocalPolicy,
     RunLock,

@@ -1,133 +1,236 @@
-"""GRPO: episodes of one instance are compared with each other; with its relatives REINFORCE and
-RLOO as options.
+"""GRPO, to be read from top to bottom: the loop (play groups of episodes, compare them, learn), the
+loss, the advantages.
+
+Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its relatives
+as options (`grpo_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
+tokens are trained (`experience`), and the optimiser with its log and checkpoints (`trainer`).
 """
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Any, cast
 
 import torch
-from pydantic import Field
 
-from agentgym.config import Share
-from agentgym.training.rl.policy_gradient import (
+from agentgym.training.rl.actor import Actor, with_label_rewards
+from agentgym.training.rl.batches import Batch, Prediction, logprobs_of, predict
+from agentgym.training.rl.episodes import Played
+from agentgym.training.rl.experience import (
     Experience,
-    PolicyGradient,
-    PolicyGradientConfig,
+    corrected,
     experience,
+    mean_over_replies,
     reply_lengths,
     spread,
 )
-from agentgym.training.rl.trainer import EpisodeCount
-from agentgym.training.rollout import Trajectory
+from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rollout import Sampler, Trajectory
+from agentgym.training.rollout.pretrained import has_adapter
 
 _TINY = 1e-6
 """A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class GRPOConfig(PolicyGradientConfig):
-    """Options of `GRPO`.
+class GRPO(Trainer[GRPOConfig]):
+    """Trains on what the model itself has sampled. All tokens of a reply have its advantage.
 
-    Attributes:
-        groups: Instances in each step.
-        group_size: Episodes of each instance.
-        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
-            standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
-            others in its group; `reinforce`, the mean of all.
-        level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
-        label_reward: The reward of each step that an oracle calls optimal, beside those of the
-            env, which has to be made with `labels=True`. At the level of the turn with `gamma` 0 it
-            is a process reward: each turn is compared by its own label.
-        gamma: The discount of rewards, for each turn that they are away; for `turn` only.
-        resample: Rounds in which more instances are played in place of those whose episodes all
-            had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
+    Args:
+        *args: As in `Trainer`.
+        sampler: Samples in place of the model itself: vLLM, or a server, which gets the weights
+            before each batch of episodes.
+        **kwargs: As in `Trainer`.
     """
 
-    groups: EpisodeCount = 8
-    group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
-    baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
-    level: Literal["episode", "turn"] = "episode"
-    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
-    gamma: Share = 1.0
-    resample: Annotated[int, Field(ge=0, le=1_000)] = 0
+    def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
+        self._ahead: Played | None = None
+        super().__init__(*args, **kwargs)
+        self.actor = Actor(
+            self.model, self.tokenizer, self.renderer, self.source, self.config, sampler
+        )
 
+    def extras(self) -> dict[str, torch.nn.Module]:
+        """Return a copy of the model as it is at the start, if the divergence from it has a weight;
+        without its adapters, a model that has some is that reference.
+        """
+        if not self.config.kl or has_adapter(self.model):
+            return {}
+        return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
 
-class GRPO(PolicyGradient[GRPOConfig, Experience]):
-    """Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1). All tokens
-    of a reply have its advantage.
-
-    Takes what `Trainer` takes.
-    """
+    # The loop.
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
         update.
         """
         config = self.config
-        trajectories = self._play_groups()
-        by_step = advantages(trajectories, config.baseline, config.level, config.gamma)
-        lengths = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
-        tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        data = experience(trajectories, tokens, config.weight, self.pad, config.max_new_tokens)
-        self.records.mean(informative=fmean(any(steps) for steps in by_step))
-        informative = data.advantages.any(1).nonzero()[:, 0]
-        if config.kl or config.entropy:
-            yield from self.optimise(data)
-        elif len(informative):  # the other rows have no gradient, and cost no pass
-            yield from self.optimise(data.take(informative))
+        if (played := self._ahead) is None:
+            self.actor.take_weights()
+            played = self.play_groups(self.step)
+        self._ahead = None
+        self.record(played)
+        with ThreadPoolExecutor(1, "agentgym-ahead") as beside:
+            if go_ahead := config.ahead and self.step + 1 < config.steps:
+                self.actor.take_weights()
+                following = beside.submit(self.play_groups, self.step + 1)
+            yield from self.learn(played.episodes)
+            if go_ahead:
+                self._ahead = following.result()
 
-    def _play_groups(self) -> list[Trajectory]:
+    def play_groups(self, step: int) -> Played:
         """Play groups, and others in place of those without a difference, if `resample` says so."""
         config = self.config
-        kept: list[Trajectory] = []
+        policy, kept = self.actor.policy(self.draw_seed(step)), Played()
         for attempt in range(1 + config.resample):
-            missing = config.groups - len({t.seed for t in kept})
+            missing = config.groups - len({t.seed for t in kept.episodes})
             if not missing:
                 break
-            _, played = self.sample(
-                seed for seed in self.seeds(missing) for _ in range(config.group_size)
-            )
-            played = [with_label_rewards(t, config.label_reward) for t in played]
-            last = attempt == config.resample
-            kept += played if last and not kept else self._differing(played)
+            seeds = self.source.seeds(missing)
+            played = self.actor.play(policy, seeds, config.group_size, step)
+            last = attempt == config.resample and not kept.episodes
+            kept.add(played, played.episodes if last else self._differing(played.episodes))
         return kept
 
     def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
         """Return the episodes of the instances that teach something; all, if none is replaced."""
-        config = self.config
-        if not config.resample:
+        if not self.config.resample:
             return list(played)
-        by_step = advantages(played, config.baseline, config.level, config.gamma)
+        by_step = self.advantages(played)
         seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
+    def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
+        """Yield the updates from some episodes: those of all epochs, each on a minibatch."""
+        config = self.config
+        by_step = self.advantages(played)
+        self.records.mean(informative=fmean(any(steps) for steps in by_step))
+        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
+        tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
+        data = experience(played, tokens, config.weight, self.pad, config.max_new_tokens)
+        if not (config.kl or config.entropy):  # rows without an advantage have no gradient then
+            informative = data.advantages.any(1).nonzero()[:, 0]
+            if not len(informative):
+                return
+            data = data.take(informative)
+        if config.importance_cap is not None:
+            data = self._corrected(data, config.importance_cap)
+        yield from self.optimise(data)
 
-def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
-    """Return an episode in which each step that is labelled optimal has this much more reward.
+    def advantages(self, played: Sequence[Trajectory]) -> list[tuple[float, ...]]:
+        """Return the advantage of each step of each episode, with the rewards of its labels."""
+        config = self.config
+        rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
+        return advantages(rewarded, config.baseline, config.level, config.gamma)
 
-    Raises:
-        ValueError: Its steps have no labels.
-    """
-    if not reward:
-        return trajectory
-    if not any("optimal" in step.info for step in trajectory.steps):
-        raise ValueError(
-            f"label_reward is {reward} and the steps of seed {trajectory.seed} have no labels; make "
-            "the env with labels=True"
+    def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
+        """Yield the updates of all epochs, each on a minibatch of random rows."""
+        generator = torch.Generator().manual_seed(self.draw_seed(self.step))
+        total, fresh = len(data.ids), True
+        for _ in range(self.config.epochs):
+            order = torch.randperm(total, generator=generator)
+            for minibatch in order.chunk(self.config.minibatches):
+                yield self._losses(data.take(minibatch), total / len(minibatch), fresh=fresh)
+                fresh = False
+
+    def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
+        """Yield the losses of micro-batches.
+
+        Args:
+            data: A minibatch.
+            scale: Makes its loss that of all rows, on average: shares are those of all.
+            fresh: True while no update has changed the model, whose log-probabilities should then
+                be those of the sampler.
+        """
+        for chunk in data.chunks(self.config.micro_batch):
+            part = data.take(chunk, self.model.device)
+            prediction = self.predict(part)
+            if fresh:
+                self.records.track_max(sampler_drift=(prediction.logprobs - part.logprobs).abs())
+            yield scale * self.loss(part, prediction)
+
+    def predict(self, data: Batch) -> Prediction:
+        """Run the model on a batch."""
+        config = self.config
+        gradient = config.entropy > 0
+        return predict(
+            self.model, data, config.temperature, config.precision, entropy_gradient=gradient
         )
-    return replace(
-        trajectory,
-        steps=tuple(
-            replace(step, reward=step.reward + reward * bool(step.info.get("optimal")))
-            for step in trajectory.steps
-        ),
-    )
+
+    # The loss.
+
+    def loss(self, data: Experience, prediction: Prediction) -> torch.Tensor:
+        """Return the clipped objective (Schulman et al. 2017, eq. 7) with its entropy bonus and the
+        divergence from the reference, each a sum over shares.
+
+        Args:
+            data: Some rows.
+            prediction: The output of the model for them.
+        """
+        config = self.config
+        log_ratio = prediction.logprobs - data.logprobs
+        if config.ratio == "reply":
+            log_ratio = mean_over_replies(log_ratio, data)
+        ratio = log_ratio.exp()
+        high = config.clip if config.clip_high is None else config.clip_high
+        clipped = ratio.clamp(1 - config.clip, 1 + high)
+        gain = torch.minimum(ratio * data.advantages, clipped * data.advantages)
+        loss = -(data.shares * (gain + config.entropy * prediction.entropies)).sum()
+        moved, log_moved = ratio.detach()[data.sampled], log_ratio.detach()[data.sampled]
+        self.records.mean(
+            ratio=moved,
+            clipped=((moved < 1 - config.clip) | (moved > 1 + high)).float(),
+            approx_kl=moved - 1 - log_moved,
+            entropy=prediction.entropies[data.sampled],
+        )
+        self.records.track_max(ratio_max=moved)
+        if config.kl:
+            apart = self._reference_logprobs(data) - prediction.logprobs
+            # Never negative, little variance: k3 of joschu.net/blog/kl-approx.html.
+            divergence = apart.exp() - 1 - apart
+            loss = loss + config.kl * (data.shares * divergence).sum()
+            self.records.mean(kl=divergence[data.sampled])
+        return loss
+
+    @torch.no_grad()
+    def _reference_logprobs(self, data: Batch) -> torch.Tensor:
+        config = self.config
+        reference, model = self.modules.get("reference"), cast("Any", self.model)
+        if reference is not None:
+            return logprobs_of(reference, data, config.temperature, config.precision)
+        with model.disable_adapter():
+            return logprobs_of(model, data, config.temperature, config.precision)
+
+    @torch.no_grad()
+    def _corrected(self, data: Experience, cap: float) -> Experience:
+        """Return experience of a sampler that is not the model, corrected for the difference."""
+        logprobs = torch.zeros_like(data.logprobs)
+        for chunk in data.chunks(self.config.micro_batch):
+            part = self.predict(data.take(chunk, self.model.device)).logprobs.cpu()
+            logprobs[chunk, : part.shape[1]] = part
+        ratio = (logprobs - data.logprobs)[data.sampled].exp()
+        self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
+        return corrected(data, logprobs, cap)
+
+    # What a checkpoint has beside the weights.
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the rest of the training depends on."""
+        ahead = {} if self._ahead is None else {"ahead": self._ahead.to_state()}
+        return {**super().state(), **ahead}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a state."""
+        super().load(state)
+        self._ahead = Played.from_state(state["ahead"]) if "ahead" in state else None
+
+
+# The advantages.
 
 
 def advantages(

@@ -6,28 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
-from statistics import fmean
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
-from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from agentgym.config import Choice, Config, Seed
-from agentgym.policy import Policy
-from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.curriculum import Curriculum
+from agentgym.training.rl.episodes import EpisodeSource, Played
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
+from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
-    ENGINES,
-    Collector,
     DamagedFileError,
     EnvLike,
     RunLock,
-    Trajectory,
     make_renderer,
     pad_id,
 )
@@ -35,59 +28,9 @@ from agentgym.training.rollout.pretrained import has_adapter
 from agentgym.training.rollout.storage import replacing
 
 CHECKPOINT = "checkpoint.pt"
-MOST = 10**9
-"""Steps, rows and the like beyond this are slips of the pen."""
-EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
-"""The episodes, or groups of them, of one step; all are in memory at once."""
-LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
-"""The weight of a term of the loss."""
-TRAIN_SEED = 10_000_000
-"""Training takes seeds from here on; evaluation takes those from 0."""
-
-ConfigT = TypeVar("ConfigT", bound="TrainerConfig")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainerConfig(Config):
-    """Options common to all trainers.
-
-    Attributes:
-        steps: Rounds of collect and update.
-        learning_rate: Of AdamW, after `warmup` steps; it falls linearly to a tenth at the end.
-        warmup: Steps over which the learning rate rises.
-        weight_decay: Of AdamW.
-        max_grad_norm: Gradients are clipped to this norm.
-        num_envs: Episodes played at once.
-        engine: The engine that plays them; see `agentgym.training.rollout.Collector`. With
-            `lockstep` a run that was stopped goes on as it would have; with the others, episodes
-            end in an order of their own.
-        timeout: Seconds until an episode whose env hangs is given up, if the engine can do that.
-        micro_batch: Rows that go through the model at a time; their gradients are added up, so this
-            bounds the memory and changes no update. 0 for all rows at once.
-        precision: `fp32`, or `bf16` for autocast: the model computes in bfloat16, from weights that
-            stay as they are.
-        seed: Seeds all draws.
-        save_every: Steps between checkpoints.
-        tensorboard: Log for TensorBoard too, which is the extra `tensorboard`.
-        batch_size: The most prompts that go through the model together when it samples.
-        template: Variables of the chat template, such as `enable_thinking`.
-    """
-
-    steps: Annotated[int, Field(ge=1, le=MOST)] = 500
-    learning_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 1e-3
-    warmup: Annotated[int, Field(ge=0, le=MOST)] = 20
-    weight_decay: LossWeight = 0.01
-    max_grad_norm: Annotated[float, Field(ge=0.0, le=1e9)] = 1.0
-    num_envs: Annotated[int, Field(ge=1, le=100_000)] = 64
-    engine: Annotated[str, Choice(ENGINES)] = "lockstep"
-    timeout: Annotated[float, Field(ge=0.001, le=1e9)] | None = None
-    micro_batch: Annotated[int, Field(ge=0, le=MOST)] = 0
-    precision: Literal["fp32", "bf16"] = "fp32"
-    seed: Seed = 0
-    save_every: Annotated[int, Field(ge=1, le=MOST)] = 50
-    tensorboard: bool = False
-    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 64
-    template: Mapping[str, Any] = field(default_factory=dict)
+_PROGRESS = frozenset({"optimizer", "step", "next_seed", "curriculum", "ahead"})
+"""Parts of a checkpoint that are no weights."""
+ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
 class Trainer(Generic[ConfigT]):
@@ -108,6 +51,7 @@ class Trainer(Generic[ConfigT]):
         modules: The model, called `model`, and the extras.
         records: Gathers the figures of the current step.
         lost: Seeds and causes of the failures of the current step.
+        source: Plays the episodes.
         step: Steps done.
 
     Raises:
@@ -124,13 +68,8 @@ class Trainer(Generic[ConfigT]):
         out: Path | None = None,
         curriculum: Curriculum | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.env, self.config, self.out = (
-            model,
-            tokenizer,
-            env,
-            config,
-            out,
-        )
+        self.model, self.tokenizer, self.config, self.out = model, tokenizer, config, out
+        self.source = EpisodeSource(env, config, curriculum)
         self.modules: dict[str, torch.nn.Module] = {"model": model, **self.extras()}
         self._trained = [
             p for module in self.modules.values() for p in module.parameters() if p.requires_grad
@@ -144,11 +83,9 @@ class Trainer(Generic[ConfigT]):
             betas=(0.9, 0.95),
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
-        self._collector: Collector | None = None
         self.curriculum = curriculum
         self.step = 0
         self.lost: list[tuple[int, str]] = []
-        self._next_seed = TRAIN_SEED + config.seed * 10**9
         if out is not None and (out / CHECKPOINT).exists():
             self.load(load_checkpoint(out / CHECKPOINT))
 
@@ -170,53 +107,15 @@ class Trainer(Generic[ConfigT]):
         """Return the id to pad rows with."""
         return pad_id(self.tokenizer)
 
-    def seeds(self, count: int) -> range:
-        """Return seeds of episodes that no earlier step has had."""
-        start = self._next_seed
-        self._next_seed += count
-        return range(start, start + count)
+    def draw_seed(self, step: int) -> int:
+        """Return the seed of the draws of a step."""
+        return self.config.seed * 10**9 + step
 
-    def draw_seed(self) -> int:
-        """Return the seed of the draws of this step."""
-        return self.config.seed * 10**9 + self.step
-
-    def play(self, policy: Policy, seeds: Iterable[int]) -> list[Trajectory]:
-        """Play episodes and record how they went; failures are dropped, counted and named in the
-        log of metrics with their seeds.
-
-        Raises:
-            RuntimeError: All have failed.
-        """
-        config = self.config
-        if self.curriculum is not None:
-            env = self.curriculum.env(self.step / config.steps)
-            if env != self.env:
-                self.env = env
-                self.close()
-        if self._collector is None:
-            self._collector = Collector(
-                self.env,
-                config.num_envs,
-                engine=config.engine,
-                replicate=False,
-                timeout=config.timeout,
-            )
-        begun_again = self._collector.retried
-        episodes = list(self._collector.collect(policy, seeds))
-        self.lost += [(t.seed, t.failure) for t in episodes if t.failure]
-        complete = without_failures(episodes)
-        if self.curriculum is not None:
-            self.curriculum.record(success_rate(complete))
-        self.records.mean(
-            reward=fmean(t.reward for t in complete),
-            success=success_rate(complete),
-            turns=fmean(len(t.steps) for t in complete),
-            truncated=fmean(t.truncated for t in complete),
-            tokens=sum(len(step.reply.ids) for t in complete for step in t.steps),
-            failures=len(episodes) - len(complete),
-            retried=self._collector.retried - begun_again,
-        )
-        return complete
+    def record(self, played: Played) -> None:
+        """Record how the episodes of this step went."""
+        for figures in played.figures:
+            self.records.mean(**figures)
+        self.lost += played.lost
 
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
@@ -233,7 +132,7 @@ class Trainer(Generic[ConfigT]):
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
             MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log,
-            closing(self),
+            closing(self.source),
         ):
             while self.step < self.config.steps:
                 self.records, self.lost = Recorder(), []
@@ -246,12 +145,6 @@ class Trainer(Generic[ConfigT]):
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
                     log.sync()  # a checkpoint must not outlive the figures of the steps before it
                     self.save()
-
-    def close(self) -> None:
-        """Close the collector; it is opened again when it is needed."""
-        if self._collector is not None:
-            self._collector.close()
-            self._collector = None
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
@@ -278,7 +171,7 @@ class Trainer(Generic[ConfigT]):
             **{name: _weights(module) for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
-            "next_seed": self._next_seed,
+            "next_seed": self.source.next_seed,
             **({"curriculum": self.curriculum.state()} if self.curriculum is not None else {}),
         }
 
@@ -288,7 +181,7 @@ class Trainer(Generic[ConfigT]):
         Raises:
             ValueError: It is of another kind of run.
         """
-        saved = sorted(state.keys() - {"optimizer", "step", "next_seed", "curriculum"})
+        saved = sorted(state.keys() - _PROGRESS)
         if saved != sorted(self.modules):
             raise ValueError(
                 f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
@@ -298,7 +191,7 @@ class Trainer(Generic[ConfigT]):
         for name, module in self.modules.items():
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self._next_seed = state["step"], state["next_seed"]
+        self.step, self.source.next_seed = state["step"], state["next_seed"]
         if self.curriculum is not None:
             self.curriculum.load(state.get("curriculum", self.curriculum.state()))
 

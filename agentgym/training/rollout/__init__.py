@@ -16,6 +16,7 @@ from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
+from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     OtherRunError,
@@ -37,12 +38,9 @@ if TYPE_CHECKING:
     from agentgym.training.rollout.pretrained import load_policy, save_policy
     from agentgym.training.rollout.ray_engine import Ray
     from agentgym.training.rollout.renderer import Renderer, pad_id
-    from agentgym.training.rollout.sampler import (
-        Sample,
-        Sampler,
-        SamplingOptions,
-        TransformersSampler,
-    )
+    from agentgym.training.rollout.sampler import TransformersSampler
+    from agentgym.training.rollout.server_sampler import SamplingServerConfig, ServerSampler
+    from agentgym.training.rollout.vllm_sampler import VLLMSampler
 
 __all__ = [
     "ENGINES",
@@ -73,6 +71,8 @@ __all__ = [
     "Sample",
     "Sampler",
     "SamplingOptions",
+    "SamplingServerConfig",
+    "ServerSampler",
     "Step",
     "StepOutcome",
     "Threads",
@@ -81,6 +81,7 @@ __all__ = [
     "TrajectoryLog",
     "TransformersSampler",
     "Usage",
+    "VLLMSampler",
     "collect",
     "load_policy",
     "make_model",
@@ -108,6 +109,8 @@ __getattr__ = lazy_exports(
         "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
         "renderer": ("train", "Renderer pad_id"),
-        "sampler": ("train", "Sample Sampler SamplingOptions TransformersSampler"),
+        "sampler": ("train", "TransformersSampler"),
+        "server_sampler": ("endpoint", "SamplingServerConfig ServerSampler"),
+        "vllm_sampler": ("vllm", "VLLMSampler"),
     },
 )

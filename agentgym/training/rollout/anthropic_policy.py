@@ -99,7 +99,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         super().__init__(config)
         self._signed = SignedThinking()
 
-    def connect(self) -> Client:
+    def connect(self) -> Client[Chat, Reply]:
         """Return a client of the API."""
         return _Client(self.config, self._signed)
 

@@ -106,11 +106,17 @@ class RequestConfig(Config):
             raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
 
 
-class Client(Protocol):
+QuestionT = TypeVar("QuestionT")
+AnswerT = TypeVar("AnswerT")
+QuestionT_contra = TypeVar("QuestionT_contra", contravariant=True)
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+
+class Client(Protocol[QuestionT_contra, AnswerT_co]):
     """Client of an API, with its connections."""
 
-    async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Ask for the reply to a chat, once.
+    async def ask(self, question: QuestionT_contra) -> tuple[AnswerT_co, EndpointUsage]:
+        """Ask for an answer (to a chat, its reply), once.
 
         Raises:
             Refusal: The server refused.
@@ -125,13 +131,13 @@ class Client(Protocol):
 ConfigT = TypeVar("ConfigT", bound=RequestConfig)
 
 
-class HttpPolicy(Generic[ConfigT]):
-    """Asks an HTTP API for its replies; the base of a policy for each API.
+class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
+    """Asks an HTTP API; the base of the policies and of the sampler that have one behind them.
 
     It may be called from any number of threads and, through `areply`, from any event loop: requests
     run in one loop of its own, in a thread that starts with the first call, so that connections are
     reused and `concurrency` holds for all callers together. A forked process starts afresh, and so
-    does a pickled copy, with a limit of its own. Dropping the policy closes it.
+    does a pickled copy, with a limit of its own. Dropping it closes it.
 
     Args:
         config: The model, and how it is asked.
@@ -152,7 +158,7 @@ class HttpPolicy(Generic[ConfigT]):
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._lane: Lane | None = None
+        self._lane: Lane[QuestionT, AnswerT] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.config,)
@@ -163,39 +169,24 @@ class HttpPolicy(Generic[ConfigT]):
         options = asdict(self.config)
         return {name: value for name, value in options.items() if name not in _TRANSPORT}
 
-    def connect(self) -> Client:
-        """Return a client, which must hold no reference to this policy."""
+    def connect(self) -> Client[QuestionT, AnswerT]:
+        """Return a client, which must hold no reference to this object."""
         raise NotImplementedError
 
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, all at once up to `concurrency`.
+    def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
+        """Return the answer to each question, all asked at once up to `concurrency`.
 
         Raises:
-            EndpointError: A chat got no reply; its `replies` are those of the others.
+            EndpointError: A question got no answer; its `replies` are those to the others.
         """
         lane = self._open()
-        future: Future[list[Reply]] = lane.submit(self._replies(lane, chats))
+        future: Future[list[AnswerT]] = lane.submit(self._answers(lane, questions))
         try:
             return future.result()
         except CancelledError:
             raise EndpointError(_CLOSED) from None
         finally:
             future.cancel()  # an interrupt of this thread must not leave requests behind
-
-    async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the event loop that this is awaited in.
-
-        Raises:
-            EndpointError: The chat got no reply.
-        """
-        lane = self._open()
-        try:
-            reply: Reply = await asyncio.wrap_future(lane.submit(self._reply(lane, chat)))
-        except asyncio.CancelledError:
-            if lane.closed:
-                raise EndpointError(_CLOSED) from None
-            raise
-        return reply
 
     def close(self) -> None:
         """Give up what is in flight and close the connections; a later call opens new ones."""
@@ -205,7 +196,7 @@ class HttpPolicy(Generic[ConfigT]):
         if lane is not None:
             lane.close()
 
-    def _open(self) -> Lane:
+    def _open(self) -> Lane[QuestionT, AnswerT]:
         self._follow_fork()
         with self._lock:
             if self._lane is None:
@@ -220,8 +211,10 @@ class HttpPolicy(Generic[ConfigT]):
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
 
-    async def _replies(self, lane: Lane, chats: Sequence[Chat]) -> list[Reply]:
-        tasks = [asyncio.create_task(self._reply(lane, chat)) for chat in chats]
+    async def _answers(
+        self, lane: Lane[QuestionT, AnswerT], questions: Sequence[QuestionT]
+    ) -> list[AnswerT]:
+        tasks = [asyncio.create_task(self._answer(lane, question)) for question in questions]
         try:
             await asyncio.wait(tasks) if tasks else None
         finally:
@@ -233,17 +226,17 @@ class HttpPolicy(Generic[ConfigT]):
             if not isinstance(error, EndpointError):  # the call was cancelled, or is at fault
                 raise error
             whole = copy.copy(error)
-            whole.replies = cast("list[Reply | PolicyError]", outcomes)
+            whole.replies = cast("Any", outcomes)
             raise whole from error
-        return cast("list[Reply]", outcomes)
+        return cast("list[AnswerT]", outcomes)
 
-    async def _reply(self, lane: Lane, chat: Chat) -> Reply:
+    async def _answer(self, lane: Lane[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
         for sent in itertools.count(1):
             async with lane.slots:
                 began = time.monotonic()
                 try:
                     async with asyncio.timeout(self.config.timeout):
-                        reply, used = await lane.client.ask(chat)
+                        answer, used = await lane.client.ask(question)
                     break
                 except _FAILURES as error:
                     failure = error
@@ -254,7 +247,7 @@ class HttpPolicy(Generic[ConfigT]):
             await asyncio.sleep(wait)
         last = replace(used, requests=sent, retries=sent - 1, seconds=time.monotonic() - began)
         self.last, self.usage = last, self.usage + last
-        return reply
+        return answer
 
     def _explain(self, failure: Exception, sent: int) -> EndpointError:
         config = self.config
@@ -298,16 +291,45 @@ class HttpPolicy(Generic[ConfigT]):
 
 _TRANSPORT = ("api_key_env", "concurrency", "timeout", "retries", "backoff")
 """Options of which no reply depends."""
+
+
+class HttpPolicy(HttpClient[ConfigT, Chat, Reply]):
+    """Asks an HTTP API for its replies; the base of a policy for each API. See `HttpClient`."""
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to each chat, all at once up to `concurrency`.
+
+        Raises:
+            EndpointError: A chat got no reply; its `replies` are those of the others.
+        """
+        return self.ask(chats)
+
+    async def areply(self, chat: Chat) -> Reply:
+        """Reply to one chat without blocking the event loop that this is awaited in.
+
+        Raises:
+            EndpointError: The chat got no reply.
+        """
+        lane = self._open()
+        try:
+            reply: Reply = await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
+        except asyncio.CancelledError:
+            if lane.closed:
+                raise EndpointError(_CLOSED) from None
+            raise
+        return reply
+
+
 _FAILURES = (TimeoutError, Refusal, UnreachableError, AnswerError)
-_orphans: list[Lane] = []
+_orphans: list[Lane[Any, Any]] = []
 
 
-class Lane:
+class Lane(Generic[QuestionT, AnswerT]):
     """An event loop in a thread, with the client and the slots that belong to it; it holds no
-    reference to the policy.
+    reference to its owner.
     """
 
-    def __init__(self, client: Client, concurrency: int) -> None:
+    def __init__(self, client: Client[QuestionT, AnswerT], concurrency: int) -> None:
         self.client = client
         self.slots = asyncio.Semaphore(concurrency)
         self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()

@@ -4,6 +4,7 @@ second time.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
+from agentgym.token_ids import TokenIds
 from agentgym.training.rollout.renderer import Renderer, stop_ids
-from agentgym.training.rollout.sampler import BATCH, Sampler, SamplingOptions, TransformersSampler
+from agentgym.training.rollout.sampler import BATCH, TransformersSampler
+from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions, find_fault
 
 
 class TokenPolicy:
@@ -27,6 +30,8 @@ class TokenPolicy:
         temperature: Of the sampling; 0 for the most probable token.
         max_new_tokens: The most tokens of a reply.
         seed: Seeds the sampling.
+        vocabulary: The number of ids that the model has, if it is known: an answer with another one
+            is refused.
     """
 
     def __init__(
@@ -36,11 +41,14 @@ class TokenPolicy:
         temperature: float = 1.0,
         max_new_tokens: int = 64,
         seed: int = 0,
+        *,
+        vocabulary: int | None = None,
     ) -> None:
         check_float("temperature", temperature, 0.0, 100.0)
         check_int("max_new_tokens", max_new_tokens, 1, 1_000_000)
         self.sampler, self.renderer = sampler, renderer
         self.temperature, self.max_new_tokens, self.seed = temperature, max_new_tokens, seed
+        self.vocabulary = vocabulary
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
@@ -54,36 +62,44 @@ class TokenPolicy:
         """Reply to all chats.
 
         Raises:
-            PolicyError: A prompt leaves no room in the model's context; the others have replies.
+            PolicyError: A prompt leaves no room in the model's context, or the answer of the
+                sampler cannot be used; the others have replies.
         """
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)
         samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
-        replies: dict[int, Reply] = {}
+        if len(samples) != len(fitting):
+            raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
+        outcomes: list[Reply | PolicyError] = [self._too_long(len(prompt)) for prompt in prompts]
         for k, sample in zip(fitting, samples, strict=True):
-            text = self.renderer.decode(sample.ids)
-            replies[k] = Reply(text, prompts[k], sample.ids, sample.logprobs)
-            self.renderer.remember(chats[k], replies[k])
-        if len(replies) < len(chats):
-            raise self._too_long(prompts, replies)
-        return [replies[k] for k in range(len(chats))]
+            outcomes[k] = self._read(sample, prompts[k], options)
+        replies: list[Reply] = []
+        for chat, outcome in zip(chats, outcomes, strict=True):
+            if isinstance(outcome, Reply):
+                self.renderer.remember(chat, outcome)
+                replies.append(outcome)
+        if errors := [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]:
+            whole = copy.copy(errors[0])
+            whole.replies = outcomes
+            raise whole
+        return replies
 
-    def _too_long(
-        self, prompts: Sequence[Sequence[int]], replies: Mapping[int, Reply]
-    ) -> PolicyError:
-        def describe(length: int) -> PolicyError:
-            return PolicyError(
-                f"a prompt has {length} tokens and the model takes {self.sampler.context}; play "
-                "with a window or a longer context"
-            )
+    def _read(
+        self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
+    ) -> Reply | PolicyError:
+        """Return a sample as a reply, or the reason why it is none."""
+        if isinstance(sample, PolicyError):
+            return sample
+        if fault := find_fault(sample, options, self.vocabulary):
+            return PolicyError(f"the answer of the sampler cannot be used: {fault}")
+        return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
 
-        error = describe(max(map(len, prompts)))
-        error.replies = [
-            replies[k] if k in replies else describe(len(prompt))
-            for k, prompt in enumerate(prompts)
-        ]
-        return error
+    def _too_long(self, length: int) -> PolicyError:
+        return PolicyError(
+            f"a prompt has {length} tokens and the model takes {self.sampler.context}; play with a "
+            "window or a longer context"
+        )
 
 
 class LocalPolicy(TokenPolicy):
@@ -117,8 +133,17 @@ class LocalPolicy(TokenPolicy):
     ) -> None:
         renderer = make_renderer(model, tokenizer, template, native_tools=native_tools)
         sampler = TransformersSampler(model, renderer.pad, batch_size=batch_size)
-        super().__init__(sampler, renderer, temperature, max_new_tokens, seed)
+        vocabulary = count_ids(model)
+        super().__init__(
+            sampler, renderer, temperature, max_new_tokens, seed, vocabulary=vocabulary
+        )
         self.model = model
+
+
+def count_ids(model: PreTrainedModel) -> int:
+    """Return the number of ids that a model has; a tokenizer may name fewer."""
+    embeddings: Any = model.get_input_embeddings()
+    return int(embeddings.weight.shape[0])
 
 
 def make_renderer(

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -74,7 +75,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
     }
     answer = "chat completion"
 
-    def connect(self) -> Client:
+    def connect(self) -> Client[Chat, Reply]:
         """Return a client of the endpoint."""
         return _Client(self.config)
 
@@ -83,37 +84,54 @@ class _Client:
     """Client of a chat-completions endpoint."""
 
     def __init__(self, config: EndpointConfig) -> None:
-        self._config = config
-        self._client = openai.AsyncOpenAI(
-            api_key=os.environ.get(config.api_key_env) or "none",
-            base_url=config.base_url,
-            max_retries=0,
-            timeout=None,
-            default_headers=PLAIN,
-            http_client=openai.DefaultAsyncHttpxClient(
-                timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
-            ),
-        )
+        self._config, self._client = config, open_client(config)
 
     async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
         """Ask for the reply to a chat."""
         config = self._config
-        try:
+        with failures_of_openai():
             create = self._client.chat.completions.with_raw_response.create
             response = await create(**_request(config, chat))
-        except openai.APIStatusError as error:
-            wait = error.response.headers.get("retry-after", "")
-            raise Refusal(error.status_code, error.message, str(error.code), wait) from error
-        except openai.APITimeoutError as error:
-            raise TimeoutError from error
-        except openai.APIError as error:
-            raise UnreachableError(error.__cause__ or error) from error
         answer = load_answer(response.http_response.text)
         return to_reply(answer, config.dialect, logprobs=config.logprobs), to_usage(answer)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def open_client(config: RequestConfig) -> openai.AsyncOpenAI:
+    """Return a client that leaves limits and further attempts to `HttpClient`."""
+    return openai.AsyncOpenAI(
+        api_key=os.environ.get(config.api_key_env) or "none",
+        base_url=config.base_url,
+        max_retries=0,
+        timeout=None,
+        default_headers=PLAIN,
+        http_client=openai.DefaultAsyncHttpxClient(
+            timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
+        ),
+    )
+
+
+@contextmanager
+def failures_of_openai() -> Iterator[None]:
+    """Turn the errors of the library into those that `HttpClient` knows.
+
+    Raises:
+        Refusal: The server refused.
+        TimeoutError: It took too long.
+        UnreachableError: No answer came.
+    """
+    try:
+        yield
+    except openai.APIStatusError as error:
+        wait = error.response.headers.get("retry-after", "")
+        raise Refusal(error.status_code, error.message, str(error.code), wait) from error
+    except openai.APITimeoutError as error:
+        raise TimeoutError from error
+    except openai.APIError as error:
+        raise UnreachableError(error.__cause__ or error) from error
 
 
 async def _read_as_utf8(response: Any) -> None:

@@ -1,5 +1,5 @@
-"""Sampling tokens: the protocol that every backend fills, and the one of transformers, which keeps
-the key-value states of episodes between turns.
+"""Sampler over a model of transformers in this process, which keeps the key-value states of episodes
+between turns.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
@@ -17,59 +16,12 @@ from transformers.cache_utils import DynamicLayer
 
 from agentgym.arguments import check_int
 from agentgym.training.rollout.prefix_cache import Prefix, PrefixCache, shared_runs
+from agentgym.training.rollout.sampling import Sample, SamplingOptions
 
 BATCH = 32
 """Prompts that go through a model together, unless told otherwise: more of them hardly raise the
 throughput of a processor, and bound the memory that key-value states take.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingOptions:
-    """Options of one request.
-
-    Attributes:
-        temperature: Of the sampling; 0 for the most probable token.
-        max_new_tokens: The most tokens of a reply.
-        stops: The ids that end a reply, which is their last one.
-    """
-
-    temperature: float
-    max_new_tokens: int
-    stops: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Tokens that were sampled after a prompt.
-
-    Attributes:
-        ids: The ids, with the one that ended the reply.
-        logprobs: Their log-probabilities under the distribution that they were drawn from, in nats.
-        version: The version of the weights.
-    """
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    version: int
-
-
-class Sampler(Protocol):
-    """A backend that samples: token ids in, ids and log-probabilities out.
-
-    Attributes:
-        context: The most tokens of a prompt and its reply.
-    """
-
-    context: int
-
-    def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
-        """Return a sample for each prompt, in order."""
-        ...
-
-    def seed(self, seed: int) -> None:
-        """Seed the draws."""
-        ...
 
 
 class TransformersSampler:
@@ -121,6 +73,11 @@ class TransformersSampler:
     def seed(self, seed: int) -> None:
         """Seed the draws."""
         self._generator.manual_seed(seed)
+
+    def update(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
+        """Take over the weights of a model of the same kind; the sampler's own model has them."""
+        if model is not self.model:
+            self.model.load_state_dict(model.state_dict())
 
     @property
     def version(self) -> int:

@@ -15,8 +15,9 @@ import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.cli import app
 from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
-from agentgym.training.rl import Curve, Trainer
+from agentgym.training.rl import Curve
 from agentgym.training.rl import finetuning as tuning
+from agentgym.training.rl.episodes import EpisodeSource
 from agentgym.training.rl.finetuning import CURVE, FineTuneConfig, FineTuning
 from agentgym.training.rollout import (
     ModelOptions,
@@ -123,14 +124,14 @@ def test_training_and_evaluation_take_different_splits(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained: set[str] = set()
-    play = Trainer.play
+    play = EpisodeSource.play
 
-    def record(trainer: Any, policy: Any, seeds: Any) -> Any:
-        episodes = play(trainer, policy, seeds)
-        trained.update(t.last.messages[1].text for t in episodes)
-        return episodes
+    def record(source: Any, *arguments: Any) -> Any:
+        played = play(source, *arguments)
+        trained.update(t.last.messages[1].text for t in played.episodes)
+        return played
 
-    monkeypatch.setattr(Trainer, "play", record)
+    monkeypatch.setattr(EpisodeSource, "play", record)
     FineTuning(tiny(model, arms=("",), episodes=40), tmp_path).run()
     evaluated = {t.last.messages[1].text for t in log_of(tmp_path / "after")}
     assert len(trained) > 10

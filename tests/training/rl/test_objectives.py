@@ -13,8 +13,8 @@ import torch
 
 from agentgym.training.rl import GRPO, Cloning, CloningConfig, GRPOConfig
 from agentgym.training.rl.batches import Prediction
+from agentgym.training.rl.experience import experience, mean_over_replies, spread
 from agentgym.training.rl.grpo import advantages
-from agentgym.training.rl.policy_gradient import experience, mean_over_replies, spread
 from agentgym.training.rl.trainer import CHECKPOINT
 from agentgym.training.rollout import LocalPolicy, ModelOptions, load_policy, save_policy
 from agentgym.training.rollout.pretrained import add_lora, save_model
@@ -86,11 +86,11 @@ def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
 def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: Any) -> None:
     config = GRPOConfig(groups=12, group_size=2, max_new_tokens=4, resample=20)
     trainer = GRPO(copy.deepcopy(wavering), tokenizer, make_env, config)
-    first = trainer._next_seed
-    played = trainer._play_groups()
+    first = trainer.source.next_seed
+    played = trainer.play_groups(0).episodes
     seeds = {trajectory.seed for trajectory in played}
     assert len(seeds) == 12
-    assert trainer._next_seed > first + 12, "more instances were drawn than are kept"
+    assert trainer.source.next_seed > first + 12, "more instances were drawn than are kept"
     for seed in seeds:
         assert {t.reward for t in played if t.seed == seed} == {0.0, 1.0}
     hopeless = GRPO(
@@ -99,9 +99,9 @@ def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: A
         make_env,
         GRPOConfig(groups=2, group_size=2, max_new_tokens=1, resample=2),
     )
-    start = hopeless._next_seed
-    assert len(hopeless._play_groups()) == 4, "the last round is kept for the figures"
-    assert hopeless._next_seed == start + 6
+    start = hopeless.source.next_seed
+    assert len(hopeless.play_groups(0).episodes) == 4, "the last round is kept for the figures"
+    assert hopeless.source.next_seed == start + 6
 
 
 def loss_of(config: GRPOConfig, ratios: list[float], lengths: list[int], advantage: float) -> Any:

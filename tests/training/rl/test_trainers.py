@@ -17,9 +17,9 @@ import torch
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import GRPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, rows
 from agentgym.training.rl.batches import batch, logprobs_of, predict
+from agentgym.training.rl.experience import Experience, experience, reply_lengths, spread
 from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.metrics_log import Recorder
-from agentgym.training.rl.policy_gradient import Experience, experience, reply_lengths, spread
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
 from tests.training.rl.echo_trainers import (
     Echo,
@@ -335,7 +335,7 @@ def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1, abs=0.02)
     assert losses["bf16"] != losses["fp32"]
     data = batch([row for t in collect(trainer.teacher, make_env, range(4)) for row in rows(t)], 0)
-    prediction = predict(trainer.model, data, precision="bf16", states=True)
+    prediction = predict(trainer.model, data, precision="bf16")
     assert {prediction.logprobs.dtype, prediction.entropies.dtype} == {torch.float32}
 
 
@@ -346,9 +346,8 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             wavering, tokenizer, make_env, GRPOConfig(precision=precision, max_new_tokens=3)
         )
         for of in ("fp32", "bf16"):
-            _, played = GRPO(
-                wavering, tokenizer, make_env, GRPOConfig(precision=of, max_new_tokens=3)
-            ).sample(range(100))
+            config = GRPOConfig(precision=of, max_new_tokens=3, groups=50, group_size=2)
+            played = GRPO(wavering, tokenizer, make_env, config).play_groups(0).episodes
             data = weighted(played, [0.0] * 100)
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
@@ -365,9 +364,9 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
         trainer = GRPO(
             small_model(tokenizer), tokenizer, make_env, GRPOConfig(seed=seed, max_new_tokens=4)
         )
-        trainer.step = step
-        _, played = trainer.sample([5, 5])
-        return trainer.seeds(3), [t.steps[0].reply.ids for t in played]
+        policy = trainer.actor.policy(trainer.draw_seed(step))
+        played = trainer.actor.play(policy, [5], 2, step).episodes
+        return trainer.source.seeds(3), [t.steps[0].reply.ids for t in played]
 
     runs = [drawn(seed, step) for seed, step in [(0, 0), (0, 1), (1, 0), (1, 1)]]
     assert all(a[1] != b[1] for k, a in enumerate(runs) for b in runs[:k])

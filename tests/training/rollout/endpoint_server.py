@@ -69,7 +69,7 @@ Script = Callable[[dict[str, Any], int], Answer]
 
 class ScriptedServer(ThreadingHTTPServer):
     """Answers the k-th request as `script(request, k)` says, and counts how many it has at a
-    time.
+    time. Without a path it answers at all of them, and adds to a request the one that it came to.
     """
 
     daemon_threads = True
@@ -105,6 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server = self.server
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not server.path:
+            request["path"] = self.path
         with server.lock:
             server.requests.append(request)
             server.keys.append(self.headers["Authorization"] or self.headers["x-api-key"])
@@ -114,14 +116,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = (
                 server.script(request, number)
-                if self.path == server.path
+                if server.path in ("", self.path)
                 else Answer(status=404, error="no such path")
             )
             server.ending.wait(60 if answer.hang else answer.delay)
         finally:
             with server.lock:
                 server.now -= 1
-        self.answer(answer, request["model"])
+        self.answer(answer, request.get("model", ""))
 
     def answer(self, answer: Answer, model: str) -> None:
         body = answer.data(model)

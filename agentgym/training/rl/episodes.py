@@ -1,0 +1,137 @@
+"""The episodes of a training run: played on seeds of its own, with the figures that its log gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from agentgym.policy import Policy
+from agentgym.training.evaluation.scoring import success_rate, without_failures
+from agentgym.training.rl.curriculum import Curriculum
+from agentgym.training.rl.trainer_config import TrainerConfig
+from agentgym.training.rollout import Collector, EnvLike, Trajectory
+from agentgym.training.rollout.branching import Branches
+
+TRAIN_SEED = 10_000_000
+"""Training takes seeds from here on; evaluation takes those from 0."""
+
+
+@dataclass
+class Played:
+    """Episodes that were played.
+
+    Attributes:
+        episodes: Those that were played to their end.
+        figures: Figures of each round in which some were played.
+        lost: Seeds and causes of the failures.
+    """
+
+    episodes: list[Trajectory] = field(default_factory=list)
+    figures: list[dict[str, float]] = field(default_factory=list)
+    lost: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, other: Played, episodes: Iterable[Trajectory]) -> None:
+        """Add a round, of whose episodes some may be left out or cut."""
+        self.episodes += episodes
+        self.figures += other.figures
+        self.lost += other.lost
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as plain data, for a checkpoint."""
+        return {
+            "episodes": [trajectory.to_json() for trajectory in self.episodes],
+            "figures": self.figures,
+            "lost": self.lost,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Played:
+        """Return what `to_state` has written."""
+        episodes = [Trajectory.from_json(line) for line in state["episodes"]]
+        return cls(episodes, state["figures"], state["lost"])
+
+
+class EpisodeSource:
+    """Plays the episodes of a run.
+
+    Args:
+        env: An id, a spec or a function that makes an env with a spec.
+        config: The options of the run.
+        curriculum: Chooses the env of each step in place of `env`.
+
+    Attributes:
+        next_seed: The seed of the next instance.
+        branches: Points in the middle of episodes from which others go on, if that is asked for.
+    """
+
+    def __init__(
+        self, env: EnvLike, config: TrainerConfig, curriculum: Curriculum | None = None
+    ) -> None:
+        self.env, self.config, self.curriculum = env, config, curriculum
+        self.next_seed = TRAIN_SEED + config.seed * 10**9
+        self.branches: Branches | None = None
+        self._collector: Collector | None = None
+
+    def seeds(self, count: int) -> range:
+        """Return seeds of episodes that no earlier step has had."""
+        start = self.next_seed
+        self.next_seed += count
+        return range(start, start + count)
+
+    def play(self, policy: Policy, seeds: Iterable[int], step: int) -> Played:
+        """Play episodes; failures are left out, counted and named.
+
+        Args:
+            policy: Replies to chats.
+            seeds: Each is played once.
+            step: The step of the run that they are for.
+
+        Raises:
+            RuntimeError: All have failed.
+        """
+        collector = self._open(step)
+        begun_again = collector.retried
+        episodes = list(collector.collect(policy, seeds))
+        complete = without_failures(episodes)
+        if self.curriculum is not None and not self._goes_on:
+            self.curriculum.record(success_rate(complete))
+        figures = {
+            "reward": fmean(t.reward for t in complete),
+            "success": success_rate(complete),
+            "turns": fmean(len(t.steps) for t in complete),
+            "truncated": fmean(t.truncated for t in complete),
+            "tokens": float(sum(len(step.reply.ids) for t in complete for step in t.steps)),
+            "failures": float(len(episodes) - len(complete)),
+            "retried": float(collector.retried - begun_again),
+        }
+        return Played(complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure])
+
+    @property
+    def _goes_on(self) -> bool:
+        """Return whether episodes go on from others, in the env that these were played in."""
+        return self.branches is not None and self.branches.open
+
+    def _open(self, step: int) -> Collector:
+        config = self.config
+        if self.curriculum is not None and not self._goes_on:
+            env = self.curriculum.env(step / config.steps)
+            if env != self.env:
+                self.env = env
+                self.close()
+        if self._collector is None:
+            self._collector = Collector(
+                self.env if self.branches is None else self.branches.factory(self.env),
+                config.num_envs,
+                engine=config.engine,
+                replicate=False,
+                timeout=config.timeout,
+            )
+        return self._collector
+
+    def close(self) -> None:
+        """Close the collector; it is opened again when it is needed."""
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None

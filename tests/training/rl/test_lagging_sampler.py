@@ -1,0 +1,158 @@
+"""Samplers that lag behind the model: correction by importance, and episodes that are played while
+the ones before are trained on.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from agentgym import Chat, Reply
+from agentgym.training.rl import GRPO, GRPOConfig, rows
+from agentgym.training.rl.batches import batch, logprobs_of
+from agentgym.training.rl.experience import Experience, corrected, experience
+from agentgym.training.rollout import Step, Trajectory
+from tests.training.rl.echo_trainers import gradients, small_model, wavering_model
+from tests.training.rl.echo_world import make_env
+
+PROMPT = (5, 6, 7)
+
+
+def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
+    """All replies of one token after a prompt, each with its share of the old policy; what they
+    earn has no pattern.
+    """
+    count = len(tokenizer)
+    with torch.no_grad():
+        logits = old(input_ids=torch.tensor([PROMPT])).logits[0, -1]
+    logprobs = logits.log_softmax(-1)
+    advantages = torch.randn(count, generator=torch.Generator().manual_seed(0))
+    played = [
+        Trajectory(
+            "{}",
+            token,
+            (Step(Chat(), Reply("", PROMPT, (token,), (logprobs[token].item(),)), 0.0, {}),),
+            Chat(),
+            True,
+            False,
+        )
+        for token in range(count)
+    ]
+    data = experience(played, advantages, "token", 0)
+    return replace(data, shares=data.place(logprobs.exp())), advantages
+
+
+def shaken(model: Any) -> Any:
+    """A copy with other weights."""
+    other = copy.deepcopy(model)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=draw))
+    return other
+
+
+def trainer_of(tokenizer: Any, model: Any, **options: Any) -> GRPO:
+    return GRPO(model, tokenizer, make_env, GRPOConfig(**options))
+
+
+def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None:
+    """The expectation over all replies, computed exactly: with the correction it is the policy
+    gradient of the model, without it that of neither.
+    """
+    old = small_model(tokenizer)
+    model = shaken(old)
+    data, advantages = every_token(tokenizer, old)
+    trainer = trainer_of(tokenizer, model)
+    logits = model(input_ids=torch.tensor([PROMPT])).logits[0, -1]
+    exact = gradients(trainer, [-(logits.softmax(-1) * advantages).sum()])
+    as_sampled = gradients(trainer, trainer._losses(data, 1.0, fresh=True))
+    found = gradients(trainer, trainer._losses(trainer._corrected(data, 1e6), 1.0, fresh=True))
+    assert (found - exact).norm() < 1e-4 * exact.norm()
+    assert (as_sampled - exact).norm() > 0.1 * exact.norm()
+    figures = trainer.records.figures()
+    weights = (trainer.predict(data).logprobs - data.logprobs)[data.sampled].exp()
+    assert figures["importance"] == pytest.approx(weights.mean().item(), rel=1e-4)
+
+
+def test_correction_changes_nothing_where_the_weights_are_equal(tokenizer: Any) -> None:
+    model = small_model(tokenizer)
+    data, _ = every_token(tokenizer, model)
+    trainer = trainer_of(tokenizer, model)
+    same = trainer._corrected(data, 1.0 + 1e-3)
+    assert torch.allclose(same.advantages, data.advantages, rtol=1e-4)
+    plain, found = (
+        gradients(trainer, trainer._losses(each, 1.0, fresh=True)) for each in (data, same)
+    )
+    assert torch.allclose(plain, found, atol=1e-6)
+
+
+def test_ratios_are_truncated(tokenizer: Any) -> None:
+    data, advantages = every_token(tokenizer, small_model(tokenizer))
+    shift = torch.linspace(-1.0, 1.0, len(advantages))
+    now = data.logprobs + data.place(shift)
+    found = corrected(data, now, 1.5)
+    expected = advantages * shift.exp().clamp(max=1.5)
+    assert torch.allclose(found.advantages[found.sampled], expected, rtol=1e-5)
+    assert torch.equal(found.logprobs, now)
+    assert found.advantages[~found.sampled].abs().max() == 0
+
+
+def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) -> None:
+    """While step k is trained, those of step k + 1 are played by the weights before step k."""
+    model = wavering_model(tokenizer, 1)
+    trainer = trainer_of(
+        tokenizer,
+        model,
+        steps=4,
+        groups=4,
+        group_size=4,
+        ahead=True,
+        entropy=0.01,
+        max_new_tokens=4,
+    )
+    weights, threads, drifts = [copy.deepcopy(model)], set(), []
+    play = trainer.source.play
+    trainer.source.play = lambda *arguments: (  # type: ignore[method-assign]
+        threads.add(threading.current_thread().name.partition("_")[0]),
+        play(*arguments),
+    )[1]
+
+    def look(step: int, metrics: Any) -> None:
+        drifts.append(metrics["sampler_drift"])
+        weights.append(copy.deepcopy(model))
+        if trainer._ahead is None:
+            return
+        data = batch([row for t in trainer._ahead.episodes for row in rows(t)], 0)
+        before, after = (
+            ((logprobs_of(weights[k], data) - data.logprobs) * data.sampled).abs().max()
+            for k in (step - 1, step)
+        )
+        assert before < 1e-4 < 1e-3 < after
+
+    trainer.train(look)
+    assert threads == {"MainThread", "agentgym-ahead"}
+    assert trainer._ahead is None, "nothing is played that is not trained on"
+    assert drifts[0] < 1e-4 < 1e-3 < min(drifts[1:]), "only the first step has its own samples"
+
+
+def test_playing_ahead_learns(tokenizer: Any) -> None:
+    trainer = trainer_of(
+        tokenizer,
+        wavering_model(tokenizer, 1),
+        steps=16,
+        learning_rate=2e-3,
+        warmup=3,
+        ahead=True,
+        importance_cap=2.0,
+        max_new_tokens=4,
+    )
+    seen: list[Any] = []
+    trainer.train(lambda step, metrics: seen.append(metrics))
+    assert sum(metrics["reward"] for metrics in seen[:3]) / 3 < 0.75
+    assert sum(metrics["reward"] for metrics in seen[-3:]) / 3 > 0.9

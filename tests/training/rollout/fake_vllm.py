@@ -1,0 +1,203 @@
+"""A vLLM that is none: classes with the fields and parameters of the real one (`vllm_facts.json`),
+behind which a tiny model of transformers samples from the folders that it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym.training.rollout import Sample, SamplingOptions, TransformersSampler
+from agentgym.training.rollout.pretrained import find_model, load_model
+from tests.training.rollout.endpoint_server import Answer, Script
+
+FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("vllm_facts.json").read_text("utf-8"))
+CLASSES: dict[str, Any] = FACTS["classes"]
+Tamper = Callable[[dict[str, Any]], None]
+
+
+def check(kind: str, names: Mapping[str, Any], method: str | None = None) -> None:
+    """Check that a class has such fields, or a method of it such parameters."""
+    facts = CLASSES[kind]
+    known = facts["fields"] if method is None else facts["methods"][method]
+    assert set(names) <= set(known), f"{kind} of vLLM {FACTS['version']} knows no {set(names)}"
+
+
+def record(kind: str, **values: Any) -> types.SimpleNamespace:
+    """An object with fields that the class really has."""
+    check(kind, values)
+    return types.SimpleNamespace(**values)
+
+
+class FakeEngine:
+    """What samples: a tiny model of a folder, with a cache that only a reset empties."""
+
+    def __init__(self, folder: str) -> None:
+        self.folders, self.lock = [folder], threading.Lock()
+        self.load(folder)
+
+    def load(self, folder: str) -> None:
+        self.folders.append(folder)
+        cpu = torch.device("cpu")
+        model, self.tokenizer = load_model(find_model(folder), cpu, torch.float32)
+        self.sampler = TransformersSampler(model)
+
+    def draw(self, prompt: Sequence[int], body: Mapping[str, Any]) -> Sample:
+        """Sample as vLLM does with these options."""
+        assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, 0, 1.0)
+        assert body["ignore_eos"], "the end marks are ours alone"
+        assert body["logprobs"] == 0, "the token that was drawn is always there"
+        stops = frozenset(body["stop_token_ids"])
+        options = SamplingOptions(body["temperature"], body["max_tokens"], stops)
+        with self.lock:  # requests come in threads
+            self.sampler.seed(body["seed"])
+            (sample,) = self.sampler.sample([tuple(prompt)], options)
+        return sample
+
+
+class FakeLLM:
+    """Stands for `vllm.LLM`."""
+
+    tamper: Tamper | None = None
+
+    def __init__(self, model: str, **options: Any) -> None:
+        check("EngineArgs", {"model": model, **options})
+        assert options["logprobs_mode"] in FACTS["values"]["LogprobsMode"]
+        self.engine, self.calls = FakeEngine(model), [("init", options)]
+        self.model_config = types.SimpleNamespace(max_model_len=options["max_model_len"])
+        self.fresh = True
+
+    def generate(self, prompts: Any, sampling_params: Any, **options: Any) -> list[Any]:
+        check("LLM", options, "generate")
+        assert self.fresh, "states of the weights before are still there"
+        if options.get("lora_request") is not None:
+            adapter = options["lora_request"]
+            if adapter.lora_path != self.engine.folders[-1] or adapter.lora_int_id != self.adapter:
+                self.engine.load(adapter.lora_path)
+                self.adapter = adapter.lora_int_id
+        outputs = []
+        for prompt, params in zip(prompts, sampling_params, strict=True):
+            check("TokensPrompt", prompt)
+            sample = self.engine.draw(prompt["prompt_token_ids"], vars(params))
+            values: dict[str, Any] = {
+                "token_ids": list(sample.ids),
+                "finish_reason": "stop" if sample.ids[-1] in params.stop_token_ids else "length",
+                "logprobs": [
+                    {i: record("Logprob", logprob=logprob)}
+                    for i, logprob in zip(sample.ids, sample.logprobs, strict=True)
+                ],
+            }
+            if self.tamper is not None:
+                type(self).tamper(values)  # type: ignore[misc]
+            output = {
+                "prompt_token_ids": prompt["prompt_token_ids"],
+                "outputs": [record("CompletionOutput", **values)],
+            }
+            check("RequestOutput", output, "__init__")
+            outputs.append(types.SimpleNamespace(**output))
+        return outputs
+
+    adapter = 0
+
+    def collective_rpc(self, method: str, **options: Any) -> list[None]:
+        check("LLM", options, "collective_rpc")
+        assert method == "reload_weights"
+        check("ModelRunner", options["kwargs"], "reload_weights")
+        self.engine.load(options["kwargs"]["weights_path"])
+        self.calls.append((method, options["kwargs"]))
+        self.fresh = False
+        return [None]
+
+    def reset_prefix_cache(self) -> bool:
+        self.fresh = True
+        return True
+
+    def sleep(self, **options: Any) -> None:
+        check("LLM", options, "sleep")
+        self.calls.append(("sleep", options))
+
+    def wake_up(self, **options: Any) -> bool:
+        check("LLM", options, "wake_up")
+        self.calls.append(("wake_up", options))
+        return True
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """The modules that stand for vLLM."""
+    vllm, lora, request = (
+        types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request")
+    )
+    vllm.LLM = FakeLLM  # type: ignore[attr-defined]
+    vllm.SamplingParams = lambda **options: record("SamplingParams", **options)  # type: ignore[attr-defined]
+
+    def adapter(lora_name: str, lora_int_id: int, lora_path: str) -> types.SimpleNamespace:
+        assert CLASSES["LoRARequest"]["fields"][:3] == ["lora_name", "lora_int_id", "lora_path"]
+        return record(
+            "LoRARequest", lora_name=lora_name, lora_int_id=lora_int_id, lora_path=lora_path
+        )
+
+    request.LoRARequest = adapter  # type: ignore[attr-defined]
+    return {"vllm": vllm, "vllm.lora": lora, "vllm.lora.request": request}
+
+
+def serve(folder: str, tamper: Callable[[dict[str, Any], int], None] | None = None) -> Script:
+    """The answers of vLLM's server, in development mode, to requests at any of its paths.
+
+    Args:
+        folder: The model that it was started with.
+        tamper: Changes the choice that answers the k-th request.
+    """
+    engine, version = FakeEngine(folder), ["default"]
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        path, body = request.pop("path"), dict(request)
+        assert f"post {path}" in FACTS["routes"], path
+        if path == "/v1/completions":
+            return complete(body, number)
+        answer: Any = {}
+        if path == "/collective_rpc":
+            assert body["method"] == "reload_weights"
+            check("ModelRunner", body["kwargs"], "reload_weights")
+            engine.load(body["kwargs"]["weights_path"])
+            answer = {"results": [None]}
+        elif path == "/v1/load_lora_adapter":
+            check("LoadLoRAAdapterRequest", body)
+            engine.load(body["lora_path"])
+            return Answer(body="Success: LoRA adapter 'agentgym' added successfully.")
+        elif path == "/reset_prefix_cache":
+            answer = {"success": True}
+        elif path == "/update_weight_version":
+            version[0] = body["new_version"]
+            answer = {"success": True, "new_version": version[0]}
+        return Answer(body=json.dumps(answer))
+
+    def complete(body: dict[str, Any], number: int) -> Answer:
+        check("CompletionRequest", body)
+        assert body["return_token_ids"]
+        sample = engine.draw(body["prompt"], body)
+        spans = [{"version": version[0], "start": 0, "end": len(sample.ids)}]
+        check("WeightVersionSpan", spans[0])
+        scores = {"token_logprobs": list(sample.logprobs), "tokens": [""] * len(sample.ids)}
+        check("CompletionLogProbs", scores)
+        choice = {
+            "index": 0,
+            "text": "",
+            "finish_reason": "stop" if sample.ids[-1] in body["stop_token_ids"] else "length",
+            "token_ids": list(sample.ids),
+            "prompt_token_ids": body["prompt"],
+            "logprobs": scores,
+            "weight_versions": spans,
+        }
+        if tamper is not None:
+            tamper(choice, number)
+        check("CompletionResponseChoice", choice)
+        answer = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": body["model"]}
+        return Answer(body=json.dumps({**answer, "choices": [choice]}))
+
+    return script
