@@ -5,12 +5,11 @@ interrupted.
 from __future__ import annotations
 
 import json
-import queue
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,50 +22,18 @@ from agentgym.arguments import check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout.engines import (
-    GRACE,
-    Answer,
-    Answers,
-    Asyncio,
-    Engine,
-    EnvLike,
-    Failure,
-    Lockstep,
-    MakeEnv,
-    Slot,
-    Threads,
-    describe,
-)
-from agentgym.training.rollout.episode import Recording, spec_of
+from agentgym.training.rollout.dispatcher import Counts, Dispatcher
+from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv
+from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-OPENING = 60.0
-"""Seconds that a new worker may take on top of the timeout: a process that imports a deep-learning
-library needs some.
-"""
 LINGER = 0.1
 """Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
 worth that much delay.
 """
-
-
-class CollectionError(RuntimeError):
-    """Episode after episode breaks, so the cause is not in one of them."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """Episode that begins or is under way in a slot, its place among the seeds, and the time at
-    which the slot is given up.
-    """
-
-    place: int
-    seed: int
-    deadline: float
-    attempt: int = 1
-    recording: Recording | None = None
 
 
 class Collector:
@@ -92,9 +59,6 @@ class Collector:
             None for no limit. A worker has a minute more to start.
         retries: The most times that an episode which broke is played again.
 
-    Attributes:
-        retried: The episodes so far that were begun again.
-
     Raises:
         ValueError: The env has no spec, or an argument is not right, or the engine is not
             installed.
@@ -117,7 +81,6 @@ class Collector:
         check_int("num_envs", num_envs, 1, 100_000)
         check_int("retries", retries, 0, 1_000)
         self.num_envs, self.timeout, self.retries = num_envs, timeout, retries
-        self.retried = 0
         self._make_env, self.spec = _factory(env)
         self._engine = _engine(engine)
         if timeout is not None:
@@ -128,11 +91,20 @@ class Collector:
                     "another engine"
                 )
         self._replicate = self._engine.replicates if replicate is None else replicate
-        self._answers: Answers = queue.Queue()
-        self._idle: list[Slot] = []
-        self._runs: dict[Slot, _Run] = {}
-        self._broken = self._pending = 0
+        self._dispatcher = Dispatcher(
+            self._engine, self._make_env, self.spec, num_envs, timeout, retries
+        )
         self._linger = 0.0
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the episodes so far."""
+        return replace(self._dispatcher.counts, recovered=self._engine.recovered)
+
+    @property
+    def retried(self) -> int:
+        """The episodes so far that were begun again."""
+        return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
         return self
@@ -142,15 +114,7 @@ class Collector:
 
     def close(self) -> None:
         """End the slots, those that hang too."""
-        self._give_up_all()
-        for slot in self._idle:
-            slot.close()
-        until = time.monotonic() + GRACE
-        for slot in self._idle:
-            if not slot.join(max(0.0, until - time.monotonic())):
-                slot.kill()
-        self._idle = []
-        self._engine.close()
+        self._dispatcher.close()
 
     def collect(
         self,
@@ -232,142 +196,36 @@ class Collector:
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
-        for slot in self._idle if self._replicate else ():
-            slot.use(shared)
+        dispatcher = self._dispatcher
+        dispatcher.use(shared, labels)
         try:
-            while self._begin_all(seeds, shared):
-                waiting: list[Slot] = []
-                for slot, answer in self._new_answers():
-                    place = self._runs[slot].place
-                    if (ended := self._record(slot, answer, labels, shared)) is not None:
-                        yield place, ended
-                        self._begin_all(seeds, shared)
-                    elif slot in self._runs:  # else its episode is played again in another one
-                        waiting.append(slot)
-                # In the order of the seeds, so that a policy that draws does not depend on which
-                # slots are open.
-                waiting.sort(key=lambda slot: self._runs[slot].place)
-                yield from self._reply(policy, waiting)
+            while dispatcher.begin_all(seeds) or dispatcher.ended:
+                self._wait()
+                while dispatcher.ended:
+                    yield dispatcher.ended.popleft()
+                    dispatcher.begin_all(seeds)
+                    dispatcher.advance(0.0)
+                self._reply(policy)
         finally:
-            self._give_up_all()
+            dispatcher.give_up_all()
 
-    def _begin_all(self, seeds: Iterator[tuple[int, int]], shared: Any) -> bool:
-        """Begin episodes as long as there are seeds and room; return whether any is under way."""
-        while len(self._runs) < self.num_envs and (following := next(seeds, None)) is not None:
-            opens = not self._idle
-            if opens:
-                free = min(set(range(self.num_envs)) - {slot.number for slot in self._runs})
-            slot = self._open(free, shared) if opens else self._idle.pop()
-            self._begin(slot, _Run(*following, self._deadline() + OPENING * opens))
-        return bool(self._runs)
+    def _wait(self) -> None:
+        """Wait for an answer, and for those that come shortly after."""
+        dispatcher = self._dispatcher
+        dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
+        until = time.monotonic() + self._linger
+        while dispatcher.pending and (rest := until - time.monotonic()) > 0:
+            dispatcher.advance(rest)
 
-    def _begin(self, slot: Slot, run: _Run) -> None:
-        self._runs[slot] = run
-        self._pending += 1
-        slot.reset(run.seed)
-
-    def _open(self, number: int, shared: Any) -> Slot:
-        slot = self._engine.slot(self._make_env, number, self._answers)
-        if self._replicate:
-            slot.use(shared)
-        return slot
-
-    def _new_answers(self) -> Iterator[tuple[Slot, Answer]]:
-        """Yield at least one answer, and those that come while they are read or shortly after."""
-        wait = (
-            min(run.deadline for run in self._runs.values()) - time.monotonic()
-            if self.timeout
-            else None
-        )
-        with suppress(queue.Empty):
-            newest = self._answers.get(timeout=None if wait is None else max(0.0, wait))
-            until = time.monotonic() + self._linger
-            while True:
-                if newest[0] in self._runs:  # a slot that was given up may answer yet
-                    yield newest
-                rest = until - time.monotonic() if self._linger and self._pending else 0.0
-                newest = self._answers.get(timeout=rest) if rest > 0 else self._answers.get_nowait()
-        now = time.monotonic()
-        for slot in [slot for slot, run in self._runs.items() if run.deadline < now]:
-            yield slot, Failure(f"it hung: no answer in {self.timeout:g} seconds")
-
-    def _record(
-        self, slot: Slot, answer: Answer, labels: Mapping[str, Any], shared: Any
-    ) -> Trajectory | None:
-        """Record an answer; return the trajectory if it is the last of its episode."""
-        run = self._runs[slot]
-        run.deadline = float("inf")
-        self._pending -= 1
-        if isinstance(answer, Chat):
-            run.recording = Recording(self.spec, run.seed, answer, labels)
-            return None
-        recording = run.recording or Recording(self.spec, run.seed, Chat(), labels)
-        if isinstance(answer, Failure):
-            self._give_up(slot)
-            if run.attempt <= self.retries and not answer.by_policy:
-                self.retried += 1
-                again = _Run(run.place, run.seed, self._deadline() + OPENING, run.attempt + 1)
-                self._begin(self._open(slot.number, shared), again)
-                return None
-            return self._broken_off(recording, answer.cause, run.attempt)
-        recording.add(*answer)
-        if not recording.over:
-            return None
-        self._broken = 0
-        self._end(slot)
-        return recording.trajectory()
-
-    def _reply(self, policy: Policy, slots: list[Slot]) -> Iterator[tuple[int, Trajectory]]:
-        """Play a reply in each slot; yield the episodes that have none."""
+    def _reply(self, policy: Policy) -> None:
+        """Have the slots that are ready play a reply."""
+        slots = self._dispatcher.take(self.num_envs)
         replies: Sequence[Reply | PolicyError | None] = [None] * len(slots)
         if slots and not self._replicate:
             began = time.monotonic()
-            replies = _ask(
-                policy,
-                [recording.chat for slot in slots if (recording := self._runs[slot].recording)],
-            )
+            replies = _ask(policy, self._dispatcher.chats(slots))
             self._linger = LINGER * (time.monotonic() - began)
-        silent: list[tuple[Slot, PolicyError]] = []
-        for slot, reply in zip(slots, replies, strict=True):
-            if isinstance(reply, PolicyError):
-                silent.append((slot, reply))
-                continue
-            self._pending += 1
-            self._runs[slot].deadline = self._deadline()
-            slot.step(reply)
-        for slot, error in silent:
-            run = self._runs[slot]
-            self._end(slot)
-            if run.recording is not None:
-                yield (
-                    run.place,
-                    self._broken_off(run.recording, describe(error), run.attempt),
-                )
-
-    def _broken_off(self, recording: Recording, cause: str, attempts: int) -> Trajectory:
-        self._broken += 1
-        # Twice over, since all slots may fail together for a cause that passes.
-        if self._broken > 2 * self.num_envs:
-            raise CollectionError(
-                f"{self._broken} episodes broke one after the other; the last one: {cause}"
-            )
-        return recording.trajectory(cause + (f" (attempt {attempts})" if attempts > 1 else ""))
-
-    def _end(self, slot: Slot) -> None:
-        del self._runs[slot]
-        self._idle.append(slot)
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.timeout if self.timeout else float("inf")
-
-    def _give_up(self, slot: Slot) -> None:
-        del self._runs[slot]
-        slot.kill()
-
-    def _give_up_all(self) -> None:
-        for slot in list(self._runs):
-            self._give_up(slot)
-        self._pending = 0
+        self._dispatcher.reply(slots, replies)
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
