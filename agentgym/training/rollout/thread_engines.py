@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
@@ -32,10 +34,21 @@ THREADS = 512
 """The most threads of an engine: the number of tools that may wait at the same time. A thread takes
 some 50 kB.
 """
+FEW_THREADS = 4
+"""Threads that are active without a look at whether they are worth it."""
+PROBE = 0.001
+"""Seconds that a look at the interpreter takes: little beside a tool that is worth a thread."""
+PROBES = 3
+"""Looks in a row that have to find it idle, since one may by chance."""
 
 
 class ThreadPool:
     """Threads that work for slots, started as they are needed.
+
+    Few threads are active at first. While slots wait and the interpreter is idle, since all active
+    threads wait for tools, there are more and more of them. While it is busy there are no more:
+    threads that wait for the interpreter take a part of its time, and would do nothing sooner.
+    Those that find nothing to do are parked.
 
     They are daemons, since a thread that hangs cannot be ended and must not keep the interpreter
     from ending.
@@ -46,19 +59,25 @@ class ThreadPool:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._queue: SimpleQueue[ThreadSlot | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._threads: set[threading.Thread] = set()
+        self._waiting: deque[ThreadSlot] = deque()
         self._working: dict[ThreadSlot, threading.Thread] = {}
-        self._spare = 0  # threads that wait, less the slots that do
+        self._threads: set[threading.Thread] = set()
+        self._active = self._parked = 0
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # for parked threads: go on, or end
+        self._short = threading.Event()
+        self._watch: threading.Thread | None = None
+        self._closed = False
 
     def submit(self, slot: ThreadSlot) -> None:
         """Have the slot do its work."""
         with self._lock:
-            self._spare -= 1
-            if self._spare < 0 and len(self._threads) < self._limit:
-                self._start()
-        self._queue.put(slot)
+            self._waiting.append(slot)
+            if self._active < min(FEW_THREADS, self._limit):
+                self._activate()
+            elif self._active < self._limit and not self._short.is_set():
+                self._short.set()
+                self._watch = self._watch or self._start(self._grow)
 
     def abandon(self, slot: ThreadSlot) -> bool:
         """Put another thread in the place of the one that works for this slot, if one does."""
@@ -66,35 +85,78 @@ class ThreadPool:
             thread = self._working.pop(slot, None)
             if thread is not None:
                 self._threads.discard(thread)
-                self._start()
+                self._active -= 1
+                self._activate()
         return thread is not None
 
     def close(self) -> None:
         """Wait for what was submitted, at most `GRACE` seconds, and end the threads."""
-        threads = list(self._threads)
+        with self._lock:
+            self._closed = True
+            self._short.set()
+            threads = list(self._threads)
         for _ in threads:
-            self._queue.put(None)
+            self._calls.put(False)
         until = time.monotonic() + GRACE
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _start(self) -> None:
-        self._spare += 1
-        thread = threading.Thread(target=self._run, name="agentgym-env", daemon=True)
-        self._threads.add(thread)
+    def _activate(self) -> None:
+        self._active += 1
+        if self._parked:
+            self._parked -= 1
+            self._calls.put(True)
+        else:
+            self._threads.add(self._start(self._run))
+
+    def _start(self, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, name="agentgym-env", daemon=True)
         thread.start()
+        return thread
+
+    def _grow(self) -> None:
+        """Double the active threads each time that slots wait although the interpreter is idle."""
+        while self._short.wait() and not self._closed:
+            idle = all(_interpreter_is_idle() for _ in range(PROBES))
+            with self._lock:
+                more = min(len(self._waiting), self._limit - self._active)
+                if more <= 0:
+                    self._short.clear()
+                elif idle and not self._closed:
+                    for _ in range(min(more, self._active)):
+                        self._activate()
 
     def _run(self) -> None:
-        for slot in iter(self._queue.get, None):
+        thread = threading.current_thread()
+        while True:
             with self._lock:
-                self._working[slot] = threading.current_thread()
+                if self._waiting:
+                    slot = self._waiting.popleft()
+                    self._working[slot] = thread
+                else:
+                    slot = None
+                    self._active -= 1
+                    self._parked += 1
+            if slot is None:
+                if not self._calls.get():
+                    return
+                continue
             answer = slot.work()
             with self._lock:  # before the answer, after which the slot may be submitted again
                 abandoned = self._working.pop(slot, None) is None
-                self._spare += not abandoned
             slot.deliver(answer)
             if abandoned:
                 return
+
+
+def _interpreter_is_idle() -> bool:
+    """Return whether this process hardly computes, and a thread that wakes goes on at once: where
+    others compute, it has to wait for the interpreter's switch interval (5 ms).
+    """
+    began, computed = time.perf_counter(), time.process_time()
+    time.sleep(PROBE)
+    late = time.perf_counter() - began - PROBE
+    return late < sys.getswitchinterval() / 2 and time.process_time() - computed < PROBE / 2
 
 
 class ThreadSlot(Slot):
