@@ -3,7 +3,9 @@ benchmarks/rollouts.py`).
 
 Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of
 `gem-llm` (PyPI) around its GuessTheNumber, if that is installed; and with a bare loop, for what a
-collector costs. A policy takes its time for each batch, as a model on a GPU does, or for each reply
+collector costs. Then (alone with `python benchmarks/rollouts.py slots`) the processor time and the
+memory of 1,000 and 10,000 slots, beside a bare event loop that steps its envs in a thread pool. A
+policy takes its time for each batch, as a model on a GPU does, or for each reply
 if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
 """
 
@@ -11,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import multiprocessing
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -25,9 +30,10 @@ from gymnasium.utils import RecordConstructorArgs
 
 import agentgym
 from agentgym import Chat, Reply, ToolCall, render
-from agentgym.training.rollout import Collector
+from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
+MANY = (1_000, 10_000)
 TURNS = 12
 DELAYS = (0, 5, 50)
 BUDGET = 1.5
@@ -87,6 +93,9 @@ def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
 
 def main() -> None:
     """Print the tables."""
+    if sys.argv[1:] == ["slots"]:
+        print_slots()
+        return
     runs = {"bare loop over envs": bare, **collectors(), **gymnasium_vectors(), **gem_vectors()}
     cells = list(itertools.product(DELAYS, DELAYS))
     print(f"steps/s with {SLOTS} envs; p/t: ms of a policy and of a tool\n")
@@ -106,6 +115,73 @@ def main() -> None:
     print("|---|---|---|")
     for name, shares in overheads().items():
         print(f"| {name} | " + " | ".join(f"{share:.1%}" for share in shares) + " |", flush=True)
+    print_slots()
+
+
+def print_slots() -> None:
+    """Print the table of many slots: processor time of a step in microseconds, and memory."""
+    print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
+    print(
+        f" | ratio | over the bare event loop at {MANY[-1]:,} | kB a slot |\n|---|---|---|---|---|---|"
+    )
+    names = ["bare event loop and thread pool", "lockstep", "threads", "asyncio", "processes"]
+    bare_cost = 0.0
+    for name in names:
+        measure = partial(slot_cost, name) if name in ENGINES else loop_cost
+        (few, _), (many, memory) = map(measure, MANY)
+        bare_cost = bare_cost or many
+        print(
+            f"| {name} | {few:.0f} | {many:.0f} | {many / few:.2f} | {many / bare_cost:.2f} | "
+            f"{memory:.0f} |",
+            flush=True,
+        )
+
+
+def slot_cost(engine: str, slots: int) -> tuple[float, float]:
+    """Microseconds of processor time a step, and kB of memory a slot."""
+    before = resources()[1]
+    with Collector(make_env, slots, engine=engine) as collector:
+        played = collector.collect(Policy(0.0), itertools.count())
+        steps = sum(len(trajectory.steps) for trajectory in itertools.islice(played, slots))
+        start, memory = resources()
+        steps = sum(len(trajectory.steps) for trajectory in itertools.islice(played, slots))
+        spent = resources()[0] - start
+    return spent / steps * 1e6, (memory - before) / slots / 1e3
+
+
+def loop_cost(slots: int) -> tuple[float, float]:
+    """The same of an event loop that steps its envs in the thread pool of `asyncio`."""
+    before, policy = resources()[1], Policy(0.0)
+    envs = [make_env() for _ in range(slots)]
+
+    async def play(env: gymnasium.Env[Any, Any]) -> None:
+        chat, _ = await asyncio.to_thread(env.reset, seed=0)
+        for _ in range(TURNS):
+            reply = await policy.areply(chat)
+            chat, *_ = await asyncio.to_thread(env.step, reply.text)
+
+    async def play_all() -> None:
+        await asyncio.gather(*map(play, envs))
+
+    asyncio.run(play_all())
+    start, memory = resources()
+    asyncio.run(play_all())
+    return (resources()[0] - start) / slots / TURNS * 1e6, (memory - before) / slots / 1e3
+
+
+def resources() -> tuple[float, float]:
+    """Seconds of processor time so far, and bytes of memory, of this process and its workers, as
+    Linux counts them.
+    """
+    gc.collect()
+    seconds, memory = time.process_time(), 0.0
+    for worker in multiprocessing.active_children():
+        fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        memory += next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return seconds, memory
 
 
 def rate(play: Callable[[], int]) -> float:

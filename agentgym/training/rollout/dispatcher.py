@@ -38,7 +38,7 @@ class Counts:
         begun: Those that were begun. Each has ended, broken or been cancelled, or is under way.
         ended: Those that were played to their end.
         broken: Those that were reported with a failure.
-        cancelled: Those that were under way when the collection was left.
+        cancelled: Those that were under way, or not yet yielded, when the collection was left.
         retried: How often one that broke was begun again.
         recovered: How often one was brought back to where it was, for its worker had to be ended for
             the sake of another.
@@ -188,8 +188,12 @@ class Dispatcher:
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
-        self.ready, self.pending = [], 0
+        for _, trajectory in self.ended:
+            self.counts.cancelled += 1
+            self.counts.broken -= bool(trajectory.failure)
+            self.counts.ended -= not trajectory.failure
         self.ended.clear()
+        self.ready, self.pending = [], 0
         self._deadlines.clear()
 
     def close(self) -> None:

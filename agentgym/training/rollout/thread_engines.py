@@ -64,7 +64,7 @@ class ThreadPool:
         self._working: dict[ThreadSlot, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
         self._active = self._parked = 0
-        self._calls: SimpleQueue[bool] = SimpleQueue()  # for parked threads: go on, or end
+        self._calls: SimpleQueue[str | None] = SimpleQueue()  # to parked threads; None to end
         self._short = threading.Event()
         self._watch: threading.Thread | None = None
         self._closed = False
@@ -96,7 +96,7 @@ class ThreadPool:
             self._short.set()
             threads = list(self._threads)
         for _ in threads:
-            self._calls.put(False)
+            self._calls.put(None)
         until = time.monotonic() + GRACE
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -105,7 +105,7 @@ class ThreadPool:
         self._active += 1
         if self._parked:
             self._parked -= 1
-            self._calls.put(True)
+            self._calls.put("go on")
         else:
             self._threads.add(self._start(self._run))
 
@@ -138,7 +138,7 @@ class ThreadPool:
                     self._active -= 1
                     self._parked += 1
             if slot is None:
-                if not self._calls.get():
+                if self._calls.get() is None:
                     return
                 continue
             answer = slot.work()
