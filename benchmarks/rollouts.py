@@ -139,6 +139,7 @@ def print_slots() -> None:
 
 def slot_cost(engine: str, slots: int) -> tuple[float, float]:
     """Microseconds of processor time a step, and kB of memory a slot."""
+    gc.collect()
     before = resources()[1]
     with Collector(make_env, slots, engine=engine) as collector:
         played = collector.collect(Policy(0.0), itertools.count())
@@ -151,6 +152,7 @@ def slot_cost(engine: str, slots: int) -> tuple[float, float]:
 
 def loop_cost(slots: int) -> tuple[float, float]:
     """The same of an event loop that steps its envs in the thread pool of `asyncio`."""
+    gc.collect()
     before, policy = resources()[1], Policy(0.0)
     envs = [make_env() for _ in range(slots)]
 
@@ -173,7 +175,6 @@ def resources() -> tuple[float, float]:
     """Seconds of processor time so far, and bytes of memory, of this process and its workers, as
     Linux counts them.
     """
-    gc.collect()
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()

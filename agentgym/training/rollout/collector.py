@@ -41,6 +41,8 @@ LINGER = 0.1
 """Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
 worth that much delay.
 """
+QUICK = 0.001
+"""Seconds of a reply for which no thread is started to record what comes meanwhile."""
 
 
 class Collector:
@@ -65,6 +67,10 @@ class Collector:
         timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
             None for no limit. A worker has a minute more to start.
         retries: The most times that an episode which broke is played again.
+        in_flight: Batches into which the live episodes are split, if the policy is called here and
+            the engine is not `lockstep`: with two, the policy replies to one while the tools of the
+            other work, and never waits for a slow one. With 1 it waits for most of them, so that
+            batches are full: better where a batch takes as long as half of it and tools are quick.
 
     Raises:
         ValueError: The env has no spec, or an argument is not right, or the engine is not
@@ -84,7 +90,9 @@ class Collector:
         replicate: bool | None = None,
         timeout: float | None = None,
         retries: int = 2,
+        in_flight: int = 2,
     ) -> None:
+        check_int("in_flight", in_flight, 1, 1_000)
         check_int("num_envs", num_envs, 1, 100_000)
         check_int("retries", retries, 0, 1_000)
         self.num_envs, self.timeout, self.retries = num_envs, timeout, retries
@@ -101,7 +109,8 @@ class Collector:
         self._dispatcher = Dispatcher(
             self._engine, self._make_env, self.spec, num_envs, timeout, retries
         )
-        self._linger = 0.0
+        self._in_flight = in_flight if self._engine.isolates else 1
+        self._reply_time = 0.0
 
     @property
     def counts(self) -> Counts:
@@ -219,22 +228,31 @@ class Collector:
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
-        """Wait for an answer, and for those that come shortly after."""
+        """Wait for an answer; if all slots are to be in one batch, for those that come shortly
+        after too.
+        """
         dispatcher = self._dispatcher
         dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
-        until = time.monotonic() + self._linger
+        until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
         while dispatcher.pending and (rest := until - time.monotonic()) > 0:
             dispatcher.advance(rest)
 
     def _reply(self, policy: Policy) -> None:
-        """Have the slots that are ready play a reply."""
-        slots = self._dispatcher.take(self.num_envs)
-        replies: Sequence[Reply | PolicyError | None] = [None] * len(slots)
-        if slots and not self._replicate:
-            began = time.monotonic()
-            replies = _ask(policy, self._dispatcher.chats(slots))
-            self._linger = LINGER * (time.monotonic() - began)
-        self._dispatcher.reply(slots, replies)
+        """Have slots that are ready play a reply: all, or a batch while others are stepped."""
+        dispatcher = self._dispatcher
+        if self._replicate:
+            slots = dispatcher.take(self.num_envs)
+            dispatcher.reply(slots, [None] * len(slots))
+            return
+        slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
+        if not slots:
+            return
+        overlaps = self._engine.isolates and self._reply_time > QUICK
+        began = time.monotonic()
+        with dispatcher.advancing() if overlaps else nullcontext():
+            replies = _ask(policy, dispatcher.chats(slots))
+            self._reply_time = time.monotonic() - began
+        dispatcher.reply(slots, replies)
 
 
 class _RareGarbageCollection:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -141,6 +143,32 @@ class Dispatcher:
         for slot in hung:
             self._record(slot, Failure(f"it hung: no answer in {self._timeout:g} seconds"))
         return bool(answers or hung)
+
+    @contextmanager
+    def advancing(self) -> Iterator[None]:
+        """Record the answers that come meanwhile, in another thread. Nothing else may be asked of
+        this object until the end.
+        """
+        ended = threading.Event()
+        errors: list[Exception] = []
+
+        def advance() -> None:
+            try:
+                while not ended.is_set():
+                    self.advance(None)
+            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
+                errors.append(error)
+
+        thread = threading.Thread(target=advance, name="agentgym-dispatcher", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            self._answers.wake()
+            thread.join()
+        if errors:
+            raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
         """Take slots that are ready, those that came first and with each the others of its seed,

@@ -101,6 +101,10 @@ class Answers:
         if not self._arrived.is_set():
             self._arrived.set()
 
+    def wake(self) -> None:
+        """End the wait of the one that empties it, if there is one."""
+        self._arrived.set()
+
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
         """Return all answers, and wait for one if there are none; empty if that takes too long."""
         if not self._answers:

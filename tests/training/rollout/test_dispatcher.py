@@ -4,7 +4,9 @@ that was begun is accounted for.
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from itertools import count, islice
 from typing import Any
@@ -13,9 +15,9 @@ import pytest
 
 from agentgym import Chat, Message, Reply
 from agentgym.policy import Policy
-from agentgym.training.rollout import Collector, Engine
+from agentgym.training.rollout import CollectionError, Collector, Engine
 from agentgym.training.rollout.dispatcher import Dispatcher
-from agentgym.training.rollout.engines import Answers, MakeEnv, Slot
+from agentgym.training.rollout.engines import Answers, Failure, MakeEnv, Slot
 from agentgym.training.rollout.episode import StepOutcome
 from tests.helpers import calls_of
 from tests.training.rollout.faulty_world import Mortal, Worker, make_env
@@ -38,6 +40,9 @@ class TrickleSlot(Slot):
     def step(self, reply: Reply | None) -> None:
         self._reply = reply
         self._asked.append(self)
+
+    def close(self) -> None:
+        self.dead = True
 
     def answer(self) -> None:
         if self._reply is None:
@@ -122,3 +127,55 @@ def test_episodes_that_break_are_accounted_for() -> None:
     assert broken > 0
     assert (counts.begun, counts.ended, counts.broken) == (8, 8 - broken, broken)
     assert (counts.retried, counts.cancelled) == (broken, 0)
+
+
+class Patient:
+    """Replies when the dispatcher has recorded a chat meanwhile, or nothing is left to come."""
+
+    def __init__(self) -> None:
+        self.collector: Collector | None = None
+        self.sizes: list[int] = []
+        self.recorded = 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        assert self.collector is not None
+        dispatcher = self.collector._dispatcher
+        time.sleep(0.002)  # more than a reply that is quick
+        for _ in range(30_000 if self.sizes else 0):
+            if dispatcher.ready or not dispatcher.pending:
+                break
+            time.sleep(0.001)
+        self.recorded += len(self.sizes) > 0 and bool(dispatcher.ready)
+        self.sizes.append(len(chats))
+        return Worker()(chats)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_answers_are_recorded_while_the_policy_replies(in_flight: int) -> None:
+    policy = Patient()
+    with Collector(make_env, 8, engine="threads", in_flight=in_flight) as collector:
+        policy.collector = collector
+        played = list(collector.collect(policy, range(16), ordered=True))
+    assert [t.seed for t in played] == list(range(16))
+    assert max(policy.sizes) <= 8 // in_flight
+    assert policy.recorded > 0 or in_flight == 1
+
+
+def test_an_error_while_the_policy_replies_is_raised() -> None:
+    opened, _ = dispatcher(1)
+
+    def break_one() -> None:
+        opened.begin_all(enumerate([0]))
+        (slot,) = opened._runs
+        opened._answers.put((slot, Failure("no disk")))
+
+    def break_meanwhile() -> None:
+        break_one()
+        with opened.advancing():
+            while opened.under_way:
+                time.sleep(0.001)
+
+    for _ in range(2):
+        break_meanwhile()
+    with pytest.raises(CollectionError, match="3 episodes broke one after the other"):
+        break_meanwhile()
