@@ -4,7 +4,8 @@ benchmarks/rollouts.py`).
 Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of
 `gem-llm` (PyPI) around its GuessTheNumber, if that is installed; and with a bare loop, for what a
 collector costs. Then (alone with `python benchmarks/rollouts.py slots`) the processor time and the
-memory of 1,000 and 10,000 slots, beside a bare event loop that steps its envs in a thread pool. A
+memory of 1,000 and 10,000 slots, beside a bare event loop that steps its envs in a thread pool, and
+(`sampler`) how much of the time a simulated sampler is at work while tools have a heavy tail. A
 policy takes its time for each batch, as a model on a GPU does, or for each reply
 if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
 """
@@ -17,6 +18,7 @@ import gc
 import itertools
 import multiprocessing
 import os
+import random
 import statistics
 import sys
 import time
@@ -34,6 +36,9 @@ from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
 MANY = (1_000, 10_000)
+SAMPLED = (64, 512, 4_096)
+SAMPLING = 5.0
+"""Seconds for which a simulated sampler is looked at."""
 TURNS = 12
 DELAYS = (0, 5, 50)
 BUDGET = 1.5
@@ -93,8 +98,9 @@ def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
 
 def main() -> None:
     """Print the tables."""
-    if sys.argv[1:] == ["slots"]:
-        print_slots()
+    alone = {"slots": print_slots, "sampler": print_sampler}
+    if sys.argv[1:]:
+        alone[sys.argv[1]]()
         return
     runs = {"bare loop over envs": bare, **collectors(), **gymnasium_vectors(), **gem_vectors()}
     cells = list(itertools.product(DELAYS, DELAYS))
@@ -116,6 +122,7 @@ def main() -> None:
     for name, shares in overheads().items():
         print(f"| {name} | " + " | ".join(f"{share:.1%}" for share in shares) + " |", flush=True)
     print_slots()
+    print_sampler()
 
 
 def print_slots() -> None:
@@ -169,6 +176,56 @@ def loop_cost(slots: int) -> tuple[float, float]:
     start, memory = resources()
     asyncio.run(play_all())
     return (resources()[0] - start) / slots / TURNS * 1e6, (memory - before) / slots / 1e3
+
+
+class HeavyTailed(SlowTool):
+    """A tool of 5 ms, one time in ten of 100 ms, one in a hundred of half a second."""
+
+    def step(self, action: str) -> Any:
+        """Sleep and step."""
+        draw = random.random()
+        self.seconds = 0.005 if draw < 0.9 else 0.1 if draw < 0.99 else 0.5
+        return super().step(action)
+
+
+class Sampler(Policy):
+    """Takes 20 ms for a batch and 0.2 ms more for each chat, and notes how long it was at work."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.busy, self.replies = 0.0, 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to a batch."""
+        began = time.perf_counter()
+        time.sleep(0.02 + 0.0002 * len(chats))
+        self.busy += time.perf_counter() - began
+        self.replies += len(chats)
+        return [POP] * len(chats)
+
+
+def print_sampler() -> None:
+    """Print how much of the time a simulated sampler is at work while tools have a heavy tail."""
+    print("\n| the sampler is at work (replies/s) | one batch | two in flight |\n|---|---|---|")
+    for slots in SAMPLED:
+        cells = [sampler_busy(slots, in_flight) for in_flight in (1, 2)]
+        texts = " | ".join(f"{busy:.0%} ({replies:,.0f})" for busy, replies in cells)
+        print(f"| {slots:,} slots | {texts} |", flush=True)
+
+
+def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
+    """The share of the time that the sampler is at work, and replies per second."""
+    sampler = Sampler()
+    make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
+    with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
+        played = collector.collect(sampler, itertools.count())
+        for _ in itertools.islice(played, slots):  # until the slots are at different turns
+            pass
+        sampler.busy, sampler.replies = 0.0, 0
+        start = time.perf_counter()
+        while (spent := time.perf_counter() - start) < SAMPLING:
+            next(played)
+    return sampler.busy / spent, sampler.replies / spent
 
 
 def resources() -> tuple[float, float]:
