@@ -234,10 +234,12 @@ def resources() -> tuple[float, float]:
     """
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
-        fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
         memory += next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return seconds, memory
 

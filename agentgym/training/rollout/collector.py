@@ -25,7 +25,7 @@ from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv
+from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
@@ -111,6 +111,7 @@ class Collector:
         )
         self._in_flight = in_flight if self._engine.isolates else 1
         self._reply_time = 0.0
+        self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
 
     @property
     def counts(self) -> Counts:
@@ -225,6 +226,7 @@ class Collector:
                 self._reply(policy)
         finally:
             _RareGarbageCollection.end()
+            self._unsent = ([], [])
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
@@ -247,12 +249,16 @@ class Collector:
         slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
         if not slots:
             return
-        overlaps = self._engine.isolates and self._reply_time > QUICK
+        unsent, self._unsent = self._unsent, ([], [])
+        overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
-        with dispatcher.advancing() if overlaps else nullcontext():
+        with dispatcher.advancing(*unsent) if overlaps else nullcontext():
             replies = _ask(policy, dispatcher.chats(slots))
             self._reply_time = time.monotonic() - began
-        dispatcher.reply(slots, replies)
+        if overlaps and dispatcher.ready:  # the next batch need not wait until these are sent
+            self._unsent = slots, replies
+        else:
+            dispatcher.reply(slots, replies)
 
 
 class _RareGarbageCollection:

@@ -145,15 +145,18 @@ class Dispatcher:
         return bool(answers or hung)
 
     @contextmanager
-    def advancing(self) -> Iterator[None]:
-        """Record the answers that come meanwhile, in another thread. Nothing else may be asked of
-        this object until the end.
+    def advancing(
+        self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
+    ) -> Iterator[None]:
+        """Play replies, and record the answers that come meanwhile, in another thread. Nothing else
+        may be asked of this object until the end.
         """
         ended = threading.Event()
         errors: list[Exception] = []
 
         def advance() -> None:
             try:
+                self.reply(slots, replies)
                 while not ended.is_set():
                     self.advance(None)
             except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for

@@ -42,7 +42,7 @@ RESTORES = 8
 """Times that a worker may die while an episode is brought back to where it was, which may be chance,
 before the episode is begun again.
 """
-BARREN = 2
+BARREN = 3
 """Workers that may die one after the other without having answered anything. Then the cause is not in
 what they were asked first.
 """
@@ -243,6 +243,7 @@ class Worker:
         self._policy_of: FarEnd | None = None  # the worker that has the policy
         self._far: FarEnd | None = None
         self._barren = 0
+        self._answered = False  # the worker that runs has answered something
         self._lock = threading.Lock()  # of the two that follow
         self._head: WorkerSlot | None = None  # the slot whose step is played
         self._killed_for: WorkerSlot | None = None
@@ -313,7 +314,7 @@ class Worker:
     def _play(self, batch: Sequence[WorkerSlot]) -> None:
         if self._far is None or not self._far.alive:
             self._end_worker()
-            self._far = self._engine.start(self._make_env, self._number)
+            self._far, self._answered = self._engine.start(self._make_env, self._number), False
         far = self._far
         policy = None if self._policy_of is far else self._policy
         self._policy_of = far
@@ -349,10 +350,11 @@ class Worker:
         failure = None
         if slot.lost_in(far):
             failure = slot.restored(far, next(answers))
+            self._answered = True
             self.recovered += failure is None
         answer = slot.received(far, next(answers))
         slot.began = NEVER
-        self._barren = 0
+        self._answered = True
         return failure or answer
 
     def _kill_for(self, slot: WorkerSlot) -> None:
@@ -367,7 +369,7 @@ class Worker:
             self._killed_for = None
         lost = slot.lost_in(self._far)
         self._end_worker()
-        self._barren += killed_for is None
+        self._barren = 0 if self._answered or killed_for else self._barren + 1
         slot.began = NEVER
         if self._barren >= BARREN:
             self._fail([slot, *rest], Failure(cause))
