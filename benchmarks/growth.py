@@ -15,8 +15,6 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from agentgym import make
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import rows
@@ -61,7 +59,7 @@ def row(size: int, policy: Tokenized) -> str:
 
 def sent(size: int, policy: Tokenized) -> int:
     """The bytes that a worker with its own policy sends in an episode."""
-    server = PlayerServer(cloudpickle.dumps(lambda: make(WORLD, operations=size)), 0)
+    server = PlayerServer(lambda: make(WORLD, operations=size))
     server.use(policy)
     total, over = len(pickle.dumps(server.reset(0))), False
     while not over:

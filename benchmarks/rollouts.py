@@ -3,7 +3,10 @@ benchmarks/rollouts.py`).
 
 Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of
 `gem-llm` (PyPI) around its GuessTheNumber, if that is installed; and with a bare loop, for what a
-collector costs. A policy takes its time for each batch, as a model on a GPU does, or for each reply
+collector costs. Then (alone with `python benchmarks/rollouts.py slots`) the processor time and the
+memory of 1,000 and 10,000 slots, beside a bare event loop that steps its envs in a thread pool, and
+(`sampler`) how much of the time a simulated sampler is at work while tools have a heavy tail. A
+policy takes its time for each batch, as a model on a GPU does, or for each reply
 if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
 """
 
@@ -11,13 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import multiprocessing
 import os
+import random
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -25,9 +32,13 @@ from gymnasium.utils import RecordConstructorArgs
 
 import agentgym
 from agentgym import Chat, Reply, ToolCall, render
-from agentgym.training.rollout import Collector
+from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
+MANY = (1_000, 10_000)
+SAMPLED = (64, 512, 4_096)
+SAMPLING = 5.0
+"""Seconds for which a simulated sampler is looked at."""
 TURNS = 12
 DELAYS = (0, 5, 50)
 BUDGET = 1.5
@@ -87,6 +98,10 @@ def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
 
 def main() -> None:
     """Print the tables."""
+    alone = {"slots": print_slots, "sampler": print_sampler}
+    if sys.argv[1:]:
+        alone[sys.argv[1]]()
+        return
     runs = {"bare loop over envs": bare, **collectors(), **gymnasium_vectors(), **gem_vectors()}
     cells = list(itertools.product(DELAYS, DELAYS))
     print(f"steps/s with {SLOTS} envs; p/t: ms of a policy and of a tool\n")
@@ -106,6 +121,127 @@ def main() -> None:
     print("|---|---|---|")
     for name, shares in overheads().items():
         print(f"| {name} | " + " | ".join(f"{share:.1%}" for share in shares) + " |", flush=True)
+    print_slots()
+    print_sampler()
+
+
+def print_slots() -> None:
+    """Print the table of many slots: processor time of a step in microseconds, and memory."""
+    print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
+    print(
+        f" | ratio | over the bare event loop at {MANY[-1]:,} | kB a slot |\n|---|---|---|---|---|---|"
+    )
+    names = ["bare event loop and thread pool", "lockstep", "threads", "asyncio", "processes"]
+    bare_cost = 0.0
+    for name in names:
+        measure = partial(slot_cost, name) if name in ENGINES else loop_cost
+        (few, _), (many, memory) = map(measure, MANY)
+        bare_cost = bare_cost or many
+        print(
+            f"| {name} | {few:.0f} | {many:.0f} | {many / few:.2f} | {many / bare_cost:.2f} | "
+            f"{memory:.0f} |",
+            flush=True,
+        )
+
+
+def slot_cost(engine: str, slots: int) -> tuple[float, float]:
+    """Microseconds of processor time a step, and kB of memory a slot."""
+    gc.collect()
+    before = resources()[1]
+    with Collector(make_env, slots, engine=engine) as collector:
+        played = collector.collect(Policy(0.0), itertools.count())
+        steps = sum(len(trajectory.steps) for trajectory in itertools.islice(played, slots))
+        start, memory = resources()
+        steps = sum(len(trajectory.steps) for trajectory in itertools.islice(played, slots))
+        spent = resources()[0] - start
+    return spent / steps * 1e6, (memory - before) / slots / 1e3
+
+
+def loop_cost(slots: int) -> tuple[float, float]:
+    """The same of an event loop that steps its envs in the thread pool of `asyncio`."""
+    gc.collect()
+    before, policy = resources()[1], Policy(0.0)
+    envs = [make_env() for _ in range(slots)]
+
+    async def play(env: gymnasium.Env[Any, Any]) -> None:
+        chat, _ = await asyncio.to_thread(env.reset, seed=0)
+        for _ in range(TURNS):
+            reply = await policy.areply(chat)
+            chat, *_ = await asyncio.to_thread(env.step, reply.text)
+
+    async def play_all() -> None:
+        await asyncio.gather(*map(play, envs))
+
+    asyncio.run(play_all())
+    start, memory = resources()
+    asyncio.run(play_all())
+    return (resources()[0] - start) / slots / TURNS * 1e6, (memory - before) / slots / 1e3
+
+
+class HeavyTailed(SlowTool):
+    """A tool of 5 ms, one time in ten of 100 ms, one in a hundred of half a second."""
+
+    def step(self, action: str) -> Any:
+        """Sleep and step."""
+        draw = random.random()
+        self.seconds = 0.005 if draw < 0.9 else 0.1 if draw < 0.99 else 0.5
+        return super().step(action)
+
+
+class Sampler(Policy):
+    """Takes 20 ms for a batch and 0.2 ms more for each chat, and notes how long it was at work."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.busy, self.replies = 0.0, 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to a batch."""
+        began = time.perf_counter()
+        time.sleep(0.02 + 0.0002 * len(chats))
+        self.busy += time.perf_counter() - began
+        self.replies += len(chats)
+        return [POP] * len(chats)
+
+
+def print_sampler() -> None:
+    """Print how much of the time a simulated sampler is at work while tools have a heavy tail."""
+    print("\n| the sampler is at work (replies/s) | one batch | two in flight |\n|---|---|---|")
+    for slots in SAMPLED:
+        cells = [sampler_busy(slots, in_flight) for in_flight in (1, 2)]
+        texts = " | ".join(f"{busy:.0%} ({replies:,.0f})" for busy, replies in cells)
+        print(f"| {slots:,} slots | {texts} |", flush=True)
+
+
+def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
+    """The share of the time that the sampler is at work, and replies per second."""
+    sampler = Sampler()
+    make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
+    with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
+        played = collector.collect(sampler, itertools.count())
+        for _ in itertools.islice(played, slots):  # until the slots are at different turns
+            pass
+        sampler.busy, sampler.replies = 0.0, 0
+        start = time.perf_counter()
+        while (spent := time.perf_counter() - start) < SAMPLING:
+            next(played)
+    return sampler.busy / spent, sampler.replies / spent
+
+
+def resources() -> tuple[float, float]:
+    """Seconds of processor time so far, and bytes of memory, of this process and its workers, as
+    Linux counts them.
+    """
+    seconds, memory = time.process_time(), 0.0
+    for worker in multiprocessing.active_children():
+        fields = (
+            Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
+        seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        memory += next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return seconds, memory
 
 
 def rate(play: Callable[[], int]) -> float:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
-from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.collector import ENGINES, Collector
+from agentgym.training.rollout.dispatcher import CollectionError, Counts
 from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
-from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
+from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
@@ -23,6 +24,7 @@ from agentgym.training.rollout.storage import (
     RunLock,
     RunLockedError,
 )
+from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
@@ -50,6 +52,7 @@ __all__ = [
     "CollectionError",
     "Collector",
     "ContextLengthError",
+    "Counts",
     "DamagedFileError",
     "EndpointConfig",
     "EndpointError",

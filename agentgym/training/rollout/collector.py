@@ -4,12 +4,13 @@ interrupted.
 
 from __future__ import annotations
 
-import queue
+import gc
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -28,50 +29,25 @@ from agentgym.training.rollout.collect_arguments import (
     read_labels,
     read_seeds,
 )
-from agentgym.training.rollout.engines import (
-    GRACE,
-    Answer,
-    Answers,
-    Asyncio,
-    Engine,
-    EnvLike,
-    Failure,
-    Lockstep,
-    MakeEnv,
-    Slot,
-    Threads,
-    describe,
-)
-from agentgym.training.rollout.episode import Recording, spec_of
+from agentgym.training.rollout.dispatcher import Counts, Dispatcher
+from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
+from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-OPENING = 60.0
-"""Seconds that a new worker may take on top of the timeout: a process that imports a deep-learning
-library needs some.
+YOUNG = 50_000
+"""New objects after which Python looks for garbage in cycles while episodes are collected. With its
+700, it goes through the recorded steps so often that this takes a third of the time of a step at
+1,000 slots, and more at 10,000.
 """
 LINGER = 0.1
 """Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
 worth that much delay.
 """
-
-
-class CollectionError(RuntimeError):
-    """Episode after episode breaks, so the cause is not in one of them."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """Episode that begins or is under way in a slot, its place among the seeds, and the time at
-    which the slot is given up.
-    """
-
-    place: int
-    seed: int
-    deadline: float
-    attempt: int = 1
-    recording: Recording | None = None
+QUICK = 0.001
+"""Seconds of a reply for which no thread is started to record what comes meanwhile."""
 
 
 class Collector:
@@ -96,9 +72,10 @@ class Collector:
         timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
             None for no limit. A worker has a minute more to start.
         retries: The most times that an episode which broke is played again.
-
-    Attributes:
-        retried: The episodes so far that were begun again.
+        in_flight: Batches into which the live episodes are split, if the policy is called here and
+            the engine is not `lockstep`: with two, the policy replies to one while the tools of the
+            other work, and never waits for a slow one. With 1 it waits for most of them, so that
+            batches are full: better where a batch takes as long as half of it and tools are quick.
 
     Raises:
         ValueError: The env has no spec, or an argument is not right, or the engine is not
@@ -118,11 +95,12 @@ class Collector:
         replicate: bool | None = None,
         timeout: float | None = None,
         retries: int = 2,
+        in_flight: int = 2,
     ) -> None:
+        check_int("in_flight", in_flight, 1, 1_000)
         check_int("num_envs", num_envs, 1, 100_000)
         check_int("retries", retries, 0, 1_000)
         self.num_envs, self.timeout, self.retries = num_envs, timeout, retries
-        self.retried = 0
         self._make_env, self.spec = _factory(env)
         self._engine = _engine(engine)
         if timeout is not None:
@@ -135,11 +113,22 @@ class Collector:
         if replicate is not None:
             check_bool("replicate", replicate)
         self._replicate = self._engine.replicates if replicate is None else replicate
-        self._answers: Answers = queue.Queue()
-        self._idle: list[Slot] = []
-        self._runs: dict[Slot, _Run] = {}
-        self._broken = self._pending = 0
-        self._linger = 0.0
+        self._dispatcher = Dispatcher(
+            self._engine, self._make_env, self.spec, num_envs, timeout, retries
+        )
+        self._in_flight = in_flight if self._engine.isolates else 1
+        self._reply_time = 0.0
+        self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the episodes so far."""
+        return replace(self._dispatcher.counts, recovered=self._engine.recovered)
+
+    @property
+    def retried(self) -> int:
+        """The episodes so far that were begun again."""
+        return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
         return self
@@ -149,15 +138,7 @@ class Collector:
 
     def close(self) -> None:
         """End the slots, those that hang too."""
-        self._give_up_all()
-        for slot in self._idle:
-            slot.close()
-        until = time.monotonic() + GRACE
-        for slot in self._idle:
-            if not slot.join(max(0.0, until - time.monotonic())):
-                slot.kill()
-        self._idle = []
-        self._engine.close()
+        self._dispatcher.close()
 
     def collect(
         self,
@@ -236,142 +217,78 @@ class Collector:
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
-        for slot in self._idle if self._replicate else ():
-            slot.use(shared)
+        dispatcher = self._dispatcher
+        dispatcher.use(shared, labels)
+        _RareGarbageCollection.begin()
         try:
-            while self._begin_all(seeds, shared):
-                waiting: list[Slot] = []
-                for slot, answer in self._new_answers():
-                    place = self._runs[slot].place
-                    if (ended := self._record(slot, answer, labels, shared)) is not None:
-                        yield place, ended
-                        self._begin_all(seeds, shared)
-                    elif slot in self._runs:  # else its episode is played again in another one
-                        waiting.append(slot)
-                # In the order of the seeds, so that a policy that draws does not depend on which
-                # slots are open.
-                waiting.sort(key=lambda slot: self._runs[slot].place)
-                yield from self._reply(policy, waiting)
+            while dispatcher.begin_all(seeds) or dispatcher.ended:
+                self._wait()
+                while dispatcher.ended:
+                    yield dispatcher.ended.popleft()
+                    dispatcher.begin_all(seeds)
+                    dispatcher.advance(0.0)
+                self._reply(policy)
         finally:
-            self._give_up_all()
+            _RareGarbageCollection.end()
+            self._unsent = ([], [])
+            dispatcher.give_up_all()
 
-    def _begin_all(self, seeds: Iterator[tuple[int, int]], shared: Any) -> bool:
-        """Begin episodes as long as there are seeds and room; return whether any is under way."""
-        while len(self._runs) < self.num_envs and (following := next(seeds, None)) is not None:
-            opens = not self._idle
-            if opens:
-                free = min(set(range(self.num_envs)) - {slot.number for slot in self._runs})
-            slot = self._open(free, shared) if opens else self._idle.pop()
-            self._begin(slot, _Run(*following, self._deadline() + OPENING * opens))
-        return bool(self._runs)
+    def _wait(self) -> None:
+        """Wait for an answer; if all slots are to be in one batch, for those that come shortly
+        after too.
+        """
+        dispatcher = self._dispatcher
+        dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
+        until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
+        while dispatcher.pending and (rest := until - time.monotonic()) > 0:
+            dispatcher.advance(rest)
 
-    def _begin(self, slot: Slot, run: _Run) -> None:
-        self._runs[slot] = run
-        self._pending += 1
-        slot.reset(run.seed)
-
-    def _open(self, number: int, shared: Any) -> Slot:
-        slot = self._engine.slot(self._make_env, number, self._answers)
+    def _reply(self, policy: Policy) -> None:
+        """Have slots that are ready play a reply: all, or a batch while others are stepped."""
+        dispatcher = self._dispatcher
         if self._replicate:
-            slot.use(shared)
-        return slot
+            slots = dispatcher.take(self.num_envs)
+            dispatcher.reply(slots, [None] * len(slots))
+            return
+        slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
+        if not slots:
+            return
+        unsent, self._unsent = self._unsent, ([], [])
+        overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
+        began = time.monotonic()
+        with dispatcher.advancing(*unsent) if overlaps else nullcontext():
+            replies = _ask(policy, dispatcher.chats(slots))
+            self._reply_time = time.monotonic() - began
+        if overlaps and dispatcher.ready:  # the next batch need not wait until these are sent
+            self._unsent = slots, replies
+        else:
+            dispatcher.reply(slots, replies)
 
-    def _new_answers(self) -> Iterator[tuple[Slot, Answer]]:
-        """Yield at least one answer, and those that come while they are read or shortly after."""
-        wait = (
-            min(run.deadline for run in self._runs.values()) - time.monotonic()
-            if self.timeout
-            else None
-        )
-        with suppress(queue.Empty):
-            newest = self._answers.get(timeout=None if wait is None else max(0.0, wait))
-            until = time.monotonic() + self._linger
-            while True:
-                if newest[0] in self._runs:  # a slot that was given up may answer yet
-                    yield newest
-                rest = until - time.monotonic() if self._linger and self._pending else 0.0
-                newest = self._answers.get(timeout=rest) if rest > 0 else self._answers.get_nowait()
-        now = time.monotonic()
-        for slot in [slot for slot, run in self._runs.items() if run.deadline < now]:
-            yield slot, Failure(f"it hung: no answer in {self.timeout:g} seconds")
 
-    def _record(
-        self, slot: Slot, answer: Answer, labels: Mapping[str, Any], shared: Any
-    ) -> Trajectory | None:
-        """Record an answer; return the trajectory if it is the last of its episode."""
-        run = self._runs[slot]
-        run.deadline = float("inf")
-        self._pending -= 1
-        if isinstance(answer, Chat):
-            run.recording = Recording(self.spec, run.seed, answer, labels)
-            return None
-        recording = run.recording or Recording(self.spec, run.seed, Chat(), labels)
-        if isinstance(answer, Failure):
-            self._give_up(slot)
-            if run.attempt <= self.retries and not answer.by_policy:
-                self.retried += 1
-                again = _Run(run.place, run.seed, self._deadline() + OPENING, run.attempt + 1)
-                self._begin(self._open(slot.number, shared), again)
-                return None
-            return self._broken_off(recording, answer.cause, run.attempt)
-        recording.add(*answer)
-        if not recording.over:
-            return None
-        self._broken = 0
-        self._end(slot)
-        return recording.trajectory()
+class _RareGarbageCollection:
+    """The threshold of the garbage collector, raised as long as any collection of episodes is under
+    way.
+    """
 
-    def _reply(self, policy: Policy, slots: list[Slot]) -> Iterator[tuple[int, Trajectory]]:
-        """Play a reply in each slot; yield the episodes that have none."""
-        replies: Sequence[Reply | PolicyError | None] = [None] * len(slots)
-        if slots and not self._replicate:
-            began = time.monotonic()
-            replies = _ask(
-                policy,
-                [recording.chat for slot in slots if (recording := self._runs[slot].recording)],
-            )
-            self._linger = LINGER * (time.monotonic() - began)
-        silent: list[tuple[Slot, PolicyError]] = []
-        for slot, reply in zip(slots, replies, strict=True):
-            if isinstance(reply, PolicyError):
-                silent.append((slot, reply))
-                continue
-            self._pending += 1
-            self._runs[slot].deadline = self._deadline()
-            slot.step(reply)
-        for slot, error in silent:
-            run = self._runs[slot]
-            self._end(slot)
-            if run.recording is not None:
-                yield (
-                    run.place,
-                    self._broken_off(run.recording, describe(error), run.attempt),
-                )
+    _lock = threading.Lock()
+    _under_way = 0
+    _before = (0, 0, 0)
 
-    def _broken_off(self, recording: Recording, cause: str, attempts: int) -> Trajectory:
-        self._broken += 1
-        # Twice over, since all slots may fail together for a cause that passes.
-        if self._broken > 2 * self.num_envs:
-            raise CollectionError(
-                f"{self._broken} episodes broke one after the other; the last one: {cause}"
-            )
-        return recording.trajectory(cause + (f" (attempt {attempts})" if attempts > 1 else ""))
+    @classmethod
+    def begin(cls) -> None:
+        with cls._lock:
+            if not cls._under_way:
+                cls._before = gc.get_threshold()
+                if 0 < cls._before[0] < YOUNG:  # 0 is that of somebody who wants none
+                    gc.set_threshold(YOUNG, *cls._before[1:])
+            cls._under_way += 1
 
-    def _end(self, slot: Slot) -> None:
-        del self._runs[slot]
-        self._idle.append(slot)
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.timeout if self.timeout else float("inf")
-
-    def _give_up(self, slot: Slot) -> None:
-        del self._runs[slot]
-        slot.kill()
-
-    def _give_up_all(self) -> None:
-        for slot in list(self._runs):
-            self._give_up(slot)
-        self._pending = 0
+    @classmethod
+    def end(cls) -> None:
+        with cls._lock:
+            cls._under_way -= 1
+            if not cls._under_way:
+                gc.set_threshold(*cls._before)
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:

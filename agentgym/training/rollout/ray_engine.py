@@ -1,28 +1,50 @@
-"""Collection on a cluster of Ray: an actor for each slot, with its env and, unless told otherwise,
-its own copy of the policy.
+"""Collection on a cluster of Ray: actors that play the episodes of many slots each and, unless told
+otherwise, have a copy of the policy each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import ray
 
-from agentgym.policy import Policy, PolicyError
-from agentgym.training.rollout.engines import Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
-from agentgym.training.rollout.workers import PlayerClient, PlayerServer, WorkerDied, worker_error
+from agentgym.policy import Policy
+from agentgym.training.rollout.engines import describe
+from agentgym.training.rollout.worker_slots import (
+    WORKERS,
+    FarAnswer,
+    FarEnd,
+    Request,
+    WorkerDied,
+    WorkerEngine,
+)
+from agentgym.training.rollout.workers import WorkerServer
 
 
-class Ray(Engine):
+class RayServer(WorkerServer):
+    """The far end of a worker as an actor."""
+
+    def play(self, policy: Policy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+        """Yield the answers to requests in their order, with this policy if there is one."""
+        if policy is not None:
+            self.use(policy)
+        for request in requests:
+            yield self.answer(request)
+
+
+class Ray(WorkerEngine):
     """Actors of Ray, on one machine or many. Joins the cluster that `RAY_ADDRESS` names, or starts
     one here.
 
     The policy goes into the object store once, so that actors of one machine share the weights of a
     model; a policy for an endpoint carries its address. An actor that dies, with its machine or
-    alone, costs the episode that it was playing.
+    alone, costs the episode whose step it was playing.
 
     Args:
+        workers: The most actors, each of which plays one step at a time. As many slots have one
+            each, further slots share them.
         **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1,
             num_gpus=0.25`. Without, an actor takes no share of the CPUs that Ray counts, and actors
             are spread over the machines.
@@ -33,36 +55,41 @@ class Ray(Engine):
 
     replicates = True
 
-    def __init__(self, **resources: Any) -> None:
+    def __init__(self, workers: int = WORKERS, **resources: Any) -> None:
+        super().__init__(workers)
         if not ray.is_initialized():
             ray.init(configure_logging=False)
         options = resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
-        self._actors = ray.remote(PlayerServer).options(**options)
+        self._actors = ray.remote(RayServer).options(**options)
 
     def share(self, policy: Policy) -> Any:
         """Return a reference to the policy in the object store."""
         return ray.put(policy)
 
-    def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
-        actor: Any = self._actors.remote(cloudpickle.dumps(make_env), number)
-        return ThreadSlot(lambda: _RayPlayer(actor), number, answers, lambda: ray.kill(actor))
+    def start(self, make_env: bytes, number: int) -> FarEnd:
+        """Start an actor."""
+        return _Actor(self._actors.remote(make_env, number))
 
 
-class _RayPlayer(PlayerClient):
+class _Actor(FarEnd):
     def __init__(self, actor: Any) -> None:
-        super().__init__()
         self._actor = actor
 
-    def call(self, method: str, argument: Any) -> Any:
+    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            return ray.get(getattr(self._actor, method).remote(argument))
+            for answer in self._actor.play.options(num_returns="streaming").remote(
+                policy, requests
+            ):
+                yield ray.get(answer)
         except ray.exceptions.RayTaskError as error:
-            cause = error.cause
-            raise worker_error(describe(cause), isinstance(cause, PolicyError)) from error
+            raise WorkerDied(describe(error.cause)) from error
         except ray.exceptions.RayError as error:
             raise WorkerDied(str(error).splitlines()[0]) from error
 
-    def close(self) -> None:
-        self._actor.close.remote()
+    def kill(self) -> None:
         ray.kill(self._actor)
+
+    def close(self) -> None:
+        with suppress(ray.exceptions.RayError):
+            self._actor.close_all.remote()
+            ray.kill(self._actor)

@@ -60,7 +60,7 @@ def collect(
         labels: The labels of the trajectories.
         ordered: Yield them in the order of the seeds instead of as they end, so that the first n of
             an endless stream are a fair sample; as in `Collector.collect`.
-        **options: `engine`, `replicate`, `timeout` and `retries`, as in `Collector`.
+        **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:
         Trajectories, as they end; failures of workers too, which say so.

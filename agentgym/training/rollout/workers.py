@@ -1,4 +1,4 @@
-"""Players elsewhere, in another process or an actor of Ray.
+"""The far end of workers, in another process or an actor of Ray, and the engine of processes.
 
 What crosses the border grows with new text, never with the history.
 """
@@ -8,169 +8,209 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.deltas import Border, ChatDelta, ReplyDelta
-from agentgym.training.rollout.engines import (
-    GRACE,
-    Answers,
-    Engine,
-    MakeEnv,
-    Slot,
-    ThreadSlot,
-    describe,
+from agentgym.training.rollout.engines import GRACE, MakeEnv, describe
+from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.worker_slots import (
+    WORKERS,
+    FarAnswer,
+    FarEnd,
+    Request,
+    WorkerDied,
+    WorkerEngine,
 )
-from agentgym.training.rollout.episode import Player, StepOutcome
 
+SentChat = tuple[int, ChatDelta]
+SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
+"""A reply of the worker's own policy, and the outcome of its step."""
+_CHILDREN = threading.Lock()
+"""Held to ask for the state of a child: of two threads that ask, one would not be told its exit code.
+"""
 _SIGKILL = 9
 """The signal by which the kernel ends a process for want of memory; Windows has no name for it."""
 
 
 class PlayerServer:
-    """The far end: a player that sends only the new part of a chat, and of the prompt of a reply.
+    """The far end of a slot: a player that sends only the new part of a chat, and of the prompt of a
+    reply.
 
     Args:
-        make_env: Makes the env; pickled by cloudpickle, as it may be a lambda.
-        number: Which of the slots it is.
+        make_env: Makes the env.
     """
 
-    def __init__(self, make_env: bytes, number: int) -> None:
-        self._player = Player(cloudpickle.loads(make_env)())
-        self._number = number
+    def __init__(self, make_env: MakeEnv) -> None:
+        self._player = Player(make_env())
         self._border = Border()
 
-    def use(self, policy: bytes | Policy) -> None:
-        """Play with a copy of this policy; one that draws at random draws differently in each
-        slot.
-        """
-        copied: Any = cloudpickle.loads(policy) if isinstance(policy, bytes) else policy
-        if hasattr(copied, "reseed"):
-            copied.reseed(self._number)
-        self._player.use(copied)
+    def use(self, policy: Policy) -> None:
+        """Play with this policy from now on."""
+        self._player.use(policy)
 
-    def reset(self, seed: int) -> tuple[int, ChatDelta]:
+    def reset(self, seed: int) -> SentChat:
         """Begin an episode."""
         self._border = Border()
         return self._border.send_chat(self._player.reset(seed))
 
-    def step(
-        self, text: str | None
-    ) -> tuple[
-        tuple[int, ReplyDelta] | None, tuple[int, ChatDelta], float, bool, bool, Mapping[str, Any]
-    ]:
+    def step(self, text: str | None) -> SentStep:
         """Play a text, and send no reply back; or one of the own policy."""
         reply, outcome = self._player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
         ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
         return played, self._border.send_chat(outcome.chat), *ends
 
+    def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
+        """Play the texts of an episode with this seed again, and send the last chat whole."""
+        seed, texts = episode
+        chat = self._player.reset(seed)
+        for text in texts:
+            chat = self._player.step(Reply(text))[1].chat
+        self._border = Border()
+        return self._border.send_chat(chat)
+
     def close(self) -> None:
         """Close the env."""
         self._player.close()
 
 
-class PlayerClient:
-    """The near end: plays like a `Player`. A subclass fills `call` and `close`."""
+class WorkerServer:
+    """The far end of a worker: the players of many slots, and the policy that they share.
 
-    def __init__(self) -> None:
-        self._border = Border()
+    Args:
+        make_env: Makes an env; pickled by cloudpickle, as it may be a lambda.
+        number: Which of the workers it is.
+    """
 
-    def call(self, method: str, argument: Any) -> Any:
-        """Call a method of the `PlayerServer`."""
-        raise NotImplementedError
+    def __init__(self, make_env: bytes, number: int) -> None:
+        self._make_env, self._number = make_env, number
+        self._players: dict[int, PlayerServer] = {}
+        self._load: MakeEnv | None = None
+        self._policy: Any = None
+        self._sent: bytes | Policy | None = None
 
-    def use(self, policy: Any) -> None:
-        """Play with this policy from now on."""
-        self.call("use", policy)
+    def use(self, policy: bytes | Policy) -> None:
+        """Play with a copy of this policy; one that draws at random draws differently in each
+        worker.
+        """
+        self._sent = policy  # loaded when it is needed, so that an error is an answer
 
-    def reset(self, seed: int) -> Chat:
-        """Begin an episode."""
-        self._border = Border()
-        return self._border.receive_chat(*self.call("reset", seed))
+    def answer(self, request: Request) -> FarAnswer:
+        """Do what is asked of a slot; return whether it succeeded, and the answer or the error."""
+        key, method, argument = request
+        try:
+            if method == "close":
+                self.close(key)
+                return True, None
+            return True, getattr(self._player(key), method)(argument)
+        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+            return False, (describe(error), isinstance(error, PolicyError))
 
-    def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply; with None, that of the player's own policy."""
-        played, news, *ends = self.call("step", None if reply is None else reply.text)
-        if reply is None:
-            reply = self._border.receive_reply(*played)
-        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
+    def close(self, key: int) -> None:
+        """Close the env of a slot, if it is open."""
+        if (player := self._players.pop(key, None)) is not None:
+            player.close()
+
+    def close_all(self) -> None:
+        """Close all envs."""
+        for key in list(self._players):
+            self.close(key)
+
+    def _player(self, key: int) -> PlayerServer:
+        if self._sent is not None:
+            self._take_policy(self._sent)
+        if key not in self._players:
+            self._load = self._load or cloudpickle.loads(self._make_env)
+            self._players[key] = PlayerServer(self._load)
+            self._players[key].use(self._policy)
+        return self._players[key]
+
+    def _take_policy(self, sent: bytes | Policy) -> None:
+        self._policy = cloudpickle.loads(sent) if isinstance(sent, bytes) else sent
+        self._sent = None
+        if hasattr(self._policy, "reseed"):
+            self._policy.reseed(self._number)
+        for player in self._players.values():
+            player.use(self._policy)
 
 
-class Processes(Engine):
-    """A process for each slot: for worlds that compute, and for tools that may crash or leak. A
-    process that hangs is killed.
+class Processes(WorkerEngine):
+    """Processes that play the episodes of many slots each: for worlds that compute, and for tools
+    that may crash or leak. A process that hangs is killed.
 
     Args:
         method: The start of processes: `forkserver` (quick; the server is never forked from a
             process with threads), `spawn`, `fork`.
+        workers: The most processes, each of which plays one step at a time. As many slots have one
+            each, further slots share them.
     """
 
-    def __init__(self, method: str = "forkserver") -> None:
+    def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
+        super().__init__(workers)
         self._context = get_context(method)
         if method == "forkserver":
             self._context.set_forkserver_preload([__name__])
 
     def share(self, policy: Policy) -> bytes:
-        """The policy as bytes, made once for all slots."""
+        """The policy as bytes, made once for all workers."""
         return bytes(cloudpickle.dumps(policy))
 
-    def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
+    def start(self, make_env: bytes, number: int) -> FarEnd:
+        """Start a worker."""
         near, far = self._context.Pipe()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
             target=_serve,
-            args=(far, cloudpickle.dumps(make_env), number),
-            name=f"agentgym-slot-{number}",
+            args=(far, make_env, number),
+            name=f"agentgym-worker-{number}",
             daemon=True,
         )
-        with interrupts_left_to_parent():
+        with _CHILDREN, interrupts_left_to_parent():
             process.start()
         far.close()
-        return ThreadSlot(lambda: _ProcessPlayer(near, process), number, answers, process.kill)
+        return _Process(near, process)
 
 
-class _ProcessPlayer(PlayerClient):
+class _Process(FarEnd):
     def __init__(self, connection: Connection, process: Any) -> None:
-        super().__init__()
         self._connection, self._process = connection, process
 
-    def call(self, method: str, argument: Any) -> Any:
+    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            self._connection.send((method, argument))
-            succeeded, answer = self._connection.recv()
+            self._connection.send((policy, requests))
+            for _ in requests:
+                yield self._connection.recv()
         except (EOFError, OSError) as error:
-            self._process.join(GRACE)
+            self._join()
             raise WorkerDied(describe_exit(self._process.exitcode)) from error
-        if succeeded:
-            return answer
-        raise worker_error(*answer)
 
-    def close(self) -> None:
-        self._connection.close()  # the process reads the end of its input, closes its env and ends
-        self._process.join(GRACE)
+    @property
+    def alive(self) -> bool:
+        with _CHILDREN:
+            return bool(self._process.is_alive())
+
+    def kill(self) -> None:
         self._process.kill()
 
+    def close(self) -> None:
+        self._connection.close()  # the process reads the end of its input, closes its envs and ends
+        if not self._join():
+            self.kill()
+            self._join()
 
-class WorkerDied(RuntimeError):
-    """The process or the actor of a player is gone."""
-
-
-class WorkerFailed(RuntimeError):
-    """An env or a policy raised an error elsewhere."""
-
-
-def worker_error(cause: str, by_policy: bool) -> Exception:
-    """Return an error that was raised elsewhere as one that can be raised here."""
-    return (PolicyError if by_policy else WorkerFailed)(f"in a worker: {cause}")
+    def _join(self) -> bool:
+        """Wait for the end; return whether it has come."""
+        ended = bool(wait([self._process.sentinel], GRACE))
+        with _CHILDREN:
+            self._process.join(0)
+        return ended
 
 
 def describe_exit(code: int | None) -> str:
@@ -183,19 +223,16 @@ def describe_exit(code: int | None) -> str:
 
 def _serve(connection: Connection, make_env: bytes, number: int) -> None:
     follow_the_parent()
-    server: PlayerServer | None = None
+    server = WorkerServer(make_env, number)
     try:
         while True:
-            method, argument = connection.recv()
-            try:
-                server = server or PlayerServer(make_env, number)
-                answer = True, getattr(server, method)(argument)
-            except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-                answer = False, (describe(error), isinstance(error, PolicyError))
-            connection.send(answer)
+            policy, requests = connection.recv()
+            if policy is not None:
+                server.use(policy)
+            for request in requests:
+                connection.send(server.answer(request))
     except EOFError:
-        if server is not None:
-            server.close()
+        server.close_all()
 
 
 @contextmanager

@@ -38,12 +38,14 @@ from agentgym.training.rollout import (
     OtherRunError,
     Processes,
     RunLockedError,
+    Threads,
     Trajectory,
     TrajectoryLog,
     collect,
     replay,
 )
 from agentgym.training.rollout.deltas import Border
+from agentgym.training.rollout.engines import Answers, MakeEnv, Slot
 from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.workers import PlayerServer
 from tests.training.rollout import faulty_world
@@ -345,10 +347,8 @@ def _wait_until_group_is_empty(group: int) -> None:
 
 
 def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
-    import cloudpickle  # type: ignore[import-untyped]  # noqa: PLC0415
-
     spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context="clear_results", window=3_200)
-    server = PlayerServer(cloudpickle.dumps(lambda: gymnasium.make(spec)), 0)
+    server = PlayerServer(lambda: gymnasium.make(spec))
     plain = Player(gymnasium.make(spec))
     policy = OraclePolicy("TreeWorld")
     chat = plain.reset(5)
@@ -412,24 +412,37 @@ def test_what_is_lost_is_reported_by_its_instance() -> None:
 def test_an_episode_is_begun_again_in_the_slot_in_which_it_broke() -> None:
     drawn = numbers(range(40))
     seeds = [drawn.index(number) for number in range(4)]  # one for each text that a chat can have
-    slots: dict[str, list[str]] = {}
+    shown: Counter[str] = Counter()
+    slots: dict[int, list[int]] = {}
 
     def failing_first(chats: Sequence[Chat]) -> list[Reply]:
         if len(chats[0].messages) == 2:
             text = chats[0].messages[1].text
-            slots.setdefault(text, []).append(threading.current_thread().name)
-            if len(slots[text]) == 1:
+            shown[text] += 1
+            if shown[text] == 1:
                 raise OSError("no memory")
         return Worker()(chats)
 
-    with Collector(make_env, 3, engine="threads", replicate=True) as collector:
+    class Noting(Threads):
+        def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
+            opened = super().slot(make_env, number, answers)
+            reset = opened.reset
+
+            def noted(seed: int) -> None:
+                slots.setdefault(seed, []).append(number)
+                reset(seed)
+
+            opened.reset = noted  # type: ignore[method-assign]
+            return opened
+
+    with Collector(make_env, 3, engine=Noting(), replicate=True) as collector:
         played = list(collector.collect(failing_first, seeds, ordered=True))
     assert [t.seed for t in played] == seeds
     assert not any(t.failure for t in played)
     assert collector.retried == 4
-    assert [len(names) for names in slots.values()] == [2] * 4
+    assert [len(numbers) for numbers in slots.values()] == [2] * 4
     assert all(first == second for first, second in slots.values())
-    assert len({name for names in slots.values() for name in names}) > 1
+    assert len({number for numbers in slots.values() for number in numbers}) > 1
 
 
 def test_the_first_of_many_are_a_fair_sample_if_they_are_in_order() -> None:

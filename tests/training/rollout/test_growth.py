@@ -14,7 +14,6 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import pytest
 
 from agentgym import Chat, Reply, make
@@ -188,7 +187,7 @@ def test_memory_of_a_renderer_and_of_the_prompts_it_made(renderer: Renderer) -> 
 def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
     def sent(size: int) -> float:
         make_env = lambda: make("DocumentWorld", operations=size, **STACKS[stack])  # noqa: E731
-        server = PlayerServer(cloudpickle.dumps(make_env), 0)
+        server = PlayerServer(make_env)
         server.use(Tokenized(OraclePolicy("DocumentWorld"), renderer))
         server.reset(0)
         sizes = []
@@ -206,7 +205,7 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
 def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
-    server = PlayerServer(cloudpickle.dumps(lambda: make(env_id)), 0)
+    server = PlayerServer(lambda: make(env_id))
     server.use(TeamPolicy(env_id))
     _, first = server.reset(0)
     sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)

@@ -1,0 +1,181 @@
+"""Episodes under way: the work of a step does not grow with the number of slots, and each episode
+that was begun is accounted for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from agentgym import Chat, Message, Reply
+from agentgym.policy import Policy
+from agentgym.training.rollout import CollectionError, Collector, Engine
+from agentgym.training.rollout.dispatcher import Dispatcher
+from agentgym.training.rollout.engines import Answers, Failure, MakeEnv, Slot
+from agentgym.training.rollout.episode import StepOutcome
+from tests.helpers import calls_of
+from tests.training.rollout.faulty_world import Mortal, Worker, make_env
+
+CHAT = Chat((Message("user", "go"),))
+
+
+class TrickleSlot(Slot):
+    """Plays without a world; what is asked waits until it is its turn to be answered."""
+
+    def __init__(self, number: int, answers: Answers, asked: deque[TrickleSlot]) -> None:
+        super().__init__(number)
+        self._answers, self._asked = answers, asked
+        self._reply: Reply | None = None
+
+    def reset(self, seed: int) -> None:
+        self._reply = None
+        self._asked.append(self)
+
+    def step(self, reply: Reply | None) -> None:
+        self._reply = reply
+        self._asked.append(self)
+
+    def close(self) -> None:
+        self.dead = True
+
+    def answer(self) -> None:
+        if self._reply is None:
+            self._answers.put((self, CHAT))
+        else:
+            outcome = StepOutcome(CHAT, 0.0, terminated=False, truncated=False, info={})
+            self._answers.put((self, (self._reply, outcome)))
+
+
+class Trickle(Engine):
+    """Answers one request at a time."""
+
+    def __init__(self) -> None:
+        self.asked: deque[TrickleSlot] = deque()
+
+    def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
+        return TrickleSlot(number, answers, self.asked)
+
+
+def dispatcher(slots: int) -> tuple[Dispatcher, Trickle]:
+    engine = Trickle()
+    return Dispatcher(engine, make_env, "{}", slots, timeout=600.0, retries=0), engine
+
+
+def work_of_opening(slots: int) -> float:
+    opened, _ = dispatcher(slots)
+    return calls_of(opened.begin_all, enumerate(range(slots))) / slots
+
+
+def work_of_steps(slots: int, steps: int = 300) -> float:
+    """The work of a step when answers come one by one, with all slots under way."""
+    opened, engine = dispatcher(slots)
+    opened.begin_all(enumerate(range(slots)))
+
+    def play() -> None:
+        for _ in range(steps):
+            engine.asked.popleft().answer()
+            opened.advance(0.0)
+            ready = opened.take(slots)
+            opened.reply(ready, [Reply("x")] * len(ready))
+
+    play()
+    return calls_of(play) / steps
+
+
+@pytest.mark.parametrize("work", [work_of_opening, work_of_steps])
+def test_the_work_of_a_step_does_not_grow_with_the_slots(work: object) -> None:
+    assert callable(work)
+    assert work(4_000) < 1.05 * work(1_000)
+
+
+def test_slots_of_one_seed_are_taken_together_and_no_slot_waits_for_ever() -> None:
+    opened, engine = dispatcher(6)
+    opened.begin_all(enumerate([1, 2, 1, 3, 2, 1]))
+    for slot in list(engine.asked):
+        slot.answer()
+    opened.advance(0.0)
+    assert [slot.number for slot in opened.take(3)] == [0, 2, 5]
+    assert [slot.number for slot in opened.take(3)] == [1, 3, 4]
+    assert opened.take(3) == []
+
+
+@pytest.mark.parametrize("engine", ["lockstep", "threads", "processes"])
+def test_every_episode_that_was_begun_is_accounted_for(engine: str) -> None:
+    with Collector(partial(make_env, uneven=True), 3, engine=engine) as collector:
+        list(collector.collect(Mortal("well"), range(5)))
+        endless: Any = collector.collect(Mortal("well"), count())
+        assert len(list(islice(endless, 4))) == 4
+        endless.close()
+        counts = collector.counts
+    assert (counts.ended, counts.broken, counts.retried) == (9, 0, 0)
+    assert counts.begun == counts.ended + counts.cancelled
+    assert counts.cancelled > 0
+
+
+def test_episodes_that_break_are_accounted_for() -> None:
+    policy: Policy = Worker("raise")
+    with Collector(make_env, 3, engine="threads", retries=1) as collector:
+        played = list(collector.collect(policy, range(8)))
+        counts = collector.counts
+    broken = sum(bool(trajectory.failure) for trajectory in played)
+    assert broken > 0
+    assert (counts.begun, counts.ended, counts.broken) == (8, 8 - broken, broken)
+    assert (counts.retried, counts.cancelled) == (broken, 0)
+
+
+class Patient:
+    """Replies when the dispatcher has recorded a chat meanwhile, or nothing is left to come."""
+
+    def __init__(self) -> None:
+        self.collector: Collector | None = None
+        self.sizes: list[int] = []
+        self.recorded = 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        assert self.collector is not None
+        dispatcher = self.collector._dispatcher
+        time.sleep(0.002)  # more than a reply that is quick
+        for _ in range(30_000 if self.sizes else 0):
+            if dispatcher.ready or not dispatcher.pending:
+                break
+            time.sleep(0.001)
+        self.recorded += len(self.sizes) > 0 and bool(dispatcher.ready)
+        self.sizes.append(len(chats))
+        return Worker()(chats)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_answers_are_recorded_while_the_policy_replies(in_flight: int) -> None:
+    policy = Patient()
+    with Collector(make_env, 8, engine="threads", in_flight=in_flight) as collector:
+        policy.collector = collector
+        played = list(collector.collect(policy, range(16), ordered=True))
+    assert [t.seed for t in played] == list(range(16))
+    assert max(policy.sizes) <= 8 // in_flight
+    assert policy.recorded > 0 or in_flight == 1
+
+
+def test_an_error_while_the_policy_replies_is_raised() -> None:
+    opened, _ = dispatcher(1)
+
+    def break_one() -> None:
+        opened.begin_all(enumerate([0]))
+        (slot,) = opened._runs
+        opened._answers.put((slot, Failure("no disk")))
+
+    def break_meanwhile() -> None:
+        break_one()
+        with opened.advancing():
+            while opened.under_way:
+                time.sleep(0.001)
+
+    for _ in range(2):
+        break_meanwhile()
+    with pytest.raises(CollectionError, match="3 episodes broke one after the other"):
+        break_meanwhile()
