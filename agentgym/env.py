@@ -16,7 +16,7 @@ from agentgym.arguments import check_bool, check_choice, check_int, check_reset,
 from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
@@ -316,7 +316,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 f"an action is the text that the policy wrote (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
-        answers, errors = self._answer(reply, action, turn)
+        answers, errors = self._answer(world, reply, action, turn)
         world = self.world  # another one, if it had to be re-created
         self.chat = chat = self.chat.add(reply, *answers)
         if errors < len(answers):
@@ -347,11 +347,13 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             return replace(reply, calls=())
         return reply
 
-    def _answer(self, reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
+    def _answer(
+        self, world: World[Any], reply: Message, action: str, turn: int
+    ) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
-        moment = self._moment(self.world)
+        moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
             if not problem:  # the calls can be read, but there are too many
@@ -369,9 +371,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
-            text, images = _parts(result)
+            text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
             place = f"{turn}:{k}"
-            answers.append(Message("tool", text, "", (), call.id, images, place, moment=moment))
+            answers.append(Message("tool", text, "", (), call.id, images, place, "", moment))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -422,10 +424,15 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         """Run a call. One that fails unexpectedly is undone, reported, and refused."""
         world = self.world
         calls = len(world.call_log)
-        if self.guard.broken:
+        bound = tools.get(name)
+        if bound is None and not self.guard.broken:
+            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
+        if bound is None or world.done or self.guard.broken:
             raise ToolError("the episode has ended; this call was not run")
         try:
-            return self._run(world, tools, name, arguments)
+            if name in self._own:
+                return carry_out(world, bound, name, arguments)
+            return run_tool(bound, arguments)
         except HostLimitError as error:
             self.guard.record(name, error, f"{name} met a limit of the host: {error}")
             raise
@@ -434,7 +441,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         except BaseException as error:
             if is_stop(error):
                 raise
-            self._undo(world, tools[name], error, calls)
+            self._undo(world, bound, error, calls)
             host = f"{name}: the host gave out ({type(error).__name__})" if of_host(error) else ""
             self.guard.record(name, error, host)
             raise ToolError(FAULT) from None
@@ -456,22 +463,6 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 self._replace_world(self._rebuilt(world, calls))
             return
         self.guard.broken = True
-
-    def _run(
-        self,
-        world: World[Any],
-        tools: Mapping[str, BoundTool],
-        name: str,
-        arguments: Mapping[str, Any],
-    ) -> str | Content:
-        bound = tools.get(name)
-        if bound is None:
-            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
-        if world.done:
-            raise ToolError("the episode has ended; this call was not run")
-        if name in self._own:
-            return carry_out(world, bound, name, arguments)
-        return run_tool(bound, arguments)
 
     def _ended(self, world: World[Any]) -> str:
         if self.guard.broken:
@@ -570,10 +561,6 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._bind(self._world or self.world_class(self.config, 0))
-
-
-def _parts(result: str | Content) -> tuple[str, tuple[Image, ...]]:
-    return (result.text, result.images) if isinstance(result, Content) else (result, ())
 
 
 def _episode_state(toolset: object) -> dict[str, Any]:
