@@ -183,8 +183,8 @@ class BoundTool:
         self.method = method
         self.owner = owner
         toolset = owner if isinstance(owner, Toolset) else None
-        self._transaction = toolset.transaction if toolset else None
-        self.json_indent = toolset.json_indent if toolset else None
+        self._transaction = toolset.transaction if toolset is not None else None
+        self.json_indent = toolset.json_indent if toolset is not None else None
 
     def __call__(
         self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None = None

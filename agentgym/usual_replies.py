@@ -175,9 +175,8 @@ def _count_colons(value: object) -> int:
     if isinstance(value, str):
         return value.count(":")
     if isinstance(value, dict):
-        return len(value) + sum(
-            name.count(":") + _count_colons(member) for name, member in value.items()
-        )
+        names = ":".join(map(str, value))
+        return bool(value) + names.count(":") + sum(map(_count_colons, value.values()))
     return sum(map(_count_colons, value)) if isinstance(value, list) else 0
 
 

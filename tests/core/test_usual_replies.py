@@ -99,7 +99,7 @@ def test_what_is_long_is_left_to_the_full_reading() -> None:
 def test_usual_replies_take_less_than_half_the_work_of_the_full_reading() -> None:
     call = ToolCall("f", {"path": "a/b.txt", "count": 3, "note": "so it is"})
     for form in ("json", "python"):
-        reply = render(call, form)  # type: ignore[arg-type]
+        reply = render(call, form)
         for text in (reply, f"<think>so</think>\n{reply}"):
             quick = calls_of(read_usual, text, "auto", 1)
             assert 2 * quick < calls_of(_read, text, "auto", (), 1)

@@ -174,6 +174,8 @@ class Trainer(Generic[ConfigT]):
         """Return seeds of episodes that no earlier step has had."""
         start = self._next_seed
         self._next_seed += count
+        if self._collector is not None:  # the next step will most likely ask for as many
+            self._collector.prefetch(range(self._next_seed, self._next_seed + count))
         return range(start, start + count)
 
     def draw_seed(self) -> int:

@@ -38,6 +38,7 @@ from agentgym.training.rollout.engines import (
     describe,
 )
 from agentgym.training.rollout.episode import Recording, spec_of
+from agentgym.training.rollout.prefetch import Prefetcher
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
@@ -133,6 +134,7 @@ class Collector:
         self._runs: dict[Slot, _Run] = {}
         self._broken = self._pending = 0
         self._linger = 0.0
+        self._prefetcher = Prefetcher(self._make_env)
 
     def __enter__(self) -> Self:
         return self
@@ -151,6 +153,11 @@ class Collector:
                 slot.kill()
         self._idle = []
         self._engine.close()
+        self._prefetcher.close()
+
+    def prefetch(self, seeds: Iterable[int]) -> None:
+        """Draw the instances of later episodes while others are played, if there is a reset cache."""
+        self._prefetcher.prefetch(seeds)
 
     def collect(
         self,
