@@ -14,6 +14,7 @@ import stat
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
@@ -34,7 +35,10 @@ for the longest time go first.
 MIN_SECONDS = 0.02
 """Time of a draw from which it is stored: reading an entry takes up to a few milliseconds."""
 
-_DIGEST_BYTES = 16
+_SUM_BYTES = 4
+"""Bytes of a checksum against damage. Entries are trusted because the folder is the user's own; a
+cryptographic digest would take longer than reading most entries.
+"""
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 
@@ -87,11 +91,11 @@ class ResetCache:
         if len(data) > self.max_bytes:
             return False
         with suppress(OSError):  # a full disk, say: the instance is there all the same
-            self._make_room(len(data) + _DIGEST_BYTES)
+            self._make_room(len(data) + _SUM_BYTES)
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as entry:
                 temporary = Path(entry.name)
                 try:
-                    entry.write(_digest(data))
+                    entry.write(_checksum(data))
                     entry.write(data)
                     entry.close()
                     temporary.replace(path)
@@ -163,8 +167,8 @@ def _read(path: Path) -> object:
         entry = path.read_bytes()
     except OSError:
         return None
-    data = memoryview(entry)[_DIGEST_BYTES:]
-    if _digest(data) == entry[:_DIGEST_BYTES]:
+    data = memoryview(entry)[_SUM_BYTES:]
+    if _checksum(data) == entry[:_SUM_BYTES]:
         with suppress(*_UNREADABLE):
             instance: object = pickle.loads(data)
             with suppress(OSError):
@@ -175,8 +179,8 @@ def _read(path: Path) -> object:
     return None
 
 
-def _digest(data: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+def _checksum(data: bytes | memoryview) -> bytes:
+    return zlib.crc32(data).to_bytes(_SUM_BYTES, "big")
 
 
 def _key(world: type[World[Any]], config: Any, seed: int) -> str:

@@ -141,8 +141,8 @@ def test_a_damaged_entry_is_drawn_again(
             "empty": b"",
             "cut": data[:-1],
             "flipped": data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
-            "other": reset_cache._digest(other) + other,
-            "harmful": data[:16] + pickle.dumps(Harmful()),
+            "other": reset_cache._checksum(other) + other,
+            "harmful": data[:4] + pickle.dumps(Harmful()),
         }[damage]
     )
     assert vars(cache.generate(GuessWorld, GuessConfig(), 1)).keys() == vars(expected).keys()
@@ -174,7 +174,7 @@ def test_a_file_that_an_option_names_is_part_of_the_key(tmp_path: Path) -> None:
 
 
 def test_it_stays_within_its_bound_and_keeps_what_is_used(tmp_path: Path) -> None:
-    size = 16 + len(pickle.dumps(reset_cache.draw(GuessWorld, GuessConfig(), 0), 5))
+    size = 4 + len(pickle.dumps(reset_cache.draw(GuessWorld, GuessConfig(), 0), 5))
     cache = ResetCache(tmp_path / "resets", max_bytes=4 * size + 100)
     for seed in range(4):
         cache.generate(GuessWorld, GuessConfig(), seed)
