@@ -174,10 +174,17 @@ def _count_colons(value: object) -> int:
     """Return the colons in the JSON text of a value in which no name is given twice."""
     if isinstance(value, str):
         return value.count(":")
+    count = 0
     if isinstance(value, dict):
-        names = ":".join(map(str, value))
-        return bool(value) + names.count(":") + sum(map(_count_colons, value.values()))
-    return sum(map(_count_colons, value)) if isinstance(value, list) else 0
+        for name, member in value.items():
+            texts = f"{name}{member}" if isinstance(member, str) else name
+            count += 1 + texts.count(":")
+            if isinstance(member, (dict, list)):
+                count += _count_colons(member)
+    elif isinstance(value, list):
+        for member in value:
+            count += _count_colons(member)
+    return count
 
 
 def _python_value(literal: str) -> Any:
