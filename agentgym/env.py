@@ -425,15 +425,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         """Run a call. One that fails unexpectedly is undone, reported, and refused."""
         world = self.world
         calls = len(world.call_log)
-        bound = tools.get(name)
-        if bound is None and not self.guard.broken:
-            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
-        if bound is None or world.done or self.guard.broken:
+        if self.guard.broken:
             raise ToolError("the episode has ended; this call was not run")
         try:
-            if name in self._own:
-                return carry_out(world, bound, name, arguments)
-            return run_tool(bound, arguments)
+            return self._run(world, tools, name, arguments)
         except HostLimitError as error:
             self.guard.record(name, error, f"{name} met a limit of the host: {error}")
             raise
@@ -442,7 +437,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         except BaseException as error:
             if is_stop(error):
                 raise
-            self._undo(world, bound, error, calls)
+            self._undo(world, tools[name], error, calls)
             host = f"{name}: the host gave out ({type(error).__name__})" if of_host(error) else ""
             self.guard.record(name, error, host)
             raise ToolError(FAULT) from None
@@ -464,6 +459,22 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 self._replace_world(self._rebuilt(world, calls))
             return
         self.guard.broken = True
+
+    def _run(
+        self,
+        world: World[Any],
+        tools: Mapping[str, BoundTool],
+        name: str,
+        arguments: Mapping[str, Any],
+    ) -> str | Content:
+        bound = tools.get(name)
+        if bound is None:
+            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
+        if world.done:
+            raise ToolError("the episode has ended; this call was not run")
+        if name in self._own:
+            return carry_out(world, bound, name, arguments)
+        return run_tool(bound, arguments)
 
     def _ended(self, world: World[Any]) -> str:
         if self.guard.broken:
