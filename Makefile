@@ -99,6 +99,8 @@ endif
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/resets.py
 	$(BIN)/python benchmarks/hostile.py --stacks none,all --rounds 1
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py

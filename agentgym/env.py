@@ -16,7 +16,7 @@ from agentgym.arguments import check_bool, check_choice, check_int, check_reset,
 from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Image, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
@@ -45,6 +45,7 @@ MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, since it stays in the context."""
 
 _ONE_CALL = StepInfo(calls=1)  # of nearly all steps, so it is built once
+_OPENING = StepInfo()  # of all resets
 _PROSE = f"error: {NO_CALL}"
 """The beginning of the answer to a reply that does not try to call a tool."""
 
@@ -316,7 +317,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 f"an action is the text that the policy wrote (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
-        answers, errors = self._answer(reply, action, turn)
+        answers, errors = self._answer(world, reply, action, turn)
         world = self.world  # another one, if it had to be re-created
         self.chat = chat = self.chat.add(reply, *answers)
         if errors < len(answers):
@@ -347,11 +348,13 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             return replace(reply, calls=())
         return reply
 
-    def _answer(self, reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
+    def _answer(
+        self, world: World[Any], reply: Message, action: str, turn: int
+    ) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
-        moment = self._moment(self.world)
+        moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
             if not problem:  # the calls can be read, but there are too many
@@ -369,9 +372,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
-            text, images = _parts(result)
+            text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
             place = f"{turn}:{k}"
-            answers.append(Message("tool", text, "", (), call.id, images, place, moment=moment))
+            answers.append(Message("tool", text, "", (), call.id, images, place, "", moment))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -504,8 +507,12 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.chat, score or 0.0, terminated, not terminated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        plain = calls == 1 and not (errors or self._nested or self.guard.eventful)
-        detail = _ONE_CALL if plain else self._detail(calls, errors)
+        quiet = not (errors or self._nested or self.guard.eventful)
+        if quiet and calls == 1:
+            detail = _ONE_CALL
+        else:
+            is_opening = quiet and not (calls or self._failed_rounds)
+            detail = _OPENING if is_opening else self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:
@@ -570,10 +577,6 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._bind(self._world or self.world_class(self.config, 0))
-
-
-def _parts(result: str | Content) -> tuple[str, tuple[Image, ...]]:
-    return (result.text, result.images) if isinstance(result, Content) else (result, ())
 
 
 def _episode_state(toolset: object) -> dict[str, Any]:

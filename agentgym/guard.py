@@ -9,12 +9,13 @@ import sys
 import traceback
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentgym.messages import Content, ToolCall
+from agentgym.messages import Content, Record, ToolCall
 from agentgym.step_info import Fault, StepInfo
 from agentgym.tools import BoundTool, HostLimitError, RollbackError
 
@@ -30,8 +31,7 @@ _MAX_TRACEBACK_CHARS = 10_000
 """Characters of a traceback: the ends of a deep recursion say all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Record, frozen=True):
     """A call that was carried out, by which a world can be re-created.
 
     Attributes:
@@ -140,20 +140,22 @@ def carry_out(
     Raises:
         ToolError: The call was refused.
     """
-
-    def finish(result: Any) -> tuple[str | Content, str]:
-        """Show the result to the world, as a part of the call that is undone with it."""
-        answer = to_answer(result, bound.json_indent)
-        text = answer.text if isinstance(answer, Content) else answer
-        if world.observes:
-            world.read_result(ToolCall(name, arguments), text)
-        return answer, text
-
     answer: str | Content
-    answer, text = bound(arguments, finish)
+    if world.observes:
+        answer = bound(arguments, partial(_show, world, bound, ToolCall(name, arguments)))
+    else:
+        answer = run_tool(bound, arguments)
     if bound.schema.final:
         world.done = True
+    text = answer if isinstance(answer, str) else answer.text
     world.call_log.append(CallRecord(name, arguments, world.turn, _checksum(text)))
+    return answer
+
+
+def _show(world: World[Any], bound: BoundTool, call: ToolCall, result: Any) -> str | Content:
+    """Show the result of a call to the world, as a part of the call that is undone with it."""
+    answer = to_answer(result, bound.json_indent)
+    world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
 
 
@@ -163,7 +165,12 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    return bound(arguments, lambda result: to_answer(result, bound.json_indent))  # type: ignore[no-any-return]
+    answer: str | Content
+    if bound.json_indent is None:
+        answer = bound(arguments, to_answer)
+    else:
+        answer = bound(arguments, partial(to_answer, indent=bound.json_indent))
+    return answer
 
 
 def rebuild(

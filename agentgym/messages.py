@@ -28,6 +28,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 SYSTEM_ID = "0:0"
 TASK_ID = "0:1"
 
+_new = object.__new__
 _GROWING = threading.Lock()
 """Held while a buffer grows, since envs in several threads may extend versions of one chat."""
 
@@ -211,14 +212,17 @@ class Messages(Sequence[Message]):
 
     def add(self, new: Sequence[Message]) -> Messages:
         """Return this sequence followed by `new`."""
+        longest = _new(Messages)  # what `_version` does, without a call at every step
         with _GROWING:
             buffer = self._buffer
-            if len(buffer) == self._length:
-                buffer += self._tail
-            else:
+            if len(buffer) != self._length:
                 buffer = _Buffer(self)
+            elif self._tail:
+                buffer += self._tail
             buffer += new
-            return self._version(buffer, len(buffer), ())
+            longest._buffer, longest._length = buffer, len(buffer)
+        longest._tail = ()
+        return longest
 
     def with_last(self, *messages: Message) -> Messages:
         """Return this sequence followed by messages of its own, outside the buffer: for those that
@@ -312,7 +316,10 @@ class Chat(Record, frozen=True):
 
     def add(self, *messages: Message) -> Chat:
         """Return this chat followed by `messages`, in O(new messages)."""
-        return Chat(self._shared().add(messages), self.tools)
+        shared = self.messages
+        if shared.__class__ is not Messages:  # what `_shared` does, without a call at every step
+            shared = Messages(shared)
+        return Chat(shared.add(messages), self.tools)
 
     def with_last(self, *messages: Message) -> Chat:
         """Return this chat followed by messages that later chats do not share, in O(new

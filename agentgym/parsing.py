@@ -8,7 +8,6 @@ translated token by token into JSON, so both dialects meet the same limits.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -20,6 +19,7 @@ from typing import Any, Literal, get_args
 
 from agentgym.messages import Message, ToolCall
 from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, check_jsonable, echo
+from agentgym.usual_replies import read_usual
 
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
@@ -41,23 +41,6 @@ MAX_TOKENS = 10_000
 NO_CALL = "no tool call found"
 """The beginning of `explain` where a reply does not even try to call a tool."""
 
-# Nearly all replies: prose without markup, then one call with at most one argument, an integer or a
-# plain string. Integers of more than 18 digits are left to the decoder, which limits them.
-_VALUE = r'(?:(-?(?:0|[1-9][0-9]{0,17}))|"([^"\\\n<`\0-\x1f]*)")\s*'
-_WORD = "([A-Za-z_][A-Za-z0-9_]*)"
-_COMMON_JSON = re.compile(
-    r'([^<`]*)<tool_call>\s*\{\s*"name"\s*:\s*"' + _WORD + r'"\s*,\s*"arguments"\s*:\s*\{\s*'
-    r'(?:"' + _WORD + r'"\s*:\s*' + _VALUE + r")?\}\s*\}\s*</tool_call>\s*"
-)
-_COMMON_PYTHON = re.compile(
-    r"([^<`]*)```python\s*"
-    + _WORD
-    + r"\s*\(\s*(?:"
-    + _WORD
-    + r"\s*=\s*"
-    + _VALUE
-    + r")?\)\s*```\s*"
-)
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
@@ -124,7 +107,7 @@ def parse(
         An assistant message. It has no calls if the reply holds none, or if any of them cannot be
         read: `explain` says why.
     """
-    return _read_common(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
+    return read_usual(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
@@ -145,40 +128,6 @@ def render(call: ToolCall, dialect: Dialect = "auto") -> str:
         return f"```python\n{call.name}({arguments})\n```"
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
     return "<tool_call>\n" + body.replace("</", "<\\/") + "\n</tool_call>"
-
-
-def _read_common(text: str, dialect: Dialect, turn: int) -> Message | None:
-    """Read a reply of the usual form in one match; None if it is of another form or anything is
-    wrong with it.
-    """
-    if len(text) > MAX_CALL_CHARS or not text.isascii():
-        return None
-    match = _COMMON_JSON.fullmatch(text) if dialect != "python" else None
-    if match is None and dialect != "json":
-        match = _COMMON_PYTHON.fullmatch(text)
-    if match is None:
-        return None
-    prose, name, key, number, string = match.groups()
-    arguments: dict[str, Any] = {}
-    if key is not None:
-        arguments[key] = string if number is None else int(number)
-    message_id, call_id = _ids(turn)
-    return Message(
-        "assistant",
-        prose.strip(),
-        "",
-        (ToolCall(name, arguments, call_id),),
-        "",
-        (),
-        message_id,
-        text,
-    )
-
-
-@functools.lru_cache(maxsize=4096)  # more turns than an episode has
-def _ids(turn: int) -> tuple[str, str]:
-    """Return the ids of the assistant message of a turn and of its first call."""
-    return f"{turn}:0", f"call_{turn}_0"
 
 
 def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tuple[Message, str]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from agentgym import reset_cache
 from agentgym.arguments import check_choice
 from agentgym.world import World
 
@@ -113,10 +114,10 @@ def draw_instance(
 
 
 def generate(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return the instance of a configuration and a seed."""
-    instance = world(config, seed)
-    instance.generate()
-    return instance
+    """Return the instance of a configuration and a seed, out of the reset cache if there is one."""
+    cache = reset_cache.active()
+    draw = cache.generate if cache else reset_cache.draw
+    return draw(world, config, seed)
 
 
 def _has_enough(world: type[World[Any]], config: Any) -> bool:

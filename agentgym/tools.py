@@ -13,7 +13,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
@@ -37,7 +37,6 @@ _LISTED_CHARS = 300
 _NUL = re.compile(
     r"(?<!\\)(?:\\\\)*\\u0000"
 )  # as JSON writes it, unless the backslash is itself escaped
-_NO_TRANSACTION = nullcontext()
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -164,9 +163,12 @@ class BoundTool:
         checks: The checks of its arguments.
         method: The method.
         owner: The toolset or other object whose state it changes.
+
+    Attributes:
+        json_indent: Spaces by which the data in its answers is indented; None for one line.
     """
 
-    __slots__ = ("_checks", "_validate", "method", "owner", "schema")
+    __slots__ = ("_checks", "_transaction", "_validate", "json_indent", "method", "owner", "schema")
 
     def __init__(
         self,
@@ -180,6 +182,9 @@ class BoundTool:
         self._validate = checks.validate
         self.method = method
         self.owner = owner
+        toolset = owner if isinstance(owner, Toolset) else None
+        self._transaction = toolset.transaction if toolset is not None else None
+        self.json_indent = toolset.json_indent if toolset is not None else None
 
     def __call__(
         self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None = None
@@ -198,24 +203,23 @@ class BoundTool:
             checked = self._validate(arguments)
         except ValidationError as error:
             raise ToolError(self._checks.explain(error)) from None
-        for word in self._checks.keywords & checked.keys():
-            checked[f"{word}_"] = checked.pop(word)
-        with self._transaction() or _NO_TRANSACTION:
-            result = self.method(**checked)
-            return result if convert is None else convert(result)
+        if self._checks.keywords:
+            for word in self._checks.keywords & checked.keys():
+                checked[f"{word}_"] = checked.pop(word)
+        transaction = self._transaction() if self._transaction else None
+        if transaction is None:  # a context that does nothing would cost more than most methods
+            return self._run(checked, convert)
+        with transaction:
+            return self._run(checked, convert)
+
+    def _run(self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None) -> Any:
+        result = self.method(**arguments)
+        return result if convert is None else convert(result)
 
     @property
     def restores(self) -> bool:
         """Return whether a call that fails leaves the state as it was before."""
-        return self._transaction() is not None
-
-    @property
-    def json_indent(self) -> int | None:
-        """Return by how many spaces the data in its answers is indented."""
-        return self.owner.json_indent if isinstance(self.owner, Toolset) else None
-
-    def _transaction(self) -> AbstractContextManager[None] | None:
-        return self.owner.transaction() if isinstance(self.owner, Toolset) else None
+        return self._transaction is not None and self._transaction() is not None
 
 
 class _ArgumentCheck:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Annotated
 
@@ -33,5 +34,10 @@ class TurnBudget(Config):
 
     def budget(self, optimal: int) -> int:
         """Return the budget of a task that an optimal policy solves in `optimal` turns."""
-        # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
-        return ceil(Fraction(repr(float(self.budget_factor))) * optimal) + self.budget_slack
+        return _multiply_up(float(self.budget_factor), optimal) + self.budget_slack
+
+
+@lru_cache(maxsize=1024)  # the horizons of a run; an episode takes one
+def _multiply_up(factor: float, optimal: int) -> int:
+    # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
+    return ceil(Fraction(repr(factor)) * optimal)

@@ -9,6 +9,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,9 @@ class World(Generic[ConfigT]):
     observes: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        check_world(type(self))
+        if type(self) not in _checked:
+            check_world(type(self))
+            _checked.add(type(self))
         self.config = config
         self.instance_seed = seed
         self.call_log: list[CallRecord] = []
@@ -345,6 +348,9 @@ class World(Generic[ConfigT]):
             raise ValueError(f"{type(self).__name__} has no turn budget")
         return self.max_turns - self.turn
 
+
+_checked: WeakSet[type[World[Any]]] = WeakSet()
+"""Classes that have what every world must have; an instance is created at each reset."""
 
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import Tool, ToolCall, explain, parse, render
-from agentgym.parsing import MAX_REPLY_CHARS, _read, _read_common
+from agentgym.parsing import MAX_REPLY_CHARS
 from benchmarks.hostile_texts import REPLIES
 
 TRICKY = [
@@ -73,34 +73,6 @@ def test_what_was_rendered_is_read_back(dialect: Any, call: ToolCall, said: str)
             call.name,
             True,
         )
-
-
-@given(
-    call=calls,
-    dialect=st.sampled_from(DIALECTS),
-    reader=st.sampled_from(["auto", "json", "python"]),
-)
-@settings(max_examples=300, deadline=None)
-def test_the_quick_reading_agrees_with_the_general_one(
-    call: ToolCall, dialect: Any, reader: Any
-) -> None:
-    reply = "so: " + render(call, dialect)
-    quick = _read_common(reply, reader, 3)
-    if quick is not None:
-        general = _read(reply, reader, (), 3)[0]
-        assert quick == general
-        assert same(quick.calls, general.calls)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ['<tool_call>{"name": "pop", "arguments": {"id": -0}}</tool_call>', "```python\npop( id = 7 )\n```", "hi ```python pop()```",
-     '<tool_call> {"name":"f","arguments":{}} </tool_call>\n', '```python\nf(x="a b")\n```'],
-)  # fmt: skip
-def test_usual_replies_are_read_quickly_and_alike(reply: str) -> None:
-    quick = _read_common(reply, "auto", 1)
-    assert quick is not None
-    assert same(quick, _read(reply, "auto", (), 1)[0])
 
 
 @given(

@@ -5,6 +5,7 @@ and appendix A.3).
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -348,11 +349,12 @@ class GridWorld(World[GridConfig]):
         return None
 
 
-def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> list[int]:
+def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
     """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
 
     Dijkstra's algorithm backwards from the goal, with a bucket for each cost; the cost of a step
-    depends on the cell it enters. O(size**2).
+    depends on the cell it enters. O(size**2). An array takes an eighth of the memory of a list, and
+    a world in the reset cache is read the quicker for it.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
@@ -364,7 +366,7 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> li
                 costs[cell] = cost
                 buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
         cost += 1
-    return costs
+    return array("i", costs)
 
 
 def _neighbours(cell: int, size: int) -> list[int]:

@@ -96,7 +96,7 @@ class ListWorld(World[ListConfig]):
         else:
             values = 10 + rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
         removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
-        items = [int(value) for value in values]
+        items = values.tolist()
         self._start(items, [value for k, value in enumerate(items) if k not in removed])
         self.max_turns = config.budget(config.removals + 1)
 

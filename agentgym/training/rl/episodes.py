@@ -78,6 +78,8 @@ class EpisodeSource:
         """Return seeds of episodes that no earlier step has had."""
         start = self.next_seed
         self.next_seed += count
+        if self._collector is not None:  # the next step will most likely ask for as many
+            self._collector.prefetch(range(self.next_seed, self.next_seed + count))
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> Played:

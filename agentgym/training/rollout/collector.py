@@ -32,6 +32,7 @@ from agentgym.training.rollout.collect_arguments import (
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
 from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
 from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.prefetch import Prefetcher
 from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
@@ -119,6 +120,7 @@ class Collector:
         self._in_flight = in_flight if self._engine.isolates else 1
         self._reply_time = 0.0
         self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
+        self._prefetcher = Prefetcher(self._make_env)
 
     @property
     def counts(self) -> Counts:
@@ -139,6 +141,11 @@ class Collector:
     def close(self) -> None:
         """End the slots, those that hang too."""
         self._dispatcher.close()
+        self._prefetcher.close()
+
+    def prefetch(self, seeds: Iterable[int]) -> None:
+        """Draw the instances of later episodes while others are played, if there is a reset cache."""
+        self._prefetcher.prefetch(seeds)
 
     def collect(
         self,

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from agentgym.messages import Chat, Message
+from agentgym.messages import Chat, Message, Messages
 from agentgym.policy import Reply
 from agentgym.token_ids import TokenIds
 from agentgym.tools import Tool
@@ -20,6 +21,9 @@ from agentgym.training.rollout.plain_chat import as_text, join_messages
 
 _REMEMBERED = 4_096
 """Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
+_PROMPTS = 2
+"""Prompts of an episode whose text is kept: the newest one and the one that it goes on from."""
+_Prompt = tuple[tuple[Tool, ...], str]
 _FIXED = {"date_string": "26 Jul 2024"}
 """Variables of every template. Those of Llama 3 write today's date unless they get this variable
 (the value is their own default), and the same seed must give the same prompt tomorrow.
@@ -178,6 +182,7 @@ class Renderer:
         self.stops = frozenset({*named, self._end})
         self.pad = pad_id(tokenizer)
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
+        self._prompts: WeakKeyDictionary[Any, dict[int, _Prompt]] = WeakKeyDictionary()
 
     def ids(self, chat: Chat) -> TokenIds:
         """Return the prompt for the next reply; those of an episode share their memory."""
@@ -222,7 +227,25 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        return self.template.render(chat.messages[:count], chat.tools)
+        """Return the prompt of the first messages of a chat.
+
+        Each prompt is asked for three times: for its ids, when its reply is remembered, and when the
+        chat goes on after it. It is rendered once, and whole: a template may write earlier messages
+        in another way once there are later ones.
+        """
+        if not isinstance(chat.messages, Messages):
+            return self.template.render(chat.messages[:count], chat.tools)
+        buffer, shared = chat.messages.lineage()
+        if count > shared:  # it has messages that later chats do not share
+            return self.template.render(chat.messages[:count], chat.tools)
+        prompts = self._prompts.setdefault(buffer, {})
+        tools, text = prompts.get(count, (None, ""))
+        if tools != chat.tools:
+            text = self.template.render(chat.messages[:count], chat.tools)
+            prompts[count] = chat.tools, text
+            for earlier in sorted(prompts)[:-_PROMPTS]:
+                del prompts[earlier]
+        return text
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # Templates write the mark of the beginning themselves, so a tokenizer adds none.

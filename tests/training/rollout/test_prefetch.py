@@ -1,0 +1,49 @@
+"""Instances that are drawn ahead of time are there when they are played."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import reset_cache
+from agentgym.reset_cache import VARIABLE
+from agentgym.training.rollout import Collector
+from agentgym.training.rollout.prefetch import Prefetcher
+
+SLOW: dict[str, Any] = {"size": 150, "distance": 20}  # about 30 ms to draw
+
+
+def test_prefetched_instances_are_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = partial(agentgym.make, "GridWorld", **SLOW)
+    expected = [make().reset(seed=seed) for seed in (1, 2)]
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "resets"))
+    prefetcher = Prefetcher(make, workers=1)
+    prefetcher.prefetch([1, 2, 1])
+    prefetcher.prefetch([2])
+    prefetcher.wait()
+    prefetcher.close()
+    assert len(list((tmp_path / "resets").iterdir())) == 2
+    monkeypatch.setattr(reset_cache, "draw", None)  # which fails if it is called
+    env = make()
+    assert [env.reset(seed=seed) for seed in (1, 2)] == expected
+
+
+def test_without_a_cache_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with Collector("GridWorld", 2) as collector:
+        collector.prefetch(range(5))
+        assert collector._prefetcher._pool is None
+
+
+def test_a_failure_is_left_to_the_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "resets"))
+    prefetcher = Prefetcher(partial(agentgym.make, "NoWorldOfThisName"), workers=1)
+    prefetcher.prefetch([1])
+    prefetcher.wait()
+    prefetcher.close()
