@@ -1,0 +1,68 @@
+"""Announcements and mails that are beside the point of a task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.exam_notices import SLOTS
+from agentgym.envs.loca.phrase_book import Phrase, Slot, load_texts
+
+_MORE = (2, 4)
+"""The fewest and the most sentences after the first."""
+
+
+class News:
+    """Texts by topic, each a title, a first sentence and others.
+
+    Args:
+        texts: Senders, titles and sentences by topic.
+        slots: See `Phrase`.
+    """
+
+    def __init__(self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, Slot]):
+        self.topics = list(texts)
+        self._phrases = {
+            topic: {part: [Phrase(text, slots) for text in lines] for part, lines in parts.items()}
+            for topic, parts in texts.items()
+        }
+
+    def draw(
+        self,
+        rng: np.random.Generator,
+        topic: str,
+        values: Callable[[], Mapping[str, Any]],
+        first: str = "",
+    ) -> tuple[str, str, str]:
+        """Draw sender, title and text.
+
+        Args:
+            rng: The generator to draw from.
+            topic: The topic.
+            values: Draws values for the slots of a sentence.
+            first: Stands in place of a first sentence.
+        """
+        parts = self._phrases[topic]
+
+        def one(part: str) -> str:
+            lines = parts.get(part)
+            return lines[int(rng.integers(len(lines)))].write(rng, values()) if lines else ""
+
+        order = rng.permutation(len(parts["more"]))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
+        more = [parts["more"][int(k)].write(rng, values()) for k in order]
+        return one("senders"), one("titles"), " ".join([first or one("first"), *more])
+
+
+@functools.cache
+def course_news() -> News:
+    """Return the announcements of courses."""
+    return News(load_texts("course_news"), SLOTS)
+
+
+@functools.cache
+def inbox_news() -> News:
+    """Return the mails of shops, friends and offices."""
+    return News(load_texts("inbox_news"), SLOTS)
