@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.exam_notices import (
-    DURATIONS,
     SLOTS,
     UPDATES,
     facts_book,
@@ -18,6 +17,7 @@ from agentgym.envs.loca.exam_notices import (
 )
 from agentgym.envs.loca.news import course_news, inbox_news
 from agentgym.envs.loca.phrase_book import Phrase
+from agentgym.envs.loca.slots import DURATIONS
 from benchmarks.texts import documents, find_exams, variety
 from tests.envs.loca.office import fresh
 

@@ -91,6 +91,15 @@ NEWS = (
     ),
 )
 PRESENTATION = "It comes with the file, as asked for."
+_CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
+    r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
+    r"already (handed|submitted|sent|received)|(have|was|were|has been) (been )?(received|accepted|handed|submitted)|"
+    r"you (have )?(handed|submitted))\b",
+    re.IGNORECASE,
+)
+"""What a reminder does not say, but under a condition."""
 _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 
@@ -317,6 +326,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             return f"the text should have the ID {student[1]} and no other"
         if _named(shown, self.truth["names"]) != {student[0]}:
             return f"the text should have the name {student[0]} and no other"
+        if any(_DENIAL.search(_CONDITION.sub("", part)) for part in mail.parts):
+            return "it says that nothing is missing"
         plain = "\n".join(rest)
         others = _ids(plain) & self.truth["ids"] - {student[1]}
         others |= _named(plain, self.truth["names"]) - {student[0]}
