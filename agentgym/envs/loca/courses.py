@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +35,16 @@ class Course:
     subject: str
 
 
+@functools.cache
+def _subjects() -> dict[str, list[str]]:
+    return load_texts("subjects")
+
+
 def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     """Draw different courses; more than 672 have a second part, and so on."""
     catalogue = [
         (department, level, place, subject)
-        for department, subjects in load_texts("subjects").items()
+        for department, subjects in _subjects().items()
         for place, subject in enumerate(subjects)
         for level in range(len(LEVELS))
     ]
@@ -51,3 +57,8 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
         code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
         courses.append(Course(code, name, subject))
     return courses
+
+
+def subjects_beside(code: str) -> list[str]:
+    """Return the subjects of the department of a course."""
+    return _subjects()[code.rstrip("0123456789-")]

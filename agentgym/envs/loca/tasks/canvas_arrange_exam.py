@@ -4,6 +4,7 @@ bench, table 7).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.courses import Course, draw_courses
 from agentgym.envs.loca.exam_notices import (
-    BUILDINGS,
     CLOSED,
     OPEN,
     UPDATES,
@@ -43,7 +43,7 @@ from agentgym.envs.loca.exam_notices import (
 )
 from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
 from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.news import News, course_news, inbox_news
+from agentgym.envs.loca.news import ANCHORS, News, course_news, idle_values, inbox_news
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.canvas.server import Canvas
@@ -79,8 +79,6 @@ PROTECTED = (
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 POSTS = 3
 """The announcements of a course that are no notices of its exam, besides the welcome."""
-_ANCHORS = ("midterm", "project")
-"""The topics of announcements with days that notices refer to; every other course has each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +230,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             "midterm": self._says("midterm", date=midterm, place=place),
             "project": self._says("project", date=project),
         }
-        topics = [topic for topic in _ANCHORS if self.rng.random() < 0.5]
-        others = [topic for topic in course_news().topics if topic not in _ANCHORS]
+        topics = [topic for topic in ANCHORS if self.rng.random() < 0.5]
+        others = [topic for topic in course_news().topics if topic not in ANCHORS]
         topics += [others[int(k)] for k in self.rng.permutation(len(others))[: POSTS - len(topics)]]
         posts = [self._talk(course_news(), topic, facts.get(topic, ""))[1:] for topic in topics]
         setting = Setting(section)
@@ -321,20 +319,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _talk(self, news: News, topic: str, first: str = "") -> tuple[str, str, str]:
         """Draw sender, title and text of something that concerns no exam of the student."""
-        return news.draw(self.rng, topic, self._values, first)
-
-    def _values(self) -> dict[str, Any]:
-        """Draw values for the slots of a sentence that nothing depends on."""
-        day, hour, number, few, room, name = map(int, self.rng.integers(1_000_000, size=6))
-        return {
-            "date": (NOW + timedelta(days=day % 60 - 20)).date().isoformat(),
-            "time": f"{8 + hour % 12:02}:00",
-            "number": 13 + number % 77,
-            "few_number": 3 + few % 9,
-            "place": f"{BUILDINGS[room % len(BUILDINGS)]} {1 + room // 100 % 89}",
-            "duration": (60, 90, 120)[few % 3],
-            "name": self._staff[name % len(self._staff)][1],
-        }
+        names = [name for _, name in self._staff]
+        values = functools.partial(idle_values, self.rng, NOW, names)
+        return news.draw(self.rng, topic, values, first)
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
