@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -229,33 +230,25 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     files = [name for name in selected if name.endswith(".py")] or [
         str(path.relative_to(clone)) for path in sorted((clone / "tests").rglob("test_*.py"))
     ]
-    broken = []
-    for name in files:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            name,
-        ]
-        code = subprocess.run(
-            command,
-            cwd=clone,
-            env={**os.environ, "PYTHONPATH": str(clone)},
-            capture_output=True,
-            check=False,
-        ).returncode
-        if code not in (
-            0,
-            5,
-        ):  # 5: all of the file's tests are left to `exhaustive`, or skipped as a whole
-            broken.append(name)
-            print(f"FAILED {name} (exit code {code})", flush=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        codes = list(pool.map(lambda name: run_alone(clone, name), files))
+    # 5: all of the file's tests are left to `exhaustive`, or skipped as a whole
+    broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
+    for name in broken:
+        print(f"FAILED {name}", flush=True)
     return not broken, f"{len(files) - len(broken)} of {len(files)} files"
+
+
+def run_alone(clone: Path, name: str) -> int:
+    """Pytest's exit code for one file of a clone."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    return subprocess.run(
+        [*command, name],
+        cwd=clone,
+        env={**os.environ, "PYTHONPATH": str(clone)},
+        capture_output=True,
+        check=False,
+    ).returncode
 
 
 def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, str]]:
@@ -263,8 +256,9 @@ def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, s
 
     def run(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
         env = {"PYTHON": interpreter(version), "PYTHONPATH": ""}
-        passed, text = finish(["make", "check", f"PYTHON={env['PYTHON']}"], clone, env)
-        ablated, _ = finish(["make", "ablate", f"PYTHON={env['PYTHON']}"], clone, env)
+        make = [*row.prefix, "make", f"PYTHON={env['PYTHON']}"]
+        passed, text = finish([*make, "check"], clone, env)
+        ablated, _ = finish([*make, "ablate"], clone, env)
         return passed and ablated, f"{text}; make ablate {'passed' if ablated else 'failed'}"
 
     return run
@@ -291,6 +285,11 @@ def interpreter(version: str) -> str:
         ):
             return candidate
     raise Unplayable(f"there is no python{version} here")
+
+
+def shuffled(seed: int) -> Sequence[str]:
+    """The arguments for a random order of the tests."""
+    return ["--random-order", f"--random-order-seed={seed}"]
 
 
 def needs(*programs: str, root: bool = False) -> Callable[[], None]:
@@ -393,9 +392,13 @@ ROWS = {
     "rounding-2": Row(
         "gradients that round otherwise, seed 2", {"AGENTGYM_ROUNDING": "2"}, numeric=True
     ),
-    "one-core": Row("one core", prefix=("taskset", "-c", "0"), check=needs("taskset")),
-    "two-cores": Row("two cores", prefix=("taskset", "-c", "0,1"), check=needs("taskset")),
-    "load": Row("two busy loops beside", around=busy),
+    "one-core": Row(
+        "one core; random order, seed 1",
+        prefix=("taskset", "-c", "0"),
+        options=shuffled(1),
+        check=needs("taskset"),
+    ),
+    "load": Row("two busy loops beside; random order, seed 2", options=shuffled(2), around=busy),
     "nonroot": Row(
         "a user without rights", run=as_nobody, check=needs("unshare", "setpriv", root=True)
     ),
@@ -404,11 +407,15 @@ ROWS = {
     ),
     "no-bubblewrap": Row("no bubblewrap", run=without_bubblewrap),
     "locale": Row(
-        "`TZ=Pacific/Kiritimati LC_ALL=C PYTHONHASHSEED=1`",
+        "`TZ=Pacific/Kiritimati LC_ALL=C PYTHONHASHSEED=1`; random order, seed 3",
         {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "1"},
+        options=shuffled(3),
     ),
     "python3.11": Row(
-        "`make check` and `make ablate`, Python 3.11", run=in_clone("3.11"), check=needs("make")
+        "two cores; `make check` and `make ablate`, Python 3.11",
+        prefix=("taskset", "-c", "0,1"),
+        run=in_clone("3.11"),
+        check=needs("make", "taskset"),
     ),
     "python3.12": Row(
         "`make check` and `make ablate`, Python 3.12", run=in_clone("3.12"), check=needs("make")
@@ -417,15 +424,6 @@ ROWS = {
         "`make check` and `make ablate`, Python 3.13", run=in_clone("3.13"), check=needs("make")
     ),
     "alone": Row("each file in a process of its own", order=True, run=alone),
-    "random-1": Row(
-        "random order, seed 1", order=True, options=("--random-order", "--random-order-seed=1")
-    ),
-    "random-2": Row(
-        "random order, seed 2", order=True, options=("--random-order", "--random-order-seed=2")
-    ),
-    "random-3": Row(
-        "random order, seed 3", order=True, options=("--random-order", "--random-order-seed=3")
-    ),
 }
 
 

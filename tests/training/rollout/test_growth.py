@@ -4,6 +4,7 @@ history: bytes, memory and calls are counted for two lengths, and divided by the
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 import random
@@ -38,6 +39,8 @@ STACKS: dict[str, dict[str, Any]] = {
     "hints": {"oracles": "P"},
     "ephemeral": {"oracles": "P", "hint_scope": "ephemeral"},
 }
+Played = Callable[[str, bool], tuple[Trajectory, Trajectory]]
+CASES = {"stack": list(STACKS), "with_ids": [False, True]}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +49,14 @@ def renderer() -> Renderer:
     return Renderer(make_tokenizer([m.raw or m.text for m in demo.last.messages], 600))
 
 
-@pytest.fixture(scope="module", params=[(s, ids) for s in STACKS for ids in (False, True)])
-def episodes(request: pytest.FixtureRequest, renderer: Renderer) -> tuple[Trajectory, Trajectory]:
+@pytest.fixture(scope="module")
+def played(renderer: Renderer) -> Played:
     """A short and a long episode, of text alone or with token ids."""
+    return functools.cache(functools.partial(play, renderer))
+
+
+def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Trajectory]:
     oracle = OraclePolicy("DocumentWorld")
-    stack, with_ids = request.param
     policy: Policy = Tokenized(oracle, renderer) if with_ids else oracle
     short, long = (
         rollout(make("DocumentWorld", operations=size, **STACKS[stack]), policy, 0)
@@ -66,12 +72,16 @@ def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) 
     return long / short
 
 
-def test_bytes_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> None:
+@pytest.mark.rotation(**CASES)
+def test_bytes_of_lines_and_pickles(played: Played, stack: str, with_ids: bool) -> None:
+    episodes = played(stack, with_ids)
     assert growth(lambda trajectory: len(trajectory.to_json()), episodes) < STEEPEST
     assert growth(lambda trajectory: len(pickle.dumps(trajectory)), episodes) < STEEPEST
 
 
-def test_work_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> None:
+@pytest.mark.rotation(**CASES)
+def test_work_of_lines_and_pickles(played: Played, stack: str, with_ids: bool) -> None:
+    episodes = played(stack, with_ids)
     lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
     for cost in (
         lambda t: calls_of(t.to_json),
@@ -82,7 +92,9 @@ def test_work_of_lines_and_pickles(episodes: tuple[Trajectory, Trajectory]) -> N
         assert growth(cost, episodes) < STEEPEST
 
 
-def test_memory_of_what_is_read_back(episodes: tuple[Trajectory, Trajectory]) -> None:
+@pytest.mark.rotation(**CASES)
+def test_memory_of_what_is_read_back(played: Played, stack: str, with_ids: bool) -> None:
+    episodes = played(stack, with_ids)
     lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
     if episodes[0].steps[0].reply.ids and len(episodes[1].segments()) > 1:
         pytest.skip("ids of prompts that are edited at each step have no memory in common")
@@ -93,7 +105,9 @@ def test_memory_of_what_is_read_back(episodes: tuple[Trajectory, Trajectory]) ->
         assert growth(cost, episodes) < STEEPEST
 
 
-def test_what_is_read_back_is_equal(episodes: tuple[Trajectory, Trajectory]) -> None:
+@pytest.mark.rotation(**CASES)
+def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) -> None:
+    episodes = played(stack, with_ids)
     for trajectory in episodes:
         for again in (
             Trajectory.from_json(trajectory.to_json()),

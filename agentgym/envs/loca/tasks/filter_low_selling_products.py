@@ -327,6 +327,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
         if outlet is None:
             yield f"there is no category {OUTLET}"
+        elif added[outlet]["parent"]:
+            yield f"the category {OUTLET} is within another"
         yield from (
             f"the category {added[key]['name']!r} was added" for key in added if key != outlet
         )

@@ -11,6 +11,7 @@ import random
 import re
 import runpy
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -184,10 +185,15 @@ class Arguments:
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of which one is another, or is there in addition."""
+        """Arguments of which one is another, or is there in addition. The path of a file that a text
+        names says no other thing than that text, so it is not put in its place.
+        """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))
         value = self._value(name, schema["properties"][name], schema.get("$defs", {}))
+        path = PurePath(value) if isinstance(value, str) and "/" in value else None
+        if path and path.name in str(arguments.get(name)):
+            return dict(arguments)
         return {**arguments, name: value}
 
     def _object(self, schema: Mapping[str, Any], types: Any) -> dict[str, Any]:
