@@ -6,7 +6,8 @@ read the same state as JSON, measured in the same run), to reset to one that was
 `python benchmarks/loca.py units` prints what `tokens_per_unit` of each task is at that length: where
 the attribute is further from it than the tolerance, a state is drawn more than once.
 `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the environment description length
-of every released state, in tokens of cl100k.
+of every released state, in tokens of cl100k; with tasks behind it, it draws those of these tasks and
+keeps what the page says of the others.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 def main() -> None:
     """Print the times or the units, or write the table of lengths."""
-    if sys.argv[1:] == ["lengths"]:
-        write_lengths()
+    if sys.argv[1:2] == ["lengths"]:
+        write_lengths(sys.argv[2:])
         return
     if sys.argv[1:] == ["units"]:
         for task in TASKS:
@@ -133,8 +134,16 @@ def seconds(act: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def write_lengths() -> None:
-    """Write the table of description lengths: the least and the greatest of the released seeds."""
+def write_lengths(names: list[str]) -> None:
+    """Write the table of description lengths, drawn again for some tasks or, without names, all."""
+    rows = {
+        line.split(" ")[1]: line
+        for line in TABLE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and names
+    }
+    for task in names or TASKS:
+        rows[task] = lengths_of(task)
+        print(rows[task], flush=True)
     lines = [
         "# Environment description lengths of the office tasks",
         "",
@@ -146,23 +155,26 @@ def write_lengths() -> None:
         "",
         f"| task | {' | '.join(name.upper() for name in LENGTHS)} |",
         "|---" * (1 + len(LENGTHS)) + "|",
+        *(rows[task] for task in TASKS),
     ]
-    for task in TASKS:
-        cells = []
-        for length in LENGTHS.values():
-            env = agentgym.tool_env(
-                agentgym.make(task, length=length, budget_factor=1.0, budget_slack=0)
-            )
-            states = []
-            for seed in range(SEEDS):
-                env.reset(seed=seed)
-                states.append((env.world.tokens, env.world.max_turns))
-            tokens = sorted(count for count, _ in states)
-            assert 0.9 * length <= tokens[0] <= tokens[-1] <= 1.1 * length, (task, length, tokens)
-            cells.append(f"{tokens[0]:,} to {tokens[-1]:,}; {states[0][1]}")
-        lines.append(f"| {task} | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def lengths_of(task: str) -> str:
+    """Return the row of a task: the least and the greatest state of the released seeds."""
+    cells = []
+    for length in LENGTHS.values():
+        env = agentgym.tool_env(
+            agentgym.make(task, length=length, budget_factor=1.0, budget_slack=0)
+        )
+        states = []
+        for seed in range(SEEDS):
+            env.reset(seed=seed)
+            states.append((env.world.tokens, env.world.max_turns))
+        tokens = sorted(count for count, _ in states)
+        assert 0.9 * length <= tokens[0] <= tokens[-1] <= 1.1 * length, (task, length, tokens)
+        cells.append(f"{tokens[0]:,} to {tokens[-1]:,}; {states[0][1]}")
+    return f"| {task} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

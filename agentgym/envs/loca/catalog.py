@@ -4,28 +4,37 @@ search by name matches several.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
-KINDS = {
-    "Kitchen": "Tea Kettle|Bread Knife|Mixing Bowl|Pepper Mill|Salad Spinner|Stock Pot",
-    "Outdoor": "Trail Bottle|Camp Stove|Head Lamp|Rain Jacket|Hiking Pole|Sleeping Bag",
-    "Office": "Desk Lamp|Paper Tray|Fountain Pen|Wall Planner|Cable Box|Note Book",
-    "Garden": "Watering Can|Plant Pot|Pruning Saw|Garden Hose|Seed Tray|Bird Feeder",
-    "Toys": "Train Set|Puzzle Box|Story Cubes|Kite|Marble Run|Toy Crane",
-    "Home": "Floor Cushion|Wall Clock|Door Mat|Candle Holder|Wool Blanket|Picture Frame",
-}
-"""The names of the products of each department."""
+from agentgym.envs.loca.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
+
+SLOTS = {"number": Slot(r"\d+", read=int)}
+"""The types of slots in the texts about products."""
 
 # An empty variant or colour is twice as likely, so that plain names occur that others begin with.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-_PRAISE = (
-    "Made to last and easy to clean.", "Our customers like it for its plain shape.", "Packed without plastic.",
-    "Now in a better box, at the same price as before.", "A present for everybody who has everything else.",
-    "Comes with a warranty of two years.", "Tested by our own team on many long days.", "Spare parts are in stock for ten years.",
-)  # fmt: skip
+
+
+@functools.cache
+def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
+    """Return the names of the products of each department, and what is said of them."""
+    return {
+        department: (texts["names"], [Phrase(text, SLOTS) for text in texts["about"]])
+        for department, texts in load_texts("products").items()
+        if "names" in texts
+    }
+
+
+@functools.cache
+def _any_product() -> PhraseBook:
+    """Return what is said of products of any department."""
+    return PhraseBook(load_texts("products")["any"], SLOTS)
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
@@ -38,20 +47,43 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
     """
     products: list[dict[str, str]] = []
     seen: dict[str, int] = {}
+    departments = _departments()
     numbers = rng.choice(np.arange(100_000, 1_000_000), count, replace=False)
     for number in map(int, numbers):
-        department = str(rng.choice(list(KINDS)))
-        base = KINDS[department].split("|")[int(rng.integers(6))]
+        department = list(departments)[int(rng.integers(len(departments)))]
+        names, about = departments[department]
+        base = names[int(rng.integers(len(names)))]
         name = f"{base}{_VARIANTS[int(rng.integers(len(_VARIANTS)))]}{_COLOURS[int(rng.integers(len(_COLOURS)))]}"
         seen[name] = seen.get(name, 0) + 1
         name = name if seen[name] == 1 else f"{name} No. {seen[name]}"
-        praise = " ".join(
-            _PRAISE[int(k)]
-            for k in rng.choice(len(_PRAISE), int(rng.integers(1, 4)), replace=False)
-        )
         sku = f"{department[:3].upper()}-{number}"
-        products.append({"name": name, "sku": sku, "description": praise, "department": department})
+        text = _describe(rng, about)
+        products.append({"name": name, "sku": sku, "description": text, "department": department})
     return products
+
+
+def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
+    """Draw one or two sentences on the product, and one that would do for any."""
+    phrases = [about[int(k)] for k in rng.permutation(len(about))[: 1 + int(rng.integers(2))]]
+    values: dict[str, Any] = {
+        "number": int(rng.integers(20, 91)),
+        "few_number": int(rng.integers(3, 10)),
+    }
+    texts = [phrase.write(rng, values) for phrase in phrases]
+    return " ".join([*texts, _any_product().write("about", rng, **values)])
+
+
+def add_outlook(rng: np.random.Generator, description: str, gone: bool) -> str:
+    """Put a sentence into a description that says whether the product is still ordered."""
+    parts = sentences(description)
+    outlook = _any_product().write("gone" if gone else "stays", rng)
+    parts.insert(int(rng.integers(len(parts) + 1)), outlook)
+    return " ".join(parts)
+
+
+def is_gone(description: str) -> bool:
+    """Return whether a description says that the product is not ordered any more."""
+    return any(kind == "gone" for kind, _ in _any_product().read(description))
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:

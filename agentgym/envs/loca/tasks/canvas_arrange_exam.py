@@ -4,10 +4,11 @@ bench, table 7).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -25,7 +26,24 @@ from agentgym.envs.loca.checks import (
     sent_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.courses import Course, draw_courses
+from agentgym.envs.loca.exam_notices import (
+    CLOSED,
+    OPEN,
+    UPDATES,
+    Exam,
+    Said,
+    Setting,
+    by_kind,
+    draw_place,
+    facts_book,
+    fillers_book,
+    read_notice,
+    resolve,
+)
+from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
 from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.news import ANCHORS, News, course_news, idle_values, inbox_news
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.canvas.server import Canvas
@@ -59,47 +77,8 @@ PROTECTED = (
     "enrollments",
 )
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
-GROUPS = (
-    "CS",
-    "AI",
-    "MATH",
-    "PHYS",
-    "BIO",
-    "CHEM",
-    "HIST",
-    "ECON",
-    "LAW",
-    "ENG",
-    "NET",
-    "DB",
-    "ART",
-    "MED",
-)
-SUBJECTS = (
-    "Applied Ethics|Biochemistry|Climate Systems|Computer Vision|Cross-Cultural Studies|Data Structures|Decision-Making|"
-    "Econometrics|Fluid Dynamics|Genetics|Graph Theory|Human-Computer Interaction|International Law|Linear Algebra|"
-    "Macroeconomics|Medieval History|Multi-Agent Systems|Neural Networks|Operating Systems|Organic Chemistry|Quantum Mechanics|"
-    "Real-Time Systems|Rhetoric|Signal Processing|Statistics|Thermodynamics|Topology|Urban Planning"
-).split("|")
-PLACES = ("Hall {n}", "Room {n}-B", "Lecture Theatre {n}", "Gymnasium {n}", "Computer Lab {n}")
-POSTS = (
-    "Midterm: The midterm takes place on {day} at {hour}:00 in Hall {n}. It is no final exam.",
-    "Project: Form groups of {n} and tell me the topic of your project by {day}.",
-    "Homework: Sheet {n} is online and due on {day}, {hour}:00.",
-    "Lectures: The lecture of {day} begins at {hour}:00 in Room {n}-B, this once.",
-)
-SPAM = (
-    ("{n} % off", "Only until {day}: {n} % off everything in our shop. Order before {hour}:00."),
-    ("Your parcel", "Your parcel {n} arrives on {day} before {hour}:00. Please be at home."),
-    (
-        "Library",
-        "The book {n} has to be returned by {day}, {hour}:00. The library is closed on exam days.",
-    ),
-    ("Film night", "Film night on {day} at {hour}:00 in Hall {n}. No exam afterwards, we promise!"),
-)
-_LINE = re.compile(r"^(Course|Date|Time|Duration|Place|Proctor|Books): (.+)$", re.MULTILINE)
-_WELCOME = re.compile(r"gives (\d+) credits.{0,200} an? (Open-book|Closed-book) one")
-_NONE = re.compile(r"(?:There is no final exam in|You are exempt from the final exam of) (\S+)\.")
+POSTS = 3
+"""The announcements of a course that are no notices of its exam, besides the welcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +92,9 @@ class CanvasArrangeExamConfig(OfficeConfig):
         exemption_rate: The share of courses from whose exam the student is exempt.
         past_rate: The share of the announced exams that are over.
         tbd_rate: The probability that something about an exam is not known yet.
-        change_rate: The probability that an exam is moved by a second notice.
+        change_rate: The probability that later notices change something.
+        indirect_rate: The probability that a notice states a fact by way of another: relative to
+            the midterm, as a correction, for all sections but one.
     """
 
     email_rate: Share = 0.25
@@ -121,7 +102,8 @@ class CanvasArrangeExamConfig(OfficeConfig):
     exemption_rate: Share = 0.1
     past_rate: Share = 0.15
     tbd_rate: Share = 0.2
-    change_rate: Share = 0.2
+    change_rate: Share = 0.4
+    indirect_rate: Share = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,7 +122,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     start = NOW
     outputs = (FILE,)
-    tokens_per_unit = 1_260.0
+    tokens_per_unit = 1_630.0
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
@@ -153,31 +135,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
             for k, name in enumerate(names)
         ]
-        hours = [
-            NOW.replace(hour=7) + timedelta(days=d, hours=h)
-            for d in range(max(45, size))
-            for h in range(12)
-            if h != 5
-        ]
-        ahead = [hour for hour in hours if hour > NOW]
-        self._starts = [ahead[int(k)] for k in self.rng.permutation(len(ahead))]
+        self._timetable = Timetable(self.rng, NOW, max(45, size))
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
         mails: list[Mail] = []
         exams = []
-        for k in range(size):
-            exam, letters = self._course(canvas, k, sure=k == sure)
+        for k, course in enumerate(draw_courses(self.rng, size)):
+            exam, letters = self._course(canvas, course, k + 1, sure=k == sure)
             exams += [exam] if exam else []
             mails += letters
-        for _ in range(2 * size + 4):
-            subject, text = SPAM[int(self.rng.integers(len(SPAM)))]
-            mails.append(
-                self._mail(
-                    "news@shop.example.com",
-                    self._talk(subject),
-                    self._talk(text),
-                    int(self.rng.integers(1, 30_000)),
-                )
-            )
+        mails += [self._news() for _ in range(2 * size + 4)]
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         canvas.people.login_as(LOGIN)
         email.login_as(LOGIN)
@@ -198,113 +164,164 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         }
 
     def _course(
-        self, canvas: Canvas, k: int, sure: bool
+        self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
         (teacher, person), (_, other) = (
             self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
         )
-        code = f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}"
-        name = str(self.rng.choice(SUBJECTS))
-        books = str(self.rng.choice(["Open-book", "Closed-book"]))
-        credit = int(self.rng.integers(2, 6))
-        section = f"-{k + 1}"
-        course = canvas.courses.add_course(
-            name + section,
-            code + section,
-            teacher,
-            students=[1],
-            teacher_email=self._address(person),
+        listed = {
+            "code": f"{course.code}-{section}",
+            "name": f"{course.name}-{section}",
+            "teacher": person,
+            "email": self._address(person),
+        }
+        course_id = canvas.courses.add_course(
+            listed["name"], listed["code"], teacher, students=[1], teacher_email=listed["email"]
         )
-        article = "an" if books.startswith("O") else "a"
-        posts = [
-            f"Welcome: This course gives {credit} credits. Its final exam, if there is one, is {article} {books} one."
-        ]
-        posts += [self._talk(str(post)) for post in self.rng.choice(POSTS, 2)]
         rates = (self.config.email_rate, self.config.no_exam_rate, self.config.exemption_rate)
         kind = str(
             self.rng.choice(["Email", "none", "exempt", "Announcement"], p=[*rates, 1 - sum(rates)])
         )
         kind = "Email" if sure and kind in ("none", "exempt") else kind
-        proctor = other if self.rng.random() < 0.25 else person
-        exam = {
-            CODE: code,
-            NAME: name,
-            PROCTOR: proctor,
-            PROCTOR_EMAIL: self._address(proctor),
-            BOOKS: books,
-            CREDIT: credit,
-        }
-        exam[SOURCE] = "Email" if kind == "Email" else "Announcement"
-        notices = [
-            f"There is no final exam in {code + section}. Your grade follows from homework and project."
-        ]
-        if kind != "none":
-            notices = self._notices(code + section, exam, proctor != person, sure)
-        posts += [f"Final exam: {text}" for text in notices if kind != "Email"]
-        for j, post in enumerate(posts):
-            title, _, text = post.partition(": ")
-            canvas.discussions.add_announcement(
-                course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j)
-            )
-        takes = kind in ("Email", "Announcement") and (exam[DATE] == TBD or _begin(exam) > NOW)
-        return exam if takes else None, self._letters(
-            kind, code + section, self._address(person), notices
+        books = str(self.rng.choice([OPEN, CLOSED]))
+        credit = int(self.rng.integers(2, 6))
+        setting, posts = self._posts(section)
+        proctor = f"{other} ({self._address(other)})" if self.rng.random() < 0.25 else None
+        exam = Exam(proctor=proctor, books=books if kind == "Email" else None)
+        if kind == "none":
+            exam, notices = replace(exam, held=False), [["opening", self._says("none")]]
+        else:
+            exam, notices = self._notices(exam, setting, sure)
+        own = [told(self.rng, notice) for notice in notices] if kind != "Email" else []
+        self._announce(canvas, course_id, self._welcome(credit, books), posts, own)
+        reference = listed["code"] if self.rng.random() < 0.6 else course.name
+        letters = self._letters(kind, reference, listed, notices)
+        takes = kind in ("Email", "Announcement") and exam.held
+        row = _row(listed, credit, replace(exam, books=books), kind) if takes else None
+        return row if row and _ahead(row) else None, letters
+
+    def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
+        """Draw the notices about an exam, and what is true of it after the last."""
+        rates = self.config
+        story = ExamStory(
+            self.rng,
+            setting,
+            self._timetable,
+            indirect=rates.indirect_rate,
+            past=rates.past_rate,
+            unknown=rates.tbd_rate,
+            sure=sure,
         )
+        exam, first = story.first(exam)
+        if self.rng.random() >= rates.change_rate:
+            return exam, [first]
+        exam, changes = story.change(exam)
+        return exam, [first, *changes]
+
+    def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
+        """Draw announcements of a course about other things, title and text, and what they say
+        that notices about its exam may refer to.
+        """
+        midterm = f"{NOW - timedelta(days=int(self.rng.integers(5, 50))):%Y-%m-%d}"
+        project = f"{NOW + timedelta(days=int(self.rng.integers(-5, 40))):%Y-%m-%d}"
+        place = draw_place(self.rng)
+        facts = {
+            "midterm": self._says("midterm", date=midterm, place=place),
+            "project": self._says("project", date=project),
+        }
+        topics = [topic for topic in ANCHORS if self.rng.random() < 0.5]
+        others = [topic for topic in course_news().topics if topic not in ANCHORS]
+        topics += [others[int(k)] for k in self.rng.permutation(len(others))[: POSTS - len(topics)]]
+        posts = [self._talk(course_news(), topic, facts.get(topic, ""))[1:] for topic in topics]
+        setting = Setting(section)
+        if "midterm" in topics:
+            setting = replace(setting, midterm=midterm, midterm_place=place)
+        return replace(setting, project=project) if "project" in topics else setting, posts
+
+    def _welcome(self, credit: int, books: str) -> str:
+        says = [
+            self._says("credits", number=credit),
+            self._says("welcome_open" if books == OPEN else "welcome_closed"),
+            fillers_book().write("welcome", self.rng),
+        ]
+        return " ".join(says[int(k)] for k in self.rng.permutation(len(says)))
+
+    def _announce(
+        self,
+        canvas: Canvas,
+        course_id: int,
+        welcome: str,
+        posts: list[tuple[str, str]],
+        notices: list[str],
+    ) -> None:
+        """Post the welcome, and the notices in their order among the other announcements."""
+        posts = list(posts)
+        places = sorted(int(k) for k in self.rng.integers(len(posts) + 1, size=len(notices)))
+        for count, (place, text) in enumerate(zip(places, notices, strict=True)):
+            posts.insert(place + count, (fillers_book().write("title", self.rng), text))
+        for j, (title, text) in enumerate([("Welcome", welcome), *posts]):
+            canvas.discussions.add_announcement(
+                course_id, title, text, posted_at=NOW - timedelta(days=90 - 5 * j)
+            )
 
     def _address(self, person: str) -> str:
         return address(person, [name for _, name in self._staff].index(person), "mcp.com")
 
-    def _notices(
-        self, course: str, exam: dict[str, Any], names_proctor: bool, sure: bool
-    ) -> list[str]:
-        """Draw the notices about an exam, one after the other; the exam becomes that of the last
-        one.
-        """
-        notices = []
-        proctor = f"{exam[PROCTOR]} ({exam[PROCTOR_EMAIL]})" if names_proctor else ""
-        for _ in range(1 + int(self.rng.random() < self.config.change_rate)):
-            exam |= self._time_and_place(sure)
-            notices.append(_notice(course, exam, proctor, iso=exam[SOURCE] == "Email"))
-        return notices
+    def _says(self, kind: str, **values: Any) -> str:
+        return facts_book().write(kind, self.rng, **values)
 
-    def _letters(self, kind: str, course: str, sender: str, notices: list[str]) -> list[Mail]:
-        """Return the mails of a teacher about an exam."""
-        if kind == "exempt":
-            text = f"Dear {ME},\n\nYou are exempt from the final exam of {course}. Well done!"
-            return [self._mail(sender, "Your exam", text, int(self.rng.integers(1, 8_000)))]
-        texts = notices if kind == "Email" else []
+    def _letters(
+        self, kind: str, reference: str, course: Mapping[str, str], notices: list[list[str]]
+    ) -> list[Mail]:
+        """Return the mails of a teacher about an exam, which name the course as `reference`."""
+        texts, times = [], []
+        if kind == "Email":
+            for j, notice in enumerate(notices):
+                head = notice[1:] if notice[0] == "opening" else notice
+                texts.append(told(self.rng, [self._says("about", course=reference), *head]))
+                times.append(9_000 - 900 * j - int(self.rng.integers(800)))
+        exempt = kind == "exempt"
+        if exempt or (kind != "none" and self.rng.random() < self.config.exemption_rate):
+            texts.append(self._exemption(reference, exempt))
+            times.append(int(self.rng.integers(1, 8_000)))
         return [
-            self._mail(sender, "Final exam", text, 9_000 - 900 * j - int(self.rng.integers(800)))
-            for j, text in enumerate(texts)
+            self._mail(course["email"], self._filler("subject"), self._letter(text, course), time)
+            for text, time in zip(texts, times, strict=True)
         ]
 
-    def _time_and_place(self, sure: bool) -> dict[str, Any]:
-        """Draw time and place of an exam; some of it may be unknown."""
-        begin = self._starts.pop()
-        if not sure and self.rng.random() < self.config.past_rate:
-            begin -= timedelta(days=(begin - NOW).days + int(self.rng.integers(1, 9)))
-        place = str(self.rng.choice(PLACES)).format(n=int(self.rng.integers(1, 40)))
-        exam = {
-            DATE: f"{begin:%m/%d/%Y}",
-            TIME: f"{begin:%H:%M}",
-            DURATION: int(self.rng.choice([90, 120, 150, 180])),
-            PLACE: place,
-        }
-        if not sure and self.rng.random() < self.config.tbd_rate:
-            unknown: tuple[str, ...] = ((PLACE,), (DURATION,), (DATE, TIME))[
-                int(self.rng.integers(3))
-            ]
-            exam |= dict.fromkeys(unknown, TBD)
-        return exam
+    def _exemption(self, reference: str, exempt: bool) -> str:
+        """Draw a text on whether the student is exempt: by itself, or by a rule and her points."""
+        ending = self._filler("praise" if exempt else "regret")
+        if self.rng.random() >= self.config.indirect_rate:
+            return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
+        limit = int(self.rng.integers(60, 96))
+        points = limit + (0 if exempt else -1)
+        if self.rng.integers(2):  # not on the limit
+            points += int(self.rng.integers(1, 9)) * (1 if exempt else -1)
+        rule = self._says("exemption", course=reference, limit_number=limit)
+        return f"{rule} {self._says('score', points_number=points)} {ending}"
 
-    def _talk(self, text: str) -> str:
-        day = NOW + timedelta(days=int(self.rng.integers(-20, 40)))
-        return text.format(
-            day=f"{day:%B} {day.day}",
-            hour=int(self.rng.integers(8, 20)),
-            n=int(self.rng.integers(2, 90)),
-        )
+    def _filler(self, kind: str, **values: Any) -> str:
+        return fillers_book().write(kind, self.rng, **values)
+
+    def _letter(self, text: str, course: Mapping[str, str]) -> str:
+        name = ME.partition(" ")[0]
+        greeting = self._filler("greeting", name=name)
+        return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
+
+    def _news(self) -> Mail:
+        """Draw a mail about something else."""
+        news = inbox_news()
+        topic = news.topics[int(self.rng.integers(len(news.topics)))]
+        sender, subject, text = self._talk(news, topic)
+        return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
+
+    def _talk(self, news: News, topic: str, first: str = "") -> tuple[str, str, str]:
+        """Draw sender, title and text of something that concerns no exam of the student."""
+        names = [name for _, name in self._staff]
+        values = functools.partial(idle_values, self.rng, NOW, names)
+        return news.draw(self.rng, topic, values, first)
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
@@ -314,11 +331,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return (
             f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
             "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-            "Leave out courses without a final exam, exams that I am exempt from and those that have begun before now (all times "
-            "are UTC). Of several notices about one exam the newest counts. One row for each exam under the headers, which stay as "
-            "they are. Course codes and names without the section at their end (CS100-7 is CS100, Real-Time Systems-7 is Real-Time "
-            "Systems). The proctor is the teacher of the course, unless the notice names another. Whether books are allowed is in "
-            "the notice or else in the welcome post, where the credits are, too. The source is Announcement or Email. Dates are "
+            "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
+            "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
+            "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
+            "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
+            "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
+            "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
+            "source is where the notices are, Announcement or Email. Dates are "
             f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
             "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
             "else."
@@ -336,16 +355,16 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             )
             for c in courses
         ]
-        mails = yield from read_folder(lambda mail: _read_notice(mail["body"]))
+        mails = yield from read_folder(_read_mail)
+        by_course: dict[str, list[Said]] = {}
+        for mail in reversed(mails):
+            by_course.setdefault(mail["course"], []).extend(mail["said"])
         rows = []
         for course, posts in zip(courses, lists, strict=True):
-            sources = [
-                (SOURCE, "Email", fact) for fact in mails if fact["course"] == course["code"]
-            ]
-            sources += [(SOURCE, "Announcement", fact) for fact in posts["notices"]]
-            if sources and not any(fact.get("none") for *_, fact in sources):
-                rows.append(_row(course, posts, sources[0]))
-        rows = sorted((row for row in rows if row[DATE] == TBD or _begin(row) > NOW), key=_order)
+            names = (course["code"], course["name"].rpartition("-")[0])
+            letters = [said for name in names for said in by_course.get(name, ())]
+            rows += [row] if (row := _read_row(course, posts, letters)) else []
+        rows = sorted(filter(_ahead, rows), key=_order)
         data = [[row[name] for name in COLUMNS] for row in rows]
         yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET, data=data,
                     start_cell="A2")  # fmt: skip
@@ -426,28 +445,8 @@ def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
     return unknown, "" if unknown else _begin(exam).isoformat(), exam[CODE]
 
 
-def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> str:
-    """Write a notice about an exam; a mail has the date in ISO 8601 and says whether books are
-    allowed.
-    """
-    begin = None if exam[DATE] == TBD else _begin(exam)
-    lines = [f"The final exam, as it is planned now.\nCourse: {course}"]
-    if begin is None:
-        lines.append("Date: not fixed yet")
-    else:
-        lines += [
-            f"Date: {begin:%Y-%m-%d}" if iso else f"Date: {begin:%B %d, %Y}",
-            f"Time: {begin:%H:%M} UTC",
-        ]
-    lines.append(
-        "Duration: not fixed yet"
-        if exam[DURATION] == TBD
-        else f"Duration: {exam[DURATION]} minutes"
-    )
-    lines.append("Place: not fixed yet" if exam[PLACE] == TBD else f"Place: {exam[PLACE]}")
-    lines += [f"Proctor: {proctor}"] if proctor else []
-    lines += [f"Books: {exam[BOOKS]}"] if iso else []
-    return "\n".join(lines)
+def _ahead(exam: Mapping[str, Any]) -> bool:
+    return exam[DATE] == TBD or _begin(exam) > NOW
 
 
 def _read_courses(text: str) -> list[dict[str, Any]]:
@@ -461,58 +460,58 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
     return [{new: course[old] for new, old in named.items()} for course in json.loads(text)]
 
 
-def _read_posts(text: str) -> dict[str, Any]:
-    """Read credits and books from the welcome post, and the notices about the exam, newest first."""
+def _read_posts(text: str) -> list[Said]:
+    """Return what the announcements of a course say about exams, oldest first."""
     posts = [post["message"] for post in json.loads(text)]
-    welcome = next(match for post in posts if (match := _WELCOME.search(post)))
-    return {
-        "credit": int(welcome[1]),
-        "books": welcome[2],
-        "notices": [fact for post in posts if (fact := _read_notice(post))],
-    }
+    return [said for post in reversed(posts) for said in read_notice(post)]
 
 
-def _read_notice(text: str) -> dict[str, Any] | None:
-    """Read an exam from a mail or a post, or that the student has none; None for other subjects."""
-    if none := _NONE.search(text):
-        return {"course": none[1], "none": True}
-    fields = dict(_LINE.findall(text))
-    if "Course" not in fields:
+def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the course that a mail is about, and what it says; None for other subjects."""
+    said = read_notice(mail["body"])
+    course = next((values["course"] for _, values in said if "course" in values), None)
+    return {"course": course, "said": said} if course else None
+
+
+def _is_exempt(letters: Iterable[Said]) -> bool:
+    """Return whether mails about a course exempt from its exam, by themselves or by a rule."""
+    said = by_kind(letters)
+    if "exemption" in said:
+        return bool(said["score"]["points_number"] >= said["exemption"]["limit_number"])
+    return "exempt" in said
+
+
+def _read_row(
+    course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
+) -> dict[str, Any] | None:
+    """Return the row of a course; None if the student takes no exam in it."""
+    section = int(course["code"].rpartition("-")[2])
+    exam = resolve([*posts, *letters], section)
+    if exam is None or not exam.held or _is_exempt(letters):
         return None
-    exam = {"course": fields["Course"], DATE: TBD, TIME: TBD, DURATION: TBD, PLACE: TBD}
-    if "Time" in fields:
-        form = "%Y-%m-%d" if fields["Date"][0].isdigit() else "%B %d, %Y"
-        exam |= {
-            DATE: f"{datetime.strptime(fields['Date'], form):%m/%d/%Y}",
-            TIME: fields["Time"].removesuffix(" UTC"),
-        }
-    if not fields["Duration"].startswith("not"):
-        exam[DURATION] = int(fields["Duration"].split()[0])
-    if not fields["Place"].startswith("not"):
-        exam[PLACE] = fields["Place"]
-    return exam | {name.lower(): fields[name] for name in ("Proctor", "Books") if name in fields}
+    welcome = by_kind(posts)
+    books = exam.books or (OPEN if "welcome_open" in welcome else CLOSED)
+    source = "Email" if any(kind in UPDATES for kind, _ in letters) else "Announcement"
+    return _row(course, welcome["credits"]["number"], replace(exam, books=books), source)
 
 
-def _row(
-    course: Mapping[str, Any], posts: Mapping[str, Any], newest: tuple[str, str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    _, source, fact = newest
+def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> dict[str, Any]:
     proctor, mail = course["teacher"], course["email"]
-    if "proctor" in fact:
-        proctor, _, mail = fact["proctor"].removesuffix(")").partition(" (")
-    named = {
+    if exam.proctor:
+        proctor, _, mail = exam.proctor.removesuffix(")").partition(" (")
+    day = date.fromisoformat(exam.day) if exam.day else None
+    return {
         CODE: course["code"].rpartition("-")[0],
         NAME: course["name"].rpartition("-")[0],
         PROCTOR: proctor,
         PROCTOR_EMAIL: mail,
-    }
-    exam = {name: fact[name] for name in (DATE, TIME, DURATION, PLACE)}
-    return {
-        **named,
-        **exam,
-        BOOKS: fact.get("books", posts["books"]),
+        DATE: f"{day:%m/%d/%Y}" if day else TBD,
+        TIME: exam.time or TBD,
+        DURATION: exam.minutes or TBD,
+        PLACE: exam.place or TBD,
+        BOOKS: exam.books,
         SOURCE: source,
-        CREDIT: posts["credit"],
+        CREDIT: credit,
     }
 
 

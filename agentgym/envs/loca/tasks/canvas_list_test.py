@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -22,12 +23,16 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.courses import draw_courses, subjects_beside
 from agentgym.envs.loca.names import people
+from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
+from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.plan import Plan, Step, read
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
+from agentgym.envs.loca.slots import COMMON_SLOTS
 from agentgym.envs.loca.task import OfficeTask, register_task
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
@@ -43,28 +48,16 @@ ASSIGNMENT = (
     "points_possible",
 )
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
-SUBJECTS = {
-    "CS": "Algorithms|Compilers|Operating Systems|Computer Graphics|Software Testing|Programming Languages",
-    "AI": "Machine Learning|Computer Vision|Natural Language Processing|Planning|Probabilistic Models|Robotics",
-    "MATH": "Linear Algebra|Graph Theory|Number Theory|Real Analysis|Statistics|Topology",
-    "DB": "Database Systems|Data Warehousing|Query Processing|Stream Processing",
-    "NET": "Computer Networks|Wireless Systems|Network Security|Distributed Systems",
-    "ENG": "Academic Writing|Modern Poetry|Rhetoric|Technical English",
-}
 QUESTIONS = {
     "multiple_choice_question": "When did we begin with {topic}?|When was the exercise on {topic}?",
     "true_false_question": "{topic} was the subject of week {week}.|{topic} needs what we did in week {week}.",
     "short_answer_question": "Name the main question of {topic}.|Which chapter is on {topic}?",
     "essay_question": "Explain {topic} in ten sentences.|Compare lecture and book on {topic}.",
 }
-TALK = (
-    "Office hours move to room {n} from next week on. Please write to {teacher} if you cannot come.",
-    "The slides of lecture {n} are online. Thanks to everybody who found mistakes in the last ones.",
-    "There will be no traditional final exam in this course; the grade follows from what you hand in.",
-    "The final exam takes place in hall {n}. Bring your student card. This changes nothing about quizzes and assignments.",
-    "A guest from industry talks about the subject in week {n}; attendance is welcome and not graded.",
-)
-POLICY = "Whoever has at least {score} points in the entrance assessment of {code} is exempt from all its quizzes and assignments."
+SLOTS = {**COMMON_SLOTS, "code": Slot(r"[A-Z]+[0-9]+-[0-9]+")}
+"""The types of slots in what teachers write."""
+_EVERYBODY = 10**6
+"""More points than anybody has: nobody is exempt."""
 # Tables of Canvas that reading does not change.
 PROTECTED = (
     "courses",
@@ -78,9 +71,14 @@ PROTECTED = (
     "messages",
     "enrollments",
 )
-_POLICY = re.compile(r"at least (\d+) points in the entrance assessment of (\S+) is exempt")
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
+
+
+@functools.cache
+def coursework_book() -> PhraseBook:
+    """Return the sentences about quizzes and assignments."""
+    return PhraseBook(load_texts("coursework"), SLOTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +110,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    tokens_per_unit = 1650.0
+    tokens_per_unit = 1800.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
@@ -120,17 +118,16 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
+        self._names = people(self.rng, 6)
         *teachers, classmate = [
             canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}")
-            for k, name in enumerate(people(self.rng, 6))
+            for k, name in enumerate(self._names)
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
         open_course = int(self.rng.integers(size))  # in which there is surely something to do
-        for k in range(size):
-            group = str(self.rng.choice(list(SUBJECTS)))
-            name = str(self.rng.choice(SUBJECTS[group].split("|")))
-            code = f"{group}{int(self.rng.integers(1, 5))}0{int(self.rng.integers(1, 9))}-{k + 1}"
+        for k, drawn in enumerate(draw_courses(self.rng, size)):
+            name, code = drawn.name, f"{drawn.code}-{k + 1}"
             teacher = teachers[int(self.rng.integers(5))]
             course = {
                 "course_code": code,
@@ -163,11 +160,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Draw the announcements of a course and the assessment of the student; return whether the
         student is exempt.
         """
+        news = course_news()
+        topics = [topic for topic in news.topics if topic not in ANCHORS]
+        values = functools.partial(idle_values, self.rng, NOW, self._names)
         posts = [
-            str(self.rng.choice(TALK)).format(
-                n=int(self.rng.integers(1, 90)), teacher="the teacher"
-            )
-            for _ in range(2)
+            news.draw(self.rng, topics[int(k)], values)[1:]
+            for k in self.rng.permutation(len(topics))[:2]
         ]
         need, score = None, int(self.rng.integers(70, 100))
         if self.rng.random() < self.config.exemption_rate:
@@ -177,23 +175,32 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     [80, 85, 90, 95], 1 + int(self.rng.random() < 0.3), replace=False
                 )
             ]
-            posts += [
-                f"{'A correction: ' if k else ''}{POLICY.format(score=limit, code=code)}"
-                for k, limit in enumerate(limits)
-            ]
             need = limits[-1]
+            texts = [self._says("policy", code=code, points_number=limits[0])]
+            texts += [
+                self._says("corrected", code=code, points_number=limit, old_number=limits[0])
+                for limit in limits[1:]
+            ]
+            if self.rng.random() < 0.15:
+                texts.append(self._says("revoked", code=code))
+                need = _EVERYBODY
+            posts += [("Entrance assessment", f"{text} {self._says('aside')}") for text in texts]
             # As often as not the score is one that decides: the threshold itself, or a point below
             # it.
-            score = int(self.rng.choice([need, need - 1, score, score]))
+            limit = limits[-1]
+            score = int(self.rng.choice([limit, limit - 1, score, score]))
             score = min(score, need - 1) if never else score
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
         first = NOW - timedelta(days=20)
-        for k, post in enumerate(posts):
+        for k, (title, post) in enumerate(posts):
             canvas.discussions.add_announcement(
-                course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k)
+                course_id, title, post, posted_at=first + timedelta(days=4 * k)
             )
         return need is not None and score >= need
+
+    def _says(self, kind: str, **values: Any) -> str:
+        return coursework_book().write(kind, self.rng, **values)
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""
@@ -236,7 +243,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _question(self, code: str, place: int) -> dict[str, Any]:
         """Draw a question of ten points; of several answers one is right."""
         kind = str(self.rng.choice(list(QUESTIONS)))
-        topic = str(self.rng.choice(SUBJECTS[code.rstrip("0123456789-")].split("|")))
+        topic = str(self.rng.choice(subjects_beside(code)))
         text = str(self.rng.choice(QUESTIONS[kind].split("|")))
         options = {
             "multiple_choice_question": [f"In week {n}" for n in self.rng.permutation(12)[:4] + 1],
@@ -260,7 +267,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
-            about = f"Hand in part {k + 1}, on {course['course_name']}, as text of at most {int(self.rng.integers(1, 20))} pages."
+            number = int(self.rng.integers(2, 20))
+            topic = {"name": course["course_name"], "part_number": k + 1, "number": number}
+            about = f"{self._says('task', **topic)} {self._says('hint')}"
             points = int(self.rng.choice([50, 100, 150]))
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
@@ -316,7 +325,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
             "I have to do what is due in the future, unless I have handed it in already (assignments), or am exempt: teachers may "
             "have announced that an entrance assessment exempts from a course's quizzes and assignments; of several such "
-            "announcements in a course the newest counts. My points are in the memory.\n"
+            "announcements in a course the newest counts, which may end the exemption. My points are in the memory.\n"
             "Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
             "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas. Sort the rows by "
             "deadline, those with the same deadline by course code (in the order of the characters), and those of one course by "
@@ -397,8 +406,13 @@ def _read_policy(text: str) -> int | None:
     """Return the points that exempt, by the newest announcement about it; announcements are listed
     newest first.
     """
-    matches = (_POLICY.search(post["message"]) for post in json.loads(text))
-    return next((int(policy[1]) for policy in matches if policy), None)
+    for post in json.loads(text):
+        for kind, values in coursework_book().read(post["message"]):
+            if kind in ("policy", "corrected"):
+                return int(values["points_number"])
+            if kind == "revoked":
+                return _EVERYBODY
+    return None
 
 
 def _read_quizzes(text: str) -> list[dict[str, Any]]:

@@ -19,12 +19,14 @@ from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_fa
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import mail_text, read_folder
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
+from agentgym.envs.loca.slots import COMMON_SLOTS
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import echo
 
@@ -51,47 +53,22 @@ FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
 )
-STORIES = (
-    "my talk is about machine translation for languages with little text.",
-    "I compare three ways to summarise long reports, and show where each of them fails.",
-    "the slides present what my parser learns from {n} sentences, and how fast.",
-    "please find the presentation on sentiment in product reviews in this mail.",
-    "this is the presentation on named entities in old newspapers; slide {n} has the results.",
-    "I have looked into how chat systems answer questions about tables.",
-    "as agreed I talk about word vectors, and about what they leave out.",
+_CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
+    r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
+    r"already (handed|submitted|sent|received)|(have|was|were|has been) (been )?(received|accepted|handed|submitted)|"
+    r"you (have )?(handed|submitted))\b",
+    re.IGNORECASE,
 )
-REMARKS = (
-    "The first part explains the data, which I have cleaned by hand, and says how it was divided for training and tests.",
-    "Slide {n} has a demo; it needs no network, but a loudspeaker would be good.",
-    "I have kept it to {n} slides, so that there is time for questions at the end.",
-    "{other} and I worked on the same data; {other} presents that separately.",
-    "Thank you for the help with the software in the last week of the course.",
-    "The numbers on slide {n} are from the second run, since the first one had a mistake in the evaluation.",
-)
-NEWS = (
-    (
-        "Room for the presentations",
-        "the presentations take place in room {n}. Please bring the list of students with you.",
-    ),
-    (
-        "nlp-course evaluation",
-        "{n} students have filled in the form about the course. The results come next month.",
-    ),
-    (
-        "nlp-presentation-schedule",
-        "here is the schedule with {n} slots. It does not say who has handed in anything.",
-    ),
-    (
-        "Question about the exam",
-        "is chapter {n} part of the exam? I could not find it in the plan of the course.",
-    ),
-    (
-        "Withdrawal from courses",
-        "{n} students have left courses of the department this week. The roster is up to date.",
-    ),
-)
-PRESENTATION = "It comes with the file, as asked for."
+"""What a reminder does not say, but under a condition."""
 _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
+
+
+@functools.cache
+def _texts() -> PhraseBook:
+    """Return the sentences of the mails."""
+    return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,21 +191,30 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         elif self.rng.random() < 0.5:
             attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
         other = students[int(self.rng.integers(len(students)))].name
-        remarks = [
-            str(text).format(n=int(self.rng.integers(3, 40)), other=other)
-            for text in self.rng.choice(REMARKS, 2, replace=False)
-        ]
-        story = str(self.rng.choice(STORIES)).format(n=int(self.rng.integers(3, 40)))
-        body = f"Dear Virginia,\n\n{story} {' '.join(remarks)} {PRESENTATION}\n\nBest wishes\n{student.name}"
+        says = functools.partial(self._says, other=other)
+        remarks = " ".join(says("remark") for _ in range(int(self.rng.integers(1, 4))))
+        body = (
+            f"{says('greeting')}\n\n{says('story')} {remarks} {says('attached')}\n\n"
+            f"{says('closing')}\n{student.name}"
+        )
         sender = student.email
         if self.rng.random() < self.config.private_rate:
             sender = f"{student.name.split()[-1].lower()}.{int(self.rng.integers(10, 10_000))}@home.example.org"
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
-        subject, text = NEWS[int(self.rng.integers(len(NEWS)))]
-        body = f"Dear Virginia,\n\n{text.format(n=int(self.rng.integers(3, 90)))}\n\nThe office"
-        return Mail("Office <office@department.example.org>", ME, subject, body, self._moment())
+        more = " ".join(self._says("news_more") for _ in range(int(self.rng.integers(1, 3))))
+        body = f"{self._says('greeting')}\n\n{self._says('news')} {more}\n\nThe office"
+        sender = "Office <office@department.example.org>"
+        return Mail(sender, ME, self._says("news_subject"), body, self._moment())
+
+    def _says(self, kind: str, other: str = "") -> str:
+        values = {
+            "number": int(self.rng.integers(13, 90)),
+            "few_number": int(self.rng.integers(4, 13)),
+            "other_name": other,
+        }
+        return _texts().write(kind, self.rng, **values)
 
     def _moment(self) -> Any:
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
@@ -317,6 +303,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             return f"the text should have the ID {student[1]} and no other"
         if _named(shown, self.truth["names"]) != {student[0]}:
             return f"the text should have the name {student[0]} and no other"
+        if any(_DENIAL.search(_CONDITION.sub("", part)) for part in mail.parts):
+            return "it says that nothing is missing"
         plain = "\n".join(rest)
         others = _ids(plain) & self.truth["ids"] - {student[1]}
         others |= _named(plain, self.truth["names"]) - {student[0]}

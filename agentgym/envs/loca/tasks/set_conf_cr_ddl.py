@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,11 +17,14 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.news import News
+from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.slots import COMMON_SLOTS
 from agentgym.envs.loca.task import OfficeTask, register_task
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
@@ -40,28 +43,36 @@ TOPICS = (
     "User Modeling|Visual Analytics|Web Services"
 ).split("|")
 REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
-NEWS = (
-    (
-        "The programme of {name} ({key}) is online. There are {n} accepted papers in all tracks, and "
-        "{n} rooms are booked."
-    ),
-    (
-        "Registration for {key} is open until {day}. Students pay {n} euros; authors register before "
-        "{day}, too."
-    ),
-    (
-        "Call for workshop papers at {name} ({key}): submit up to {n} pages by {day}, 23:59 AoE. This "
-        "is no camera-ready deadline."
-    ),
-    (
-        "Hotels near the venue of {key} fill up. Book by {day} with the code {key}{n} to get the rate "
-        "for participants."
-    ),
-)
+SLOTS = {
+    **COMMON_SLOTS,
+    "key": Slot(r"[A-Z]+[0-9]*"),
+    "track": Slot("|".join(TRACKS)),
+}
+"""The types of slots in the mails of chairs."""
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
-_DEADLINE = re.compile(
-    r"^(\S+), (.+): the camera-ready version is due on (\d+ \w+ \d{4}), 23:59 AoE", re.MULTILINE
+"""What the title of a reminder does not say."""
+_REVOCATION = re.compile(
+    r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
+"""What no other text of a reminder says; notes may have a "not" of their own."""
+
+
+@functools.cache
+def facts_book() -> PhraseBook:
+    """Return the phrases that say something about deadlines."""
+    return PhraseBook(load_texts("conference_facts"), SLOTS)
+
+
+@functools.cache
+def fillers_book() -> PhraseBook:
+    """Return the phrases around them."""
+    return PhraseBook(load_texts("conference_fillers"), SLOTS)
+
+
+@functools.cache
+def conference_news() -> News:
+    """Return the mails without a deadline."""
+    return News(load_texts("conference_news"), SLOTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +83,15 @@ class SetConfCrDdlConfig(OfficeConfig):
         noise_conferences: The number of conferences that need no reminder; by default 1.4 for each
             that does.
         news: The most mails without a deadline from each conference.
-        extension_rate: The probability that a deadline is extended.
+        extension_rate: The probability that a deadline is extended, or brought forward.
+        indirect_rate: The probability that a deadline is told by way of another day: as a
+            correction, counted from the opening, for all tracks but one.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None
     news: Annotated[int, Field(ge=1, le=100)] = 3
     extension_rate: Share = 0.5
+    indirect_rate: Share = 0.5
 
 
 class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
@@ -95,7 +109,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         "own:calendar.events.updated": "when a reminder was changed last",
         "own:calendar.events.sequence": "how often a reminder was changed",
     }
-    tokens_per_unit = 2_100.0
+    tokens_per_unit = 2_150.0
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
@@ -108,7 +122,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
             for track in tracks[: 1 + int(self.rng.random() < 0.4)]:
-                final, letters = self._deadlines(key, name, track)
+                final, letters = self._deadlines(key, track, alone=track == tracks[0])
                 mails += letters
                 if track == targets.get(key):
                     reminders[key] = final - BEFORE
@@ -124,70 +138,92 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
         self.truth = {"reminders": reminders, "files": file_state(files)}
 
-    def _deadlines(self, key: str, name: str, track: str) -> tuple[datetime, list[Mail]]:
-        """Draw the final deadline of a track, and the mails about it, one after the other."""
-        due = datetime(2025, 9, 30, 23, 59, tzinfo=AOE) + timedelta(
-            days=int(self.rng.integers(0, 45))
-        )
-        moments = [
-            self.start - timedelta(minutes=int(m))
-            for m in np.sort(self.rng.choice(np.arange(30, 4320), 3, replace=False))[::-1]
-        ]
-        stories = [
-            (
-                f"Congratulations on your paper at {name}! Please prepare its final version by the "
-                "guidelines of the publisher."
-            )
-        ]
-        dues = [due]
+    def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
+        """Draw the final deadline of a track, and the mails about it, one after the other.
+
+        Args:
+            key: The short name of the conference.
+            track: The track.
+            alone: Whether the mails may speak of all tracks, since no other mails do.
+        """
+        day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
+        stories = [self._due(key, track, day, alone)]
         if self.rng.random() < self.config.extension_rate:
-            stories.append(
-                f"Many authors have asked for more time. The deadline {_day(due)} is therefore "
-                "EXTENDED."
-            )
-            dues.append(due + timedelta(days=3))
+            days = int(self.rng.integers(2, 11))
+            kind, sign = ("extended", 1) if self.rng.random() < 0.75 else ("advanced", -1)
+            stories.append(self._says(kind, key=key, track=track, days=days))
+            if self.rng.random() < 0.25:
+                stories.append(self._says("withdrawn", key=key, track=track))
+            else:
+                day = _days_later(day, sign * days)
         if self.rng.random() < 0.6:
-            place = int(self.rng.integers(1, len(dues) + 1))
-            stories.insert(
-                place,
-                "This is a reminder to upload your paper with its sources and the signed form in "
-                "time.",
-            )
-            dues.insert(place, dues[place - 1])
+            place = int(self.rng.integers(1, len(stories) + 1))
+            stories.insert(place, self._filler("reminder"))
+        moments = np.sort(self.rng.choice(np.arange(30, 4320), len(stories), replace=False))[::-1]
         letters = []
-        for story, day, moment in zip(stories, dues, moments, strict=False):
-            due_line = f"{key}, {track}: the camera-ready version is due on {_day(day)}, 23:59 AoE."
-            body = f"Dear authors,\n\n{story}\n\n{due_line}\n\nThe chairs"
-            subject = str(
-                self.rng.choice(
-                    [
-                        "Your paper",
-                        f"{key}: information for authors",
-                        "Final versions",
-                        f"News from {key}",
-                    ]
-                )
+        for story, minutes in zip(stories, moments, strict=True):
+            remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
+            order = [story, *remarks]
+            text = " ".join(order[int(k)] for k in self.rng.permutation(len(order)))
+            body = (
+                f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
+                f"{self._filler('closing')}"
             )
-            letters.append(_mail(key, subject, body, moment))
-        return dues[len(letters) - 1], letters
+            moment = self.start - timedelta(minutes=int(minutes))
+            letters.append(_mail(key, self._filler("subject", key=key), body, moment))
+        return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE), letters
+
+    def _due(self, key: str, track: str, day: str, alone: bool) -> str:
+        """Draw a sentence on a deadline."""
+        where = {"key": key, "track": track}
+        if self.rng.random() >= self.config.indirect_rate:
+            return self._says("due", **where, date=day)
+        other = _days_later(day, int(self.rng.choice([-9, -4, -2, -1, 1, 2, 5, 8])))
+        days = int(self.rng.integers(10, 50))
+        kinds: list[tuple[str, dict[str, Any]]] = [
+            ("due_corrected", {**where, "date": day, "old_date": other}),
+            ("due_before", {**where, "days": days, "open_date": _days_later(day, days)}),
+        ]
+        if alone:
+            kinds.append(("all_but", {**where, "track_date": day, "all_date": other}))
+            stranger = next(str(t) for t in self.rng.permutation(TRACKS) if t != track)
+            named = {"key": key, "track": stranger}
+            kinds.append(("all_but", {**named, "track_date": other, "all_date": day}))
+        kind, values = kinds[int(self.rng.integers(len(kinds)))]
+        return self._says(kind, **values)
+
+    def _says(self, kind: str, **values: Any) -> str:
+        return facts_book().write(kind, self.rng, **values)
+
+    def _filler(self, kind: str, **values: Any) -> str:
+        numbers = {
+            "number": int(self.rng.integers(150, 600)),
+            "few_number": int(self.rng.integers(3, 13)),
+        }
+        return fillers_book().write(kind, self.rng, **numbers, **values)
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        mails = []
+        """Draw the mails of a conference without a deadline."""
+        mails, news = [], conference_news()
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
+            topic = news.topics[int(self.rng.integers(len(news.topics)))]
+            values = functools.partial(self._values, key, name)
+            _, subject, text = news.draw(self.rng, topic, values)
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
-            day = self.start + timedelta(days=int(self.rng.integers(10, 60)))
-            text = str(self.rng.choice(NEWS)).format(
-                name=name, key=key, n=int(self.rng.integers(5, 400)), day=_day(day)
-            )
-            mails.append(
-                _mail(
-                    key,
-                    str(self.rng.choice([f"News from {key}", "Your participation", f"{key} 2025"])),
-                    text,
-                    moment,
-                )
-            )
+            mails.append(_mail(key, subject, text, moment))
         return mails
+
+    def _values(self, key: str, name: str) -> dict[str, Any]:
+        """Draw values for the slots of a sentence that nothing depends on."""
+        day, number, few, hour = map(int, self.rng.integers(1_000_000, size=4))
+        return {
+            "key": key,
+            "name": name,
+            "date": (self.start + timedelta(days=10 + day % 50)).date().isoformat(),
+            "number": 20 + number % 380,
+            "few_number": 3 + few % 9,
+            "time": f"{8 + hour % 3:02}:00",
+        }
 
     def task(self) -> str:
         """Return the task, the same for all instances."""
@@ -195,8 +231,9 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
             "names each conference and the "
             "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
-            "in. Deadlines may have been "
-            "extended: for the track of my paper, what the newest mail about it says is true.\n"
+            "in. Later mails may change the deadline of a track that earlier ones gave; what counts is "
+            "the deadline of the track of my paper after all of them. Each lasts until 23:59 AoE of its day, and a "
+            "date without a year is in 2025.\n"
             "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
             "hours before the deadline. Its "
             "title has the short name of that conference and the words camera-ready. AoE (anywhere "
@@ -212,21 +249,19 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             "read_text_file",
             path=NOTE,
         )
-        notices = yield from read_folder(_read_deadline)
+        mails = yield from read_folder(_read_mail)
+        said = [fact for mail in reversed(mails) for fact in mail]
         events = []
         for key, track in sorted(targets.items()):
-            newest = max(
-                (fact for fact in notices if fact["key"] == key and fact["track"] == track),
-                key=lambda fact: fact["date"],
-            )
-            due = datetime.strptime(f"{newest['due']} 23:59", "%d %B %Y %H:%M")
+            day = _deadline(said, key, track)
+            due = datetime.fromisoformat(f"{day}T23:59")
             begin = due.replace(tzinfo=AOE) - BEFORE
             moments: dict[str, Any] = {
                 "start": {"dateTime": begin.isoformat()},
                 "end": {"dateTime": (begin + BEFORE).isoformat()},
             }
             title = f"{key} camera-ready deadline"
-            label = f"Set the reminder of {key} to 3 hours before {newest['due']}, 23:59 AoE."
+            label = f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE."
             events.append(
                 write(
                     label,
@@ -254,6 +289,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 and "camera" in title
                 and "ready" in title
                 and not _DENIAL.search(title)
+                and not _REVOCATION.search(f"{event.description}\n{event.location}".casefold())
             )
             if correct:
                 del missing[matches[0]]
@@ -296,17 +332,32 @@ def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
     return Mail(f"{key} chairs <chairs@{key.lower()}.example.org>", ME, subject, body, date)
 
 
-def _day(moment: datetime) -> str:
-    return f"{moment.day} {moment:%B %Y}"
+def _days_later(day: str, days: int) -> str:
+    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
-def _read_deadline(mail: dict[str, Any]) -> dict[str, str] | None:
-    match = _DEADLINE.search(mail["body"])
-    return (
-        {"key": match[1], "track": match[2], "due": match[3], "date": mail["date"]}
-        if match
-        else None
-    )
+def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
+    """Return what a mail says about deadlines; None if it says nothing."""
+    return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
+
+
+def _deadline(said: Iterable[Any], key: str, track: str) -> str:
+    """Return the deadline of a track after all that was said about it, oldest first."""
+    days: list[str] = []
+    for kind, values in said:
+        if values["key"] != key or (values["track"] != track and kind != "all_but"):
+            continue
+        if kind == "all_but":
+            days.append(values["track_date" if values["track"] == track else "all_date"])
+        elif kind == "due_before":
+            days.append(_days_later(values["open_date"], -values["days"]))
+        elif kind == "withdrawn":
+            days.pop()
+        elif kind in ("extended", "advanced"):
+            days.append(_days_later(days[-1], values["days"] * (1 if kind == "extended" else -1)))
+        else:
+            days.append(values["date"])
+    return days[-1]
 
 
 register_task(SetConfCrDdl)

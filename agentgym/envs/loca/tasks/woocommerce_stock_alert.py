@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import cents, make_products
+from agentgym.envs.loca.catalog import add_outlook, cents, is_gone, make_products
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
@@ -117,12 +117,18 @@ class WoocommerceStockAlertConfig(OfficeConfig):
             still below its threshold or not.
         hidden_rate: The probability that any other product is below its threshold, but not
             published.
+        gone_rate: The probability that any other product is below its threshold, but not ordered
+            any more, as its description says.
+        outlook_rate: The probability that the description of a product says that it is still
+            ordered.
     """
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
     boundary_rate: Share = 0.25
     reported_rate: Share = 0.15
     hidden_rate: Share = 0.1
+    gone_rate: Share = 0.2
+    outlook_rate: Share = 0.3
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
@@ -153,6 +159,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # The first other product is at the threshold, so that one is in every state.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
+            if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
+                text = product["description"]
+                product["description"] = add_outlook(self.rng, text, stock["role"] == "gone")
             supplier = str(self.rng.choice(list(suppliers)))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
@@ -222,6 +231,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 return {**product, "stock": threshold - 1}
             # Some stock is negative, as backorders make it.
             return {**product, "stock": -2 if self.rng.random() < 0.05 else below}
+        if not first and self.rng.random() < rates.gone_rate:
+            return {**product, "role": "gone"}
         kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
         if edge or first:
             return {**product, "stock": threshold}
@@ -270,8 +281,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return (
             "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
             "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
-            "low_stock_amount does not matter), and it has no row yet in the sheet Stock Alert of the Google spreadsheet "
-            f"{TITLE!r}.\n"
+            "low_stock_amount does not matter), its description does not say that we no longer order it, and it has no row yet in "
+            f"the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
             "For each such product add one row to that sheet, below those that are there, in any order: Product ID, Product Name, "
             "SKU, Current Stock and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier "
             "Name and Supplier Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they "
@@ -415,6 +426,8 @@ def _read_low(product: dict[str, Any]) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
     if product["status"] != "publish" or stock is None or stock >= threshold:
+        return None
+    if is_gone(product["description"]):
         return None
     return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.canvas.server import Canvas
@@ -20,6 +22,7 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     ME,
     QUIZ,
     QUIZ_FILE,
+    coursework_book,
 )
 from agentgym.tools import ToolError
 from tests.envs.loca.office import (
@@ -37,7 +40,7 @@ from tests.envs.loca.office import (
 )
 
 TASK = "CanvasListTest"
-OPTIONS = {"length": 16_000, "seed": 1}
+OPTIONS = {"length": 16_000, "seed": 3}
 
 
 def rewrite(change: Callable[[Rows], Rows], name: str = QUIZ_FILE, **form: Any) -> Change:
@@ -140,19 +143,31 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
+def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
+    rng, book = np.random.default_rng(0), coursework_book()
+    for kind in ("policy", "corrected", "revoked"):
+        for phrase in book.kinds[kind]:
+            values = {"code": "CS131-2", "points_number": 80, "old_number": 90}
+            own = {name: values[name] for name in phrase.names}
+            for _ in range(6):
+                assert book.read(phrase.write(rng, own)) == [(kind, own)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_truth_by_the_tables(seed: int) -> None:
-    world = fresh(TASK, 32_000, seed)
+    world = fresh(TASK, 64_000, seed)
     store = world.office.get(Canvas).store
     memory = json.loads(world.office.context.files.read_text("memory/memory.json"))["observations"]
     scores = dict(re.findall(r"of (\S+): (\d+) points", " ".join(memory)))
     exempt, decided = set(), 0
     for course in store.find("courses"):
         posts = store.find("topics", "posted_at", course_id=course["id"])
+        texts = [post["message"] for post in posts if course["course_code"] in post["message"]]
         needs = [
-            int(found[1])
-            for post in posts
-            if (found := re.search(r"at least (\d+) points", post["message"]))
+            math.inf
+            if re.search("nobody from quizzes|All of you|no longer exempt", text)
+            else int(re.findall(r"([0-9]+) points", text)[-1])
+            for text in texts
         ]
         if needs:
             score = int(scores[course["course_code"]])

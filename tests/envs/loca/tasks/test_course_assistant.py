@@ -115,6 +115,14 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one to the mailbox itself": (send(to=ME), "nobody should get it"),
     "another subject": (again(subject="NLP-course-emergency"), "another subject"),
     "a longer subject": (again(subject=f"Re: {SUBJECT}"), "another subject"),
+    "the text says the opposite": (
+        again(body=lambda body, _: f"{body} But you need not hand in anything."),
+        "nothing is missing",
+    ),
+    "the text says that it has come": (
+        again(body=lambda body, _: f"{body} Your slides have been received."),
+        "nothing is missing",
+    ),
     "no ID": (
         again(body=lambda body, _: body.replace("(student ID", "(student").replace("2000", "")),
         "should have the ID",
@@ -180,6 +188,14 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "from another account": (to_student, "not from the mailbox"),
 }
 EQUIVALENTS: dict[str, Change] = {
+    "a condition": again(
+        body=lambda body, _: f"{body} If you have already submitted it, please ignore this mail."
+    ),
+    "what has not come": again(
+        body=lambda body, _: (
+            f"{body} Your slides have not been received, and were not submitted by anybody else."
+        )
+    ),
     "another wording": again(
         body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"
     ),

@@ -9,10 +9,13 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, SetConfCrDdl
+from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, TRACKS, SetConfCrDdl, facts_book
+from benchmarks.texts import documents, find_reminders, variety
+from tests.envs.loca.exam_reader import after, days_in, spell_in
 from tests.envs.loca.office import Change, call, faults_after, file_of, fresh
 
 TASK = "SetConfCrDdl"
@@ -70,6 +73,14 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: change(world, summary=f"NOT {events(world)[0]['summary']}"),
         "no reminder",
     ),
+    "notes that say the opposite": (
+        lambda world: change(world, description="Ignore this: the deadline was cancelled."),
+        "no reminder",
+    ),
+    "a place that says the opposite": (
+        lambda world: change(world, location="nowhere, this is not the deadline"),
+        "no reminder",
+    ),
     "no word of the camera": (
         lambda world: change(world, summary=events(world)[0]["summary"].split()[0]),
         "no reminder",
@@ -110,6 +121,9 @@ EQUIVALENTS: dict[str, Change] = {
             description="with a description",
         )
     ),
+    "notes of its own": lambda world: change(
+        world, description="Do not forget the sources; no extension is possible."
+    ),
     "a scratch file": file_of("notes/scratch.txt", "x"),
 }
 
@@ -127,27 +141,74 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name]) == []
 
 
-def test_the_newest_mail_about_a_track_tells_the_deadline() -> None:
-    extended = 0
+def deadlines(bodies: list[str], key: str, track: str) -> list[str]:
+    """The deadlines of a track, one after the other, read in another way than the plan does."""
+    days: list[str] = []
+    for sentence in (each for body in bodies for each in re.split(r"(?<=[.!?])\s+", body)):
+        if "camera-ready" not in sentence.lower() or not re.search(rf"\b{key}\b", sentence):
+            continue
+        found, spell = days_in(sentence), spell_in(sentence.lower())
+        if re.search("ll (other )?tracks|Unless|but those", sentence):
+            [named] = [each for each in TRACKS if each in sentence]
+            own = days_in(sentence[sentence.index(named) :])[0]
+            days.append(own if named == track else next(day for day in found if day != own))
+        elif track not in sentence:
+            continue
+        elif len(found) == 2:
+            days.append(found[0 if re.search("and not on|only the former", sentence) else 1])
+        elif found and spell:
+            days.append(after(found[0], -spell))
+        elif found:
+            days.append(found[0])
+        elif spell:
+            back = re.search("forward|sooner|earlier than|off the", sentence)
+            days.append(after(days[-1], -spell if back else spell))
+        elif re.search("withdrawn|by mistake|Forget", sentence):
+            days.append(days[-2])
+    return days
+
+
+def test_the_mails_about_a_track_give_the_deadline() -> None:
+    changed = 0
     for seed in range(4):
         world = fresh(TASK, 16_000, seed)
-        mails = world.office.get(Email).messages(ME)
+        bodies = [mail.body for mail in world.office.get(Email).messages(ME)]
         targets = dict(
             line.split(": ") for line in world.office.context.files.read_text(NOTE).splitlines()[1:]
         )
         assert set(targets) == set(world.truth["reminders"])
         for key, track in targets.items():
-            told = [re.search(rf"{key}, {track}: .* due on ([^,]*),", mail.body) for mail in mails]
-            days = [found[1] for found in told if found]
-            extended += len(set(days)) > 1
+            days = deadlines(bodies, key, track)
+            changed += len(days) > 1
             reminder = world.truth["reminders"][key] + timedelta(hours=3)
-            assert days[-1] == f"{reminder.day} {reminder:%B %Y}"
-    assert extended > 3
+            assert days[-1] == f"{reminder:%Y-%m-%d}", (key, track)
+    assert changed > 3
+
+
+def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
+    rng, book = np.random.default_rng(0), facts_book()
+    values = {"key": "ECWS2", "track": "Demo Track", "date": "2025-10-03", "days": 8}
+    for kind, phrases in book.kinds.items():
+        for phrase in phrases:
+            own = {name: values[name.rpartition("_")[2]] for name in phrase.names}
+            for _ in range(6):
+                assert book.read(phrase.write(rng, own)) == [(kind, own)]
+
+
+def test_texts_do_not_repeat() -> None:
+    _, distinct, _, vocabulary = variety(documents(fresh(TASK, 128_000, 0))["mails"])
+    assert min(int(distinct.replace(",", "")), int(vocabulary)) >= 220
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_regular_expressions_do_not_find_the_deadlines(seed: int) -> None:
+    assert find_reminders(fresh(TASK, 64_000, seed)) <= 0.5
 
 
 def test_size_and_knobs() -> None:
     world = fresh(TASK, size=3, noise_conferences=0, extension_rate=0.0)
     assert len(world.truth["reminders"]) == 3
-    assert all("EXTENDED" not in mail.body for mail in world.office.get(Email).messages(ME))
+    mails = world.office.get(Email).messages(ME)
+    assert not any(re.search("put off|[0-9] days later", mail.body) for mail in mails)
     with pytest.raises(ValueError, match=r"extension_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, extension_rate=2)

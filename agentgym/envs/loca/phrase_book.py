@@ -1,0 +1,155 @@
+"""Phrase books: the sentences of office texts as data, which write facts in words and read them
+back.
+
+A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
+{time}.` A book has phrases by kind, which is what they say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TEXTS = Path(__file__).with_name("texts")
+_PIECE = re.compile(r"\[([^\]]*)\]|\{(\w+)\}")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """How values of one type stand in a sentence.
+
+    Attributes:
+        pattern: A regular expression without groups of all the forms that `write` draws.
+        write: Draws a form of a value.
+        read: Returns the value of a form.
+    """
+
+    pattern: str
+    write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
+    read: Callable[[str], Any] = str
+
+
+Parts = Sequence[tuple[str, ...] | str]
+"""A phrase: alternatives, and the names of slots."""
+
+
+class Phrase:
+    """A sentence with alternatives and slots.
+
+    Args:
+        text: The sentence.
+        slots: Slots by type; `old_date` is of the type `date`.
+    """
+
+    def __init__(self, text: str, slots: Mapping[str, Slot]) -> None:
+        self.parts = _split(text)
+        self.names = [part for part in self.parts if isinstance(part, str)]
+        self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
+        choices = [part for part in self.parts if isinstance(part, tuple)]
+        self.count = math.prod(map(len, choices))
+        pattern = "".join(
+            f"(?P<{part}>{self._slots[part].pattern})"
+            if isinstance(part, str)
+            else f"(?:{'|'.join(map(re.escape, part))})"
+            for part in self.parts
+        )
+        self._pattern = re.compile(pattern)
+
+    def forms(self) -> Iterator[str]:
+        """Yield the sentence with each choice of alternatives, slots in braces."""
+        parts = [part if isinstance(part, tuple) else (f"{{{part}}}",) for part in self.parts]
+        yield from map("".join, itertools.product(*parts))
+
+    def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
+        """Draw a form of the sentence with values in its slots."""
+        number, texts = int(rng.integers(self.count)), []
+        for part in self.parts:
+            if isinstance(part, str):
+                texts.append(self._slots[part].write(values[part], rng))
+            else:
+                number, place = divmod(number, len(part))
+                texts.append(part[place])
+        return "".join(texts)
+
+    def read(self, sentence: str) -> dict[str, Any] | None:
+        """Return the values in a sentence; None if it is another sentence."""
+        match = self._pattern.fullmatch(sentence)
+        if match is None:
+            return None
+        return {name: self._slots[name].read(match[name]) for name in self.names}
+
+
+class PhraseBook:
+    """Phrases by kind.
+
+    Args:
+        phrases: The texts of the phrases, by kind.
+        slots: See `Phrase`.
+    """
+
+    def __init__(self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, Slot]) -> None:
+        self.kinds = {
+            kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
+        }
+        # Phrases by the first words of the sentence: most others need not be tried.
+        self._by_start: dict[str, list[tuple[str, Phrase]]] = {}
+        for kind, group in self.kinds.items():
+            for phrase in group:
+                for start in {_starts(form)[0] for form in phrase.forms()}:
+                    self._by_start.setdefault(start, []).append((kind, phrase))
+
+    def write(self, kind: str, rng: np.random.Generator, **values: Any) -> str:
+        """Draw a sentence that says something of a kind."""
+        phrases = self.kinds[kind]
+        return phrases[int(rng.integers(len(phrases)))].write(rng, values)
+
+    def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return what the sentences of a text say, in their order: kind and values, without those
+        that are in no phrase of the book.
+        """
+        facts = (self._read_sentence(sentence) for sentence in sentences(text))
+        return [fact for fact in facts if fact is not None]
+
+    def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
+        for start in _starts(sentence):
+            for kind, phrase in self._by_start.get(start, ()):
+                if (values := phrase.read(sentence)) is not None:
+                    return kind, values
+        return None
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text into sentences, which end with a mark and a blank or an empty line."""
+    return [sentence for part in _SENTENCE.split(text) if (sentence := part.strip())]
+
+
+def load_texts(name: str) -> dict[str, Any]:
+    """Return the tables of a file of texts."""
+    return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _split(text: str) -> Parts:
+    parts: list[tuple[str, ...] | str] = []
+    end = 0
+    for match in _PIECE.finditer(text):
+        parts.append((text[end : match.start()],))
+        parts.append(match[2] or tuple(match[1].split("|")))
+        end = match.end()
+    return [part for part in [*parts, (text[end:],)] if part != ("",)]
+
+
+def _starts(text: str) -> list[str]:
+    """Return the first two words of a sentence, the first and none, as far as no slot is in them."""
+    first, _, rest = text.partition(" ")
+    second = rest.partition(" ")[0]
+    starts = [f"{first} {second}", first, ""]
+    return [start for start in starts if "{" not in start]

@@ -1,0 +1,248 @@
+"""Texts of the office tasks: `python benchmarks/texts.py [task …]` where `agentgym[office]` is
+installed.
+
+For each task at 128K tokens, by kind of document: how many sentences differ
+once names, dates, numbers and places are masked, how often a sentence comes again, and how many
+different words there are; then the share of the tokens that the reference plan reads to decide, and
+what 20 lines of regular expressions find of the answer at 64K.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import agentgym
+from agentgym import worlds
+from agentgym.envs.loca.plan import Step
+from agentgym.envs.loca.progress import steps_of
+from agentgym.envs.loca.servers.canvas.server import Canvas
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.task import OfficeTask
+from agentgym.tokens import counter
+
+TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
+LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
+_SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
+_NUMBERS = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
+    "minutes|days?|weeks?|am|pm"
+)
+_DRAWN = re.compile(rf"\S*[0-9@]\S*|\b(?:{_NUMBERS})\b|(?<=\S )[\"(]?[A-Z][\w'-]*")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the tables."""
+    names = [name for name in arguments if name in TASKS] or TASKS
+    print("| task | documents | number | distinct sentences | occurrences of each | words |")
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        world = start(name, LENGTH, 0)
+        for kind, texts in documents(world).items():
+            print(f"| {name} | {kind} | {' | '.join(variety(texts))} |", flush=True)
+    print("\n| task | share of tokens that is read | rows right | episodes solved |")
+    print("|---|---|---|---|")
+    for name in names:
+        share = f"{100 * share_read(start(name, LENGTH, 0)):.0f} %"
+        regex = "| |"
+        if name in REGEX:
+            scores = [REGEX[name](start(name, REGEX_LENGTH, seed)) for seed in range(REGEX_SEEDS)]
+            rows = sum(scores) / len(scores)
+            regex = f"{100 * rows:.0f} % | {sum(score == 1 for score in scores)} of {len(scores)} |"
+        print(f"| {name} | {share} | {regex}", flush=True)
+
+
+def start(name: str, length: int, seed: int) -> Any:
+    """Return a task at the start of an episode."""
+    env = agentgym.tool_env(agentgym.make(name, length=length))
+    env.reset(seed=seed)
+    return env.world
+
+
+def documents(world: Any) -> dict[str, list[str]]:
+    """Return the texts of a state, by kind of document."""
+    texts: dict[str, list[str]] = {}
+    if "canvas" in world.servers:
+        store = world.office.get(Canvas).store
+        texts["announcements"] = [post["message"] for post in store.find("topics")]
+        texts["assignments"] = [item.get("description") or "" for item in store.find("assignments")]
+        texts["questions"] = [item["question_text"] for item in store.find("quiz_questions")]
+    if "email" in world.servers:
+        email = world.office.get(Email)
+        for user in email.users():
+            mails = email.messages(user["email"])
+            texts.setdefault("mails", []).extend(mail.body for mail in mails)
+    if "woocommerce" in world.servers:
+        products = world.office.get(WooCommerce).products.all()
+        texts["descriptions"] = [item.get("description") or "" for item in products]
+    return {kind: found for kind, found in texts.items() if any(found)}
+
+
+def variety(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the number of texts, of distinct sentences, of occurrences of each, and of words."""
+    sentences = [
+        " ".join(_DRAWN.sub("#", sentence).split())
+        for text in texts
+        for sentence in _SENTENCE.split(text)
+        if sentence.strip()
+    ]
+    words = {word for text in texts for word in re.findall(r"(?<!\S)[a-z]+(?=[\s.,;:!?]|$)", text)}
+    count = Counter(sentences)
+    return (
+        f"{len(texts):,}",
+        f"{len(count):,}",
+        f"{len(sentences) / len(count):.1f}",
+        f"{len(words):,}",
+    )
+
+
+class _Read(dict[str, Any]):
+    """A record that notes which of its values are read."""
+
+    def __init__(self, pairs: Any) -> None:
+        super().__init__(pairs)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, and note that it was read."""
+        self.read.add(key)
+        return super().get(key, default)
+
+
+def share_read(world: Any) -> float:
+    """Return the share of a state's tokens that are values which the reference plan reads."""
+    office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
+    total, read, loads = 0, 0, json.loads
+
+    def play(step: Step) -> str:
+        return str(office.call(step.call.name, step.call.arguments)) if step.learn else ""
+
+    seen: list[Any] = []
+
+    def noting(text: str, **options: Any) -> Any:
+        value = loads(text, object_pairs_hook=_Read) if text[:1] in "[{" else loads(text, **options)
+        seen.append(value)
+        return value
+
+    json.loads = noting
+    try:
+        texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
+    finally:
+        json.loads = loads
+    for text in texts:
+        total += length(text)
+        if text[:1] not in "[{":
+            read += length(text)  # a text has no keys
+    read += sum(length(str(leaf)) for value in seen for leaf in _leaves(value))
+    return read / total
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in records that were read."""
+    if isinstance(value, _Read):
+        for key in value.read & value.keys():
+            yield from _leaves(dict.__getitem__(value, key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DAY = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)|(\d+) ({_MONTHS})|({_MONTHS}) (\d+)")
+_NO_EXAM = re.compile(
+    r"no final exam|without a final|exempt from|called off|cancel|not take place", re.I
+)
+
+
+def find_exams(world: Any) -> float:
+    """Return the share of the rows of CanvasArrangeExam that regular expressions find, in the
+    newest text about the final exam of a course: its first day, time, duration and room.
+    """
+    store = world.office.get(Canvas).store
+    mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
+    found = set()
+    for course in store.find("courses"):
+        code, name = course["course_code"], course["name"].rpartition("-")[0]
+        posts = [p["message"] for p in store.find("topics", "posted_at", course_id=course["id"])]
+        texts = [
+            text
+            for text in posts[1:]
+            if re.search("final exam", re.sub("It is no final exam", "", text), re.I)
+        ]
+        texts += [text for text in mails if re.search(f"{code}\\b|\\b{re.escape(name)}\\b", text)]
+        if not texts or any(_NO_EXAM.search(text) for text in texts):
+            continue
+        day = _DAY.search(texts[-1])
+        time = re.search(r"\b(\d\d):00|\b(\d+) ([ap])m", texts[-1])
+        minutes = re.search(r"(\d+) minutes", texts[-1])
+        place = re.search(rf"\b(?!{_MONTHS})(?:[A-Z][a-z]+ )+\d+\b(?:-B)?", texts[-1])
+        if day and (day[1] == "2024" or (_date(day), _time(time) or "") <= ("01/15/2025", "09:00")):
+            continue
+        found.add((code.rpartition("-")[0], _date(day), _time(time), minutes and int(minutes[1]),
+                   place and place[0]))  # fmt: skip
+    rows = {tuple(_plain(row)) for row in world.truth["exams"]}
+    extra = sum(row[0] not in {right[0] for right in rows} for row in found)
+    return len(rows & found) / (len(rows) + extra)
+
+
+def _date(match: re.Match[str] | None) -> str | None:
+    if match is None:
+        return None
+    if match[1]:
+        return f"{match[2]}/{match[3]}/{match[1]}"
+    month = _MONTHS.split("|").index(match[5] or match[6]) + 1
+    return f"{month:02}/{int(match[4] or match[7]):02}/2025"
+
+
+def _time(match: re.Match[str] | None) -> str | None:
+    if match is None:
+        return None
+    return f"{match[1]}:00" if match[1] else f"{int(match[2]) + 12 * (match[3] == 'p'):02}:00"
+
+
+def _plain(row: Mapping[str, Any]) -> list[Any]:
+    names = ("Course Code", "Final Date (MM/DD/YYYY)", "Start Time (HH:MM)", "Duration (minutes)", "Location")  # fmt: skip
+    return [None if row[name] == "TBD" else row[name] for name in names]
+
+
+def find_reminders(world: Any) -> float:
+    """Return the share of the reminders of SetConfCrDdl that regular expressions find: in the
+    newest mail with the short name, the track and the word camera-ready, the last day.
+    """
+    mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
+    note = world.office.context.files.read_text("conference_info.txt")
+    right = 0
+    for line in note.splitlines()[1:]:
+        key, _, track = line.partition(": ")
+        texts = [
+            text
+            for text in mails
+            if re.search(rf"\b{key}\b", text) and track in text and "camera-ready" in text
+        ]
+        days = [_date(match) for match in _DAY.finditer(texts[-1])] if texts else []
+        begin = world.truth["reminders"][key]
+        right += bool(days) and days[-1] == f"{begin:%m/%d/%Y}"
+    return right / len(world.truth["reminders"])
+
+
+REGEX: Mapping[str, Callable[[Any], float]] = {
+    "CanvasArrangeExam": find_exams,
+    "SetConfCrDdl": find_reminders,
+}
+"""What finds the answer of a task without reading."""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
