@@ -44,8 +44,8 @@ MAX_CALLS = 128
 MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, since it stays in the context."""
 
-_ONE_CALL = StepInfo(calls=1)  # of nearly all steps, so it is built once
-_OPENING = StepInfo()  # of all resets
+_QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
+"""Details of all resets and of nearly all steps, by their calls, so that they are built once."""
 _PROSE = f"error: {NO_CALL}"
 """The beginning of the answer to a reply that does not try to call a tool."""
 
@@ -507,12 +507,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.chat, score or 0.0, terminated, not terminated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        quiet = not (errors or self._nested or self.guard.eventful)
-        if quiet and calls == 1:
-            detail = _ONE_CALL
-        else:
-            is_opening = quiet and not (calls or self._failed_rounds)
-            detail = _OPENING if is_opening else self._detail(calls, errors)
+        quiet = not (errors or self._failed_rounds or self._nested or self.guard.eventful)
+        detail = (_QUIET.get(calls) if quiet else None) or self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:

@@ -85,7 +85,9 @@ def check_values(name: str, owners: Container[str]) -> None:
     """
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
-        raise ValueError(f"{name!r} gives {knob!r} no value; write {owner}:{knob or 'name'}=VALUE")
+        raise ValueError(
+            f"{name!r} gives {knob!r} no value; write {owner}:{knob.strip(':') or 'name'}=VALUE"
+        )
 
 
 def read_context_knobs(

@@ -28,7 +28,7 @@ MAX_ARGUMENTS = 64
 
 _THINK, _END_THINK = "<think>", "</think>"
 _CALL, _END_CALL = "<tool_call>", "</tool_call>"
-_PYTHON = "```python"
+_FENCE, _PYTHON = "```", "```python"
 
 # Quantifiers are possessive, so that a text that does not match is read once. Integers of more than
 # 18 digits are left to the full reading, which limits them.
@@ -124,7 +124,7 @@ def _read_more(text: str, turn: int) -> tuple[_Calls, str]:
 def _read_fence(text: str, turn: int) -> tuple[_Calls, str]:
     """Read the call in a Python fence; return it and the text behind the fence."""
     match = _PYTHON_CALL.match(text)
-    if match is None:
+    if match is None or _FENCE in match[2]:  # a fence in a text ends the code
         return (), ""
     pairs = _PYTHON_PAIR.findall(match[2])
     arguments = {name: _python_value(value) for name, value in pairs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import functools
 import pickle
 import sys
@@ -56,12 +57,15 @@ def calls_of(
 
     if database is not None:
         database._db.set_progress_handler(progress, 10)
-    previous = sys.getprofile()
+    previous, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # finalizers of what other tests have left are no work of this call
     sys.setprofile(profile)
     try:
         function(*arguments)
     finally:
         sys.setprofile(previous)
+        if collects:
+            gc.enable()
         if database is not None:
             database._db.set_progress_handler(None, 10)
     return count

@@ -150,7 +150,7 @@ def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyP
         ("clear_results:window=1k+compaction:window=2k", "window of budget is given twice"),
         ("clear_thinking:keep=some", "keep must be"),
         ("none+compaction", "no context strategy 'none'"),
-        ("clear_results::", "no context strategy|cannot be imported"),
+        ("clear_results::", "gives ':' no value; write clear_results:name=VALUE"),
     ],
 )
 def test_bad_text_is_one_clear_error(context: str, message: str) -> None:

@@ -39,7 +39,9 @@ ON_PAGES = sorted(
 
 def shrink(command: str) -> list[str]:
     """Return the words of a command with a policy that needs no model, at its smallest size."""
-    words = shlex.split(re.sub(r"--policy \S+", "--policy my.module:make_policy", command))[1:]
+    words = shlex.split(
+        re.sub(r"--policy (\w+=)?\S+", r"--policy \1my.module:make_policy", command)
+    )[1:]
     kind = words[0]
     if kind == "ablate":
         preset = words[words.index("--preset") + 1] if "--preset" in words else ""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 TEXTS = Path(__file__).with_name("texts")
-_PIECE = re.compile(r"\[([^\]]*)\]|\{(\w+)\}")
+_PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\n")
 
 

@@ -184,6 +184,12 @@ class Renderer:
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
         self._prompts: WeakKeyDictionary[Any, dict[int, _Prompt]] = WeakKeyDictionary()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_prompts"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _prompts=WeakKeyDictionary())
+
     def ids(self, chat: Chat) -> TokenIds:
         """Return the prompt for the next reply; those of an episode share their memory."""
         text = self._text(chat, len(chat.messages))
@@ -244,7 +250,7 @@ class Renderer:
             text = self.template.render(chat.messages[:count], chat.tools)
             prompts[count] = chat.tools, text
             for earlier in sorted(prompts)[:-_PROMPTS]:
-                del prompts[earlier]
+                prompts.pop(earlier, None)  # another thread may play on from the same messages
         return text
 
     def _encode(self, text: str) -> tuple[int, ...]:

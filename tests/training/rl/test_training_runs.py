@@ -226,7 +226,7 @@ def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, k
         opened.update(set(threading.enumerate()) - others)
 
     start(kind, None, steps=3, engine="threads", timeout=60.0, num_envs=2).train(look)
-    assert sorted(thread.name for thread in opened) == ["agentgym-slot-0", "agentgym-slot-1"]
+    assert [thread.name for thread in opened] == ["agentgym-env"] * 2
     assert not any(thread.is_alive() for thread in opened)
 
 
