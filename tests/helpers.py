@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import gc
 import functools
+import gc
 import pickle
 import sys
 from collections.abc import Callable, Iterator
