@@ -196,6 +196,8 @@ def _key(world: type[World[Any]], config: Any, seed: int) -> str:
 
 def _state_of(value: str | Path) -> list[tuple[str, int, int]]:
     """Return the state of the files that the value of an option names, which may change."""
+    if not value:  # as a path it would be the working folder
+        return []
     path = Path(value)
     try:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
