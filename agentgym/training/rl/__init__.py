@@ -1,4 +1,4 @@
-"""Training models: behaviour cloning, GRPO, PPO, learning a world from nothing, and the token rows
+"""Training models: behaviour cloning, GRPO, learning a world from nothing, and the token rows
 that they learn from.
 
 The trainers need the extra `train` and are loaded when they are used.
