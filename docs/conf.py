@@ -49,6 +49,14 @@ def literal_tables(*arguments: Any) -> None:
         lines += ["::", "", *(f"   {line}" for line in group), ""] if is_table else group
 
 
+def skip_tuple_fields(*arguments: Any) -> bool | None:
+    """Leave out the fields of named tuples, which stand under their attributes
+    (`autodoc-skip-member`).
+    """
+    return True if type(arguments[3]).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Any) -> None:
     """Register the hooks of this site."""
+    app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("autodoc-process-docstring", literal_tables)
