@@ -8,6 +8,7 @@ import pytest
 
 from agentgym import make, tool_env, worlds
 from agentgym.oracles import OraclePolicy
+from agentgym.requirements import MissingRequirement
 from tests.helpers import public_state
 from tests.sampling import OFFICE
 
@@ -94,7 +95,10 @@ def hostile(tool: str) -> list[str]:
 
 
 def tools(env_id: str) -> list[str]:
-    offered = tool_env(make(env_id)).tools
+    try:
+        offered = tool_env(make(env_id)).tools
+    except MissingRequirement:  # the test says so when it is skipped
+        return [""]
     # A call without arguments is right for some tools of an office; two of the others stand for its
     # servers.
     picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]
