@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 import agentgym
@@ -14,13 +15,16 @@ from agentgym.reset_cache import VARIABLE
 from agentgym.training.rollout import Collector
 from agentgym.training.rollout.prefetch import Prefetcher
 
-SLOW: dict[str, Any] = {"size": 150, "distance": 20}  # about 30 ms to draw
-
 
 def test_prefetched_instances_are_not_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = partial(agentgym.make, "GridWorld", **SLOW)
+    monkeypatch.setattr(reset_cache, "MIN_SECONDS", 0.0)
+
+    def make() -> gymnasium.Env[Any, Any]:
+        reset_cache.MIN_SECONDS = 0.0  # in the process that draws: however quick it is
+        return agentgym.make("GridWorld")
+
     expected = [make().reset(seed=seed) for seed in (1, 2)]
     monkeypatch.setenv(VARIABLE, str(tmp_path / "resets"))
     prefetcher = Prefetcher(make, workers=1)
