@@ -156,6 +156,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         again(html_body="<p>You have handed in, all is fine.</p>"),
         "should have the ID",
     ),
+    "HTML that shows nothing": (again(html_body=f"<{ME}>"), "should have the ID"),
     "the roster attached": (again(attachments=[ROSTER]), "attachments"),
     "the password attached": (again(attachments=[ACCOUNT]), "attachments"),
     "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "nobody should get it"),

@@ -99,10 +99,12 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The texts of its parts, the one that mail programs show first."""
-        return [text for text in (_html_to_text(self.html or ""), self.body.strip()) if text] or [
-            ""
-        ]
+        """The texts of its parts, the one that mail programs show first: the HTML, even if it shows
+        nothing.
+        """
+        html, body = (self.html or "").strip(), self.body.strip()
+        texts = [_html_to_text(html)] if html else []
+        return [*texts, body] if body or not texts else texts
 
     @property
     def recipients(self) -> list[str]:

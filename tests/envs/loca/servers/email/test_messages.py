@@ -29,6 +29,21 @@ PATIENT = settings(
 )
 
 
+@pytest.mark.parametrize(
+    ("body", "html", "parts"),
+    [
+        ("text ", None, ["text"]),
+        ("text", "  ", ["text"]),
+        ("text", "<b>other</b>", ["other", "text"]),
+        ("", "<b>other</b>", ["other"]),
+        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML, which is empty
+        ("", None, [""]),
+    ],
+)
+def test_what_mail_programs_show_comes_first(body: str, html: str, parts: list[str]) -> None:
+    assert Mail(BOB, ADA, "subject", body, DAY, html=html).parts == parts
+
+
 @pytest.mark.parametrize("path", ["all.json", "box.mbox"])
 def test_exports_come_back(path: str) -> None:
     server = office()
