@@ -101,13 +101,13 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
     failed = False
     for name in given.rows or ROWS:
-        began = time.monotonic()
+        began, commit = time.monotonic(), head()  # later commits may come while the row is played
         outcome, text = play(ROWS[name], given.tests, given.exhaustive)
         minutes = (time.monotonic() - began) / 60
         print(f"{name:<14} {outcome:<8} {minutes:6.1f} min  {text}", flush=True)
         failed = failed or outcome == "failed"
         if not given.tests:
-            record(name, outcome, minutes, text)
+            record(name, outcome, minutes, text, commit)
     sys.exit(failed)
 
 
@@ -427,19 +427,20 @@ ROWS = {
 }
 
 
-def record(name: str, outcome: str, minutes: float, text: str) -> None:
+def head() -> str:
+    """The last commit."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def record(name: str, outcome: str, minutes: float, text: str, commit: str) -> None:
     """Put the outcome of a row into the table of the page, in the order of `ROWS`."""
     page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition(BEGIN)
     table, _, tail = rest.partition(END)
     lines = {key: line for line, key in re.findall(r"^(\| `([\w.-]+)` .*)$", table, re.MULTILINE)}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
     stamp = f"{time.strftime('%Y-%m-%d')}, {commit}"
     lines[name] = (
         f"| `{name}` | {ROWS[name].about} | {outcome} | {text} | {minutes:.0f} | {stamp} |"
