@@ -7,7 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PLATFORM = $(shell $(PYTHON) -c "import sys, sysconfig; print('%d.%d-%s' % (*sys.version_info[:2], sysconfig.get_platform()))")
 LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: ablate learn finetune check lint types smoke test adapters exhaustive lock matrix wheel bench docs site preload clean
+# Containers often forbid bytecode: then each of hundreds of processes would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -32,6 +35,20 @@ finetune: $(VENV)/.finetune
 		--eval none,S,P,SP:2 --episodes 24 --max-new-tokens 48 --out $(TUNE)
 	$(TUNED) --horizons 2 --oracles none,P --episodes 100 --out $(TUNE)/main
 	$(TUNED) --horizons 3,4 --oracles none,S,P,SP --episodes 24 --out $(TUNE)/exploratory
+
+# Hours: more instances of every cell, context strategies, and GRPO, of the small model from nothing on a processor and
+# of the cloned one, with the settings of a GPU where there is one and else a step, which shows that it runs.
+FULL := $(TUNE)-full
+GRPO = $(shell $(BIN)/python -c "import torch; \
+	print('--rl 300' if torch.cuda.is_available() else '--rl 1 --setting groups=2 --setting group_size=2 --setting curve_episodes=2')")
+PLAYED = $(if $(findstring --rl 300,$(GRPO)),100,4)
+finetune-full: finetune learn
+	$(TUNED) --horizons 2,3,4,6 --oracles none,S,P,SP,SH,SPH,P_,S_,P0.5 --episodes 100 --out $(FULL)/arms
+	$(TUNED) --horizons 3,4 --oracles none $(CONTEXTS) --window 580 --episodes 100 --out $(FULL)/contexts
+	$(BIN)/agentgym train --model $(TUNE) --method grpo --horizons 2,3 --oracles none,P $(GRPO) --setting micro_batch=2 \
+		--eval none,P:2,3,4,6 --episodes $(PLAYED) --max-new-tokens 48 --out $(FULL)/grpo
+	$(BIN)/agentgym ablate --policy cloned=$(TUNE) --policy grpo=$(FULL)/grpo --world TreeWorld --set split=test \
+		--set max_failed_rounds=1 --max-new-tokens 48 --horizons 2,3 --oracles none,P --episodes $(PLAYED) --out $(FULL)/held_out
 
 check: lint types test adapters wheel
 

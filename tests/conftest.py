@@ -19,6 +19,9 @@ from packaging.requirements import Requirement
 # The tests run in as many processes as there are cores: more threads in each would wait for one
 # another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Containers often forbid bytecode. The tests start hundreds of interpreters, each of which would
+# compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests import sampling
 
@@ -60,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set the sample; let optimizers round as another processor would, if asked:
     `AGENTGYM_ROUNDING=1 pytest tests/training/rl`.
     """
+    sys.dont_write_bytecode = False  # as above, for this process
     seed = sampling.seed_of(config.rootpath)  # before the workers of pytest-xdist start
     sampling.current = sampling.Sample(
         config.option.sample, seed, config.option.markexpr != sampling.FAST

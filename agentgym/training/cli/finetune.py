@@ -37,7 +37,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
-            from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
+            from agentgym.training.rl import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
         names = [field.name for field in fields(FineTuneConfig)]
         if unknown := [name for name in settings if name not in names]:
             remedy = list_names(unknown[0], names, "settings")

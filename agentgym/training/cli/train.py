@@ -102,6 +102,22 @@ CurriculumName = Annotated[
         rich_help_panel=_TUNING,
     ),
 ]
+SamplerName = Annotated[
+    str | None,
+    typer.Option(
+        help="What samples in GRPO: vllm, or the address of a server that returns token ids.",
+        rich_help_panel=_TUNING,
+    ),
+]
+SamplerOptions = Annotated[
+    list[str],
+    typer.Option(
+        "--sampler-set",
+        help="An option of vLLM or of the server as name=value, e.g. context=8192; may be "
+        "repeated.",
+        rich_help_panel=_TUNING,
+    ),
+]
 Settings = Annotated[
     list[str],
     typer.Option(
@@ -133,6 +149,8 @@ def train(
     method: Method = None,
     evaluation: Evaluation = None,
     curriculum: CurriculumName = None,
+    sampler: SamplerName = None,
+    sampler_set: SamplerOptions = [],  # noqa: B006
     setting: Settings = [],  # noqa: B006
     max_new_tokens: MaxNewTokens = None,
     device: Device = None,
@@ -162,6 +180,8 @@ def train(
             "lora": lora,
             "method": method,
             "curriculum": curriculum,
+            "sampler": sampler,
+            "sampler_options": parse_options(sampler_set, "--sampler-set") or None,
             "max_new_tokens": parse_tokens("max_new_tokens", max_new_tokens),
             "device": device,
             "dtype": dtype,

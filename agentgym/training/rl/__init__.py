@@ -18,7 +18,8 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 
 if TYPE_CHECKING:
     from agentgym.training.rl.cloning import Cloning, CloningConfig
-    from agentgym.training.rl.finetuning import FineTuneConfig, FineTuning
+    from agentgym.training.rl.finetuning import FineTuning
+    from agentgym.training.rl.finetuning_config import FineTuneConfig
     from agentgym.training.rl.from_scratch import LearnConfig, Learning
     from agentgym.training.rl.grpo import GRPO
     from agentgym.training.rl.trainer import Trainer
@@ -51,7 +52,8 @@ __getattr__ = lazy_exports(
         "batches": ("train", ""),
         "cloning": ("train", "Cloning CloningConfig"),
         "experience": ("train", ""),
-        "finetuning": ("train", "FineTuneConfig FineTuning"),
+        "finetuning": ("train", "FineTuning"),
+        "finetuning_config": ("train", "FineTuneConfig"),
         "from_scratch": ("train", "LearnConfig Learning"),
         "grpo": ("train", "GRPO"),
         "metrics_log": ("train", ""),

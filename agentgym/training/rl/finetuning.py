@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from gymnasium.envs.registration import EnvSpec
-from pydantic import Field
 
-from agentgym.config import Share, TokenCount
 from agentgym.training.evaluation import (
-    Ablation,
     Result,
     evaluate,
     prepare_ablation,
@@ -26,16 +22,14 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
+from agentgym.training.rl.finetuning_config import FineTuneConfig
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.tasks import TaskConfig
+from agentgym.training.rl.other_samplers import make_sampler
 from agentgym.training.rl.trainer import Trainer
-from agentgym.training.rl.trainer_config import MOST
-from agentgym.training.rollout import LocalPolicy, ModelOptions, PolicyConfig, RunLock, save_policy
+from agentgym.training.rollout import LocalPolicy, PolicyConfig, RunLock, save_policy
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.model_options import DType
 from agentgym.training.rollout.pretrained import (
     MODEL,
     ModelSource,
@@ -48,7 +42,7 @@ from agentgym.training.rollout.pretrained import (
 )
 from agentgym.training.rollout.storage import keep_settings, read_settings
 
-SETTINGS, CURVE, BASE = "finetune.json", "curve.jsonl", "base"
+SETTINGS, CURVE, BASE, HANDOVER = "finetune.json", "curve.jsonl", "base", "handover"
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
 """Learning rates of all weights and of adapters, as they are usual for models of this size."""
 _DEMONSTRATIONS = 24
@@ -56,130 +50,6 @@ _DEMONSTRATIONS = 24
 
 OnProgress = Callable[[str, int, int], None]
 """Called with a phase, its step and how many it has."""
-Count = Annotated[int, Field(ge=0, le=MOST)]
-Rate = Annotated[float, Field(gt=0.0, le=10.0)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FineTuneConfig(TaskConfig):
-    """Options of `FineTuning`. Training and evaluation take instances of different splits.
-
-    Attributes:
-        model: A folder of transformers, a GGUF file, or `smollm2`.
-        lora: The rank of adapters (LoRA), which alone are trained; 0 to train all weights.
-        method: `clone`, `grpo`, or `both`, one after the other.
-        clone_steps: Steps of cloning.
-        demonstrations: Episodes in a step of cloning.
-        rl_steps: Steps of GRPO.
-        groups: Instances in a step of GRPO.
-        group_size: Episodes of each.
-        branch: Begin the episodes of a group in the middle of one; see `GRPOConfig`.
-        ahead: Play the next episodes while these are trained on; see `GRPOConfig`.
-        importance_cap: Correct for samples of other weights, up to this ratio; see `GRPOConfig`.
-        resample: Rounds in which instances without a difference are replaced; see `GRPOConfig`.
-        label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
-        level: The unit that has an advantage in GRPO, `episode` or `turn`.
-        curriculum: The tasks of GRPO: `none`, all in turn; `horizons`, a longer one when this one is
-            solved often enough; or `hints`, from the last arm to the first, whose share grows.
-        threshold: The share of solved episodes that ends a horizon of the curriculum.
-        clone_rate: The learning rate of cloning; None for a usual one.
-        rl_rate: The learning rate of GRPO; None for a usual one.
-        micro_batch: Rows that go through the model at a time, when it is trained.
-        gradient_checkpointing: Compute activations twice in place of keeping them.
-        evaluations: Evaluations within each of the two phases, each with a checkpoint.
-        curve_episodes: Episodes of such an evaluation, in the first arm and context.
-        eval_arms: Arms of the evaluations before and after; None for those of the training.
-        eval_horizons: Horizons of these; None for those of the training.
-        episodes: Episodes of each of their cells; 0 for no such evaluation.
-        device: As in `ModelOptions`.
-        dtype: As in `ModelOptions`; by default weights that are trained are `float32`.
-        max_new_tokens: The most tokens of a reply.
-        batch_size: The most episodes that are played at once.
-        template: Variables of the chat template, such as `enable_thinking`.
-        tensorboard: Log for TensorBoard too.
-    """
-
-    model: str = "smollm2"
-    lora: Annotated[int, Field(ge=0, le=4_096)] = 0
-    method: Literal["clone", "grpo", "both"] = "clone"
-    clone_steps: Count = 40
-    demonstrations: Annotated[int, Field(ge=1, le=MOST)] = 8
-    rl_steps: Count = 20
-    groups: Annotated[int, Field(ge=1, le=MOST)] = 8
-    group_size: Annotated[int, Field(ge=2, le=MOST)] = 8
-    branch: bool = False
-    ahead: bool = False
-    importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
-    resample: Annotated[int, Field(ge=0, le=1_000)] = 0
-    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
-    level: Literal["episode", "turn"] = "episode"
-    curriculum: Literal["none", "horizons", "hints"] = "none"
-    threshold: Share = 0.8
-    clone_rate: Rate | None = None
-    rl_rate: Rate | None = None
-    micro_batch: Annotated[int, Field(ge=1, le=MOST)] = 8
-    gradient_checkpointing: bool = False
-    evaluations: Annotated[int, Field(ge=1, le=MOST)] = 2
-    curve_episodes: Annotated[int, Field(ge=1, le=MOST)] = 16
-    eval_arms: Sequence[str] | None = None
-    eval_horizons: Sequence[int] | None = None
-    episodes: Count = 24
-    device: str = "auto"
-    dtype: DType = "auto"
-    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 48
-    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
-    template: Mapping[str, Any] = field(default_factory=dict)
-    tensorboard: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.ablation(PolicyConfig())  # which checks its arms and horizons
-        self.training_specs(self.cells())
-        if self.method != "grpo":
-            self.make_teacher()
-        if self.curriculum == "hints" and len(self.arms) < 2:
-            raise ValueError(
-                f"the curriculum hints goes from the last arm to the first, got {list(self.arms)}; "
-                "give two arms, such as none,P"
-            )
-
-    def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """Return the specs of envs for the training, whose instances no evaluation has."""
-        return self.specs(cells, split="train", labels=self.label_reward > 0)
-
-    def make_curriculum(self) -> Curriculum | None:
-        """Return the curriculum of GRPO."""
-        cells = self.cells()
-        if self.curriculum == "horizons":
-            stages = [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons]
-            return HorizonCurriculum(stages, self.threshold)
-        if self.curriculum == "hints":
-            hinted, bare = ((arm, self.contexts[0]) for arm in (self.arms[-1], self.arms[0]))
-            return HintCurriculum(self.training_specs([hinted]), self.training_specs([bare]))
-        return None
-
-    def ablation(self, policy: PolicyConfig) -> Ablation:
-        """Return the evaluation of a policy."""
-        return Ablation(
-            worlds=(self.world,),
-            arms=self.arms if self.eval_arms is None else self.eval_arms,
-            horizons=self.horizons if self.eval_horizons is None else self.eval_horizons,
-            seeds=max(1, self.episodes),
-            policy=policy,
-            contexts=self.contexts,
-            window=self.window,
-            options={"": {**self.options, "split": "test", "max_failed_rounds": 1}},
-        )
-
-    def options_of_model(self) -> ModelOptions:
-        """Return the options with which the model plays in the evaluations."""
-        return ModelOptions(
-            device=self.device,
-            dtype=self.dtype,
-            max_new_tokens=self.max_new_tokens,
-            batch_size=self.batch_size,
-            template=self.template,
-        )
 
 
 def load_settings(out: Path) -> dict[str, Any] | None:
@@ -260,7 +130,7 @@ class FineTuning:
                 policy = self._policy(model, tokenizer)
             if self.config.gradient_checkpointing:
                 checkpoint_activations(model)
-            for phase, trainer, each in self._trainers(model, tokenizer):
+            for phase, trainer, each in self._trainers(model, tokenizer, base):
                 self._train(phase, trainer, each, policy, on_progress)
             save_policy(policy, self.out)
             self._evaluate("after", policy, self.out, on_progress)
@@ -303,7 +173,9 @@ class FineTuning:
             )
         self.curve.add(Point("teacher", 0, 0, 0.0, share, None, _DEMONSTRATIONS))
 
-    def _trainers(self, model: Any, tokenizer: Any) -> Iterator[tuple[str, Trainer[Any], int]]:
+    def _trainers(
+        self, model: Any, tokenizer: Any, base: Path
+    ) -> Iterator[tuple[str, Trainer[Any], int]]:
         """Yield the phases with their trainers and the episodes of a step, each when the one before
         has ended: its checkpoint is what the next begins with.
         """
@@ -324,7 +196,17 @@ class FineTuning:
             )
         if config.method != "clone" and config.rl_steps:
             curriculum = config.make_curriculum()
-            rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl", curriculum)
+            sampler = make_sampler(
+                config.sampler,
+                config.sampler_options,
+                base,
+                self.out / HANDOVER,
+                lora=config.lora,
+                seed=config.seed,
+            )
+            rl = GRPO(
+                model, tokenizer, env, self._grpo(), self.out / "rl", curriculum, sampler=sampler
+            )
             yield "rl", rl, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:

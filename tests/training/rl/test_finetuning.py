@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,10 @@ import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.cli import app
 from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
-from agentgym.training.rl import Curve
+from agentgym.training.rl import Curve, FineTuneConfig
 from agentgym.training.rl import finetuning as tuning
 from agentgym.training.rl.episodes import EpisodeSource
-from agentgym.training.rl.finetuning import CURVE, FineTuneConfig, FineTuning
+from agentgym.training.rl.finetuning import CURVE, HANDOVER, FineTuning
 from agentgym.training.rollout import (
     ModelOptions,
     PolicyConfig,
@@ -28,7 +30,10 @@ from agentgym.training.rollout import (
     make_tokenizer,
 )
 from agentgym.training.rollout.pretrained import find_model, save_model
+from tests.training.rollout import fake_vllm
+from tests.training.rollout.endpoint_server import serving
 
+VLLM_ROOM = "agentgym.training.rollout.vllm_sampler"
 WEIGHTS = "model.safetensors"
 
 
@@ -166,6 +171,34 @@ def test_a_curriculum_goes_on_where_it_stopped(
     assert (tmp_path / "a" / WEIGHTS).read_bytes() == (tmp_path / "b" / WEIGHTS).read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
+@pytest.mark.parametrize("lora", [0, 2])
+@pytest.mark.parametrize("kind", ["vllm", "server"])
+def test_another_sampler_plays_with_the_weights_of_each_step(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lora: int
+) -> None:
+    if lora:
+        pytest.importorskip("peft")
+    with contextlib.ExitStack() as stack:
+        options: dict[str, Any] = {}
+        if kind == "vllm":
+            for name, module in fake_vllm.modules().items():
+                monkeypatch.setitem(sys.modules, name, module)
+            monkeypatch.delitem(sys.modules, VLLM_ROOM, raising=False)
+            stack.callback(sys.modules.pop, VLLM_ROOM, None)
+            options = {"sampler": "vllm", "sampler_options": {"max_model_len": 4_000}}
+        else:
+            pytest.importorskip("openai")
+            server = stack.enter_context(serving(fake_vllm.serve(str(model)), ""))
+            options = {"sampler": server.url, "sampler_options": {"context": 4_000, "model": "m"}}
+        config = tiny(model, method="grpo", lora=lora, episodes=0, **options)
+        FineTuning(config, tmp_path).run()
+    handed = "adapter_model.safetensors" if lora else WEIGHTS
+    assert (tmp_path / HANDOVER / handed).is_file()
+    lines = (tmp_path / "rl" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["failures"] for line in lines] == [0.0, 0.0]
+
+
 def test_a_teacher_that_solves_nothing_is_refused_before_anything_is_trained(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +306,9 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
     )
 
 
+GRPO_OF_M = ("--model=M", "--method=grpo")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -283,6 +319,16 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
         (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
         (["--model=M", "--hints=3"], "hints is for training from nothing"),
         (["--model=M", "--setting=rank=3"], "there is no setting 'rank'; settings: "),
+        (["--model=M", "--sampler=vllm"], "sampler='vllm' is for GRPO, and cloning samples"),
+        ([*GRPO_OF_M, "--sampler=sglang"], "vllm or the address of a server, such as http"),
+        ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "follows from --seed"),
+        ([*GRPO_OF_M, "--sampler-set=context=9"], "are for another sampler than transformers"),
+        ([*GRPO_OF_M, "--sampler=http://127.0.0.1:9/v1"], "a server needs the option context"),
+        (
+            [*GRPO_OF_M, "--sampler=http://127.0.0.1:9/v1", "--sampler-set=contxt=9"],
+            "a server has no option 'contxt'; did you mean 'context'?",
+        ),
+        (["--sampler=vllm"], "sampler needs --model"),
         (["--model=M", "--curriculum=hints"], "goes from the last arm to the first, got ['']"),
         (["--lora=3"], "lora needs --model"),
         (["--template=enable_thinking=false"], "template needs --model"),
