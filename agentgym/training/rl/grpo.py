@@ -70,7 +70,9 @@ class GRPO(Trainer[GRPOConfig]):
         update.
         """
         config = self.config
-        if (played := self._ahead) is None:
+        played = self._ahead
+        self.records.mean(lag=float(played is not None))
+        if played is None:
             self.actor.take_weights()
             played = self.play_groups(self.step)
         self._ahead = None

@@ -116,7 +116,7 @@ def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) ->
         entropy=0.01,
         max_new_tokens=4,
     )
-    weights, threads, drifts = [copy.deepcopy(model)], set(), []
+    weights, threads, drifts, lags = [copy.deepcopy(model)], set(), [], []
     play = trainer.source.play
     trainer.source.play = lambda *arguments: (  # type: ignore[method-assign]
         threads.add(threading.current_thread().name.partition("_")[0]),
@@ -125,6 +125,7 @@ def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) ->
 
     def look(step: int, metrics: Any) -> None:
         drifts.append(metrics["sampler_drift"])
+        lags.append(metrics["lag"])
         weights.append(copy.deepcopy(model))
         if trainer._ahead is None:
             return
@@ -139,6 +140,7 @@ def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) ->
     assert threads == {"MainThread", "agentgym-ahead"}
     assert trainer._ahead is None, "nothing is played that is not trained on"
     assert drifts[0] < 1e-4 < 1e-3 < min(drifts[1:]), "only the first step has its own samples"
+    assert lags == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_playing_ahead_learns(tokenizer: Any) -> None:
