@@ -1,0 +1,101 @@
+"""Collection on a cluster of several machines, each a raylet of its own here: weights reach a machine
+once, and one that is killed costs no episode.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym import Chat, Reply, ToolCall, render
+from agentgym.training.rollout import Collector, Trajectory
+from tests.helpers import PATIENCE
+from tests.training.rollout.faulty_world import make_env
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+HERE = "127.0.0.1"
+MEMORY = 100_000_000  # bytes of an object store; Ray wants 75 MB at least
+SAID = re.compile(r"on (\w+), weights (mapped|copied)")
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """A policy with weights, which takes its time and says which machine it is on, and whether its
+    weights are those in the object store of the machine.
+    """
+
+    weights: Any
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        time.sleep(0.02)
+        kind = "copied" if self.weights.flags.writeable else "mapped"
+        said = f"on {ray.get_runtime_context().get_node_id()}, weights {kind}"
+        return [Reply(f"{said} {render(ToolCall('work', {'how': 'well'}))}") for _ in chats]
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster of a head and two machines."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # Else Ray would take the address of this machine in its network.
+    monkeypatch.setattr("ray._private.services.get_node_ip_address", lambda address=None: HERE)
+    head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": HERE}
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, node_ip_address=HERE, object_store_memory=MEMORY)
+    ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_a_machine_that_is_killed_costs_no_episode_and_weights_reach_each_once(
+    machines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentgym.training.rollout import Ray  # noqa: PLC0415 - needs Ray
+
+    stored: list[Any] = []
+    put = ray.put
+
+    def count(value: Any) -> Any:
+        stored.append(value)
+        return put(value)
+
+    monkeypatch.setattr("ray.put", count)
+    env = functools.partial(make_env, turns=6)
+    with Collector(env, 12, engine=Ray(workers=6), timeout=PATIENCE) as collector:
+        policy = Heavy(np.zeros(1_000_000))
+        before = list(collector.collect(policy, range(24)))
+        away = places(before) - {ray.get_runtime_context().get_node_id()}
+        victim = next(node for node in machines.worker_nodes if node.node_id in away)
+        played = collector.collect(policy, range(24, 64))
+        after = [next(played)]
+        machines.remove_node(victim, allow_graceful=False)
+        after += played
+        counts = collector.counts
+    assert sorted(t.seed for t in (*before, *after)) == list(range(64))
+    assert [t.failure for t in (*before, *after)] == [""] * 64
+    assert all(t.reward == 1.0 and len(t.steps) == 6 for t in (*before, *after))
+    assert counts.recovered + counts.retried > 0
+    assert victim.node_id not in {said(t)[-1][0] for t in after[-6:]}, "they end on other machines"
+    assert len(stored) == 2, "once for each collection, whatever the number of machines and actors"
+    assert {kind for t in (*before, *after) for _, kind in said(t)} == {"mapped"}
+
+
+def said(trajectory: Trajectory) -> list[tuple[str, str]]:
+    """The machine and the kind of weights of each reply."""
+    return [SAID.search(step.reply.text).groups() for step in trajectory.steps]  # type: ignore[union-attr,misc]
+
+
+def places(trajectories: Sequence[Trajectory]) -> set[str]:
+    """The machines that have played."""
+    return {machine for trajectory in trajectories for machine, _ in said(trajectory)}
