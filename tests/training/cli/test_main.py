@@ -298,6 +298,12 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     assert [row["success"] for row in rows] == [1.0] * 12
 
 
+INTERRUPTED = (130, -signal.SIGINT)
+"""Both are 130 in a shell. Python ends itself by the signal if the interrupt was first raised in the
+`exec` of a text, such as the methods of a dataclass that is defined then.
+"""
+
+
 def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     # What runs in the background of a script ignores interrupts, and so would what it starts.
     python = ["env", "--default-signal=INT", sys.executable]
@@ -320,7 +326,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode in INTERRUPTED
     assert errors.strip() == "interrupted; the same command goes on from here"
     assert torn_at(log) == log.stat().st_size
 
@@ -355,7 +361,7 @@ def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay
     time.sleep(delay)  # whatever it does by then, on a quick or on a busy machine
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, which reaches the workers too
     _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, errors
+    assert process.returncode in INTERRUPTED, errors
     assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)
 
 
