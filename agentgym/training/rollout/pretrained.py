@@ -4,6 +4,7 @@ or without adapters.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,8 +124,8 @@ def load_model(
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            import accelerate as _  # noqa: F401, PLC0415 - an extra, which transformers reads them with
-            import gguf as _  # type: ignore[import-not-found,unused-ignore]  # noqa: F401, PLC0415 - an extra
+            for name in ("accelerate", "gguf"):  # which transformers reads such files with
+                importlib.import_module(name)
     with _no_bars():
         if (source.folder / ADAPTER).is_file():
             model = _load_adapter(source.folder, dtype)
