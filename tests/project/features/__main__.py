@@ -1,0 +1,80 @@
+"""Run the program of an extra where no packages are to be seen but those of the extra and those that
+these ask for: `python -m tests.project.features lora`.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any, ClassVar
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def closure(extra: str) -> set[str]:
+    """The distributions that `pip install 'agentgym[extra]'` brings, with pip itself."""
+    found, queue = {"pip", "setuptools"}, [("agentgym", frozenset({extra}))]
+    asked: set[tuple[str, frozenset[str]]] = set()
+    while queue:
+        name, extras = queue.pop()
+        if (name, extras) in asked:
+            continue
+        asked.add((name, extras))
+        try:
+            required = metadata.requires(name) or ()
+        except metadata.PackageNotFoundError:  # for another system
+            continue
+        found.add(name)
+        for requirement in map(Requirement, required):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": each}) for each in (*extras, "")):
+                queue.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
+    return found
+
+
+def hidden_modules(seen: set[str]) -> set[str]:
+    """The modules of all other distributions."""
+    return {
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not {canonicalize_name(owner) for owner in owners} & seen
+    }
+
+
+class Narrow(PathFinder):
+    """The finder of modules on the path, but for those that are hidden."""
+
+    seen: ClassVar[set[str]] = set()
+    hidden: ClassVar[set[str]] = set()
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find a module."""
+        if fullname in cls.hidden:  # a package may bring one of that name in a folder of its own
+            path = [place for place in path or sys.path if Path(place).name != "site-packages"]
+        return super().find_spec(fullname, path, target)
+
+    @staticmethod
+    def find_distributions(*args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Find the metadata of distributions."""
+        found = PathFinder.find_distributions(*args, **kwargs)
+        return (each for each in found if canonicalize_name(each.name or "") in Narrow.seen)
+
+
+def main(extra: str) -> None:
+    """Run a program."""
+    Narrow.seen = closure("" if extra == "core" else extra)
+    Narrow.hidden = hidden_modules(Narrow.seen)
+    sys.meta_path[:] = [Narrow if finder is PathFinder else finder for finder in sys.meta_path]
+    for name in [name for name in sys.modules if name.partition(".")[0] in Narrow.hidden]:
+        del sys.modules[name]  # what a .pth file has imported
+    runpy.run_module(f"tests.project.features.{extra}", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,24 @@
+"""A model made from nothing, and a step of training it."""
+
+from pathlib import Path
+from typing import Any
+
+import agentgym
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rl import Cloning, CloningConfig
+from agentgym.training.rollout import make_model, make_tokenizer
+
+
+def make() -> tuple[Any, Any]:
+    """A model and its tokenizer."""
+    tokenizer = make_tokenizer(["Lists of numbers: [1, 2, 3]", "pop done index"], 300)
+    return make_model(tokenizer, width=16, layers=1, heads=2, context=4_096), tokenizer
+
+
+def clone(tensorboard: bool = False) -> None:
+    """Train a model for a step."""
+    config = CloningConfig(
+        steps=1, warmup=0, episodes=2, num_envs=2, tensorboard=tensorboard, save_every=1
+    )
+    spec = agentgym.spec("ListWorld", items=2, removals=0)
+    Cloning(OraclePolicy("ListWorld"), *make(), spec, config, Path("run")).train()

@@ -1,0 +1,5 @@
+"""Trainers and local models."""
+
+from tests.project.features.small_model import clone
+
+clone()

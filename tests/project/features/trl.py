@@ -1,0 +1,6 @@
+"""TRL."""
+
+from agentgym.training.integrations.trl import environment_factory, prompts, rollout_func
+
+assert environment_factory("ListWorld")().reset(**prompts("ListWorld", [0])[0])
+assert rollout_func("ListWorld")

@@ -1,0 +1,49 @@
+"""Each extra brings all that its features need, also what libraries load without asking for it: a
+program for each runs where nothing else is to be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing_packages
+from tests.helpers import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = sorted(
+    path.stem
+    for path in (Path(__file__).parent / "features").glob("*.py")
+    if path.stem not in ("__init__", "__main__", "small_model")
+)
+ELSEWHERE = {"bench", "dev", "docs", "test", "verifiers", "verl", "vllm"}
+"""Extras of tools, and those that need an environment of their own or a GPU."""
+
+
+def test_every_extra_has_a_program() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"core", *project["optional-dependencies"]} - ELSEWHERE == set(PROGRAMS)
+
+
+@pytest.mark.rotation(extra=PROGRAMS)
+def test_an_extra_needs_no_other(extra: str, tmp_path: Path) -> None:
+    if missing := missing_packages():
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    shown = subprocess.run(
+        [sys.executable, "-m", "tests.project.features", extra],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    if "SandboxUnavailable: " in shown.stderr:
+        pytest.skip(shown.stderr.splitlines()[-1])
+    assert shown.returncode == 0, shown.stdout[-2_000:] + shown.stderr[-4_000:]
