@@ -72,6 +72,8 @@ def documents(world: Any) -> dict[str, list[str]]:
         store = world.office.get(Canvas).store
         texts["announcements"] = [post["message"] for post in store.find("topics")]
         texts["assignments"] = [item.get("description") or "" for item in store.find("assignments")]
+        texts["quizzes"] = [item.get("description") or "" for item in store.find("quizzes")]
+        texts["submissions"] = [item.get("body") or "" for item in store.find("submissions")]
         texts["questions"] = [item["question_text"] for item in store.find("quiz_questions")]
     if "email" in world.servers:
         email = world.office.get(Email)
