@@ -85,6 +85,8 @@ def documents(world: Any) -> dict[str, list[str]]:
     if "woocommerce" in world.servers:
         products = world.office.get(WooCommerce).products.all()
         texts["descriptions"] = [item.get("description") or "" for item in products]
+        orders = world.office.get(WooCommerce).orders.all()
+        texts["notes"] = [note for item in orders if (note := item.get("customer_note"))]
     return {kind: found for kind, found in texts.items() if any(found)}
 
 
