@@ -14,7 +14,7 @@ import pickle
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import agentgym
@@ -23,6 +23,8 @@ from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.tokens import counter
@@ -72,6 +74,8 @@ def documents(world: Any) -> dict[str, list[str]]:
         store = world.office.get(Canvas).store
         texts["announcements"] = [post["message"] for post in store.find("topics")]
         texts["assignments"] = [item.get("description") or "" for item in store.find("assignments")]
+        texts["quizzes"] = [item.get("description") or "" for item in store.find("quizzes")]
+        texts["submissions"] = [item.get("body") or "" for item in store.find("submissions")]
         texts["questions"] = [item["question_text"] for item in store.find("quiz_questions")]
     if "email" in world.servers:
         email = world.office.get(Email)
@@ -81,6 +85,8 @@ def documents(world: Any) -> dict[str, list[str]]:
     if "woocommerce" in world.servers:
         products = world.office.get(WooCommerce).products.all()
         texts["descriptions"] = [item.get("description") or "" for item in products]
+        orders = world.office.get(WooCommerce).orders.all()
+        texts["notes"] = [note for item in orders if (note := item.get("customer_note"))]
     return {kind: found for kind, found in texts.items() if any(found)}
 
 
@@ -237,9 +243,131 @@ def find_reminders(world: Any) -> float:
     return right / len(world.truth["reminders"])
 
 
+_DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
+
+
+def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
+    """Return the share of two sets that is in both."""
+    one, two = set(found), set(right)
+    return len(one & two) / max(1, len(one | two))
+
+
+def find_coursework(world: Any) -> float:
+    """Return the overlap with the quizzes and assignments of CanvasListTest: due, without a word of
+    being voluntary, not in an announcement of its end, and without an exemption by its last number.
+    """
+    canvas = world.office.get(Canvas).store
+    memory = world.office.context.files.read_text("memory/memory.json")
+    scores = {code: int(points) for code, points in re.findall(r"of (\S+): (\d+) points", memory)}
+    done = {row["assignment_id"] for row in canvas.find("submissions", user_id=1)}
+    found = set()
+    for course in canvas.find("courses"):
+        posts = canvas.find("topics", "posted_at", course_id=course["id"])
+        texts = [post["message"] for post in posts]
+        numbers = re.findall(r"\b(\d\d) points", " ".join(t for t in texts if "entrance" in t))
+        if numbers and scores.get(course["course_code"], 0) >= int(numbers[-1]):
+            continue
+        gone = " ".join(text for text in texts if re.search(r"drop|cancel|no longer|ignore", text))
+        for kind, name in (("quizzes", "title"), ("assignments", "name")):
+            found |= {
+                row[name]
+                for row in canvas.find(kind, course_id=course["id"])
+                if row["due_at"] > "2025-01-15T09"
+                and not (kind == "assignments" and row["id"] in done)
+                and not re.search(r"voluntary|optional|skip|extra", row["description"] or "", re.I)
+                and row[name] not in gone
+            }
+    rows = [row["quiz_title"] for row in world.truth["quizzes"]]
+    return overlap(found, rows + [row["assignment_title"] for row in world.truth["assignments"]])
+
+
+def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
+    """Return the overlap of what fits by its fields with the right answer, with all of it or without
+    those whose texts have a pattern, whichever is better.
+    """
+    rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
+    right = list(right)
+    return max(overlap(texts, right), overlap(rest, right))
+
+
+def find_students(world: Any) -> float:
+    """Return the overlap with the submissions of CourseAssistant: mails with the right subject and a
+    file, with and without a word of drafts.
+    """
+    roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
+    enrolled = {
+        str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
+    }
+    texts: dict[str, str] = {}
+    for mail in world.office.get(Email).messages("virginia_diaz@mcp.com", "INBOX"):
+        match = re.match(r"nlp-presentation-(\d+)-", mail.subject, re.I)
+        if (
+            match
+            and match[1] in enrolled
+            and any(name.endswith(".pdf") for name in mail.attachments)
+        ):
+            # Of several mails the one counts that speaks least of drafts.
+            before = texts.get(enrolled[match[1]], mail.body)
+            texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
+    every = set(enrolled.values())
+    rest = {address for address, text in texts.items() if not re.search(_DRAFT, text)}
+    answers = (every - texts.keys(), every - rest)
+    return max(overlap(answer, world.truth["missing"]) for answer in answers)
+
+
+def find_slow(world: Any) -> float:
+    """Return the overlap with the products of FilterLowSellingProducts: by their fields, with and
+    without a negation beside the outlet.
+    """
+    texts = {}
+    for item in world.office.get(WooCommerce).products.all():
+        custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
+        slow = item["date_created"] < "2024-10-17" and custom["sales_last_30_days"] < 10
+        if slow and item["status"] == "publish" and item["stock_status"] == "instock":
+            texts[item["id"]] = item["description"]
+    kept = r"(never|not|no|excluded)\b.*(outlet|clear)"
+    return best_overlap(texts, kept, [row["Product ID"] for row in world.truth["rows"]])
+
+
+def find_payments(world: Any) -> float:
+    """Return the share of the invoices of PayableInvoiceChecker whose payment is the whole, nothing or
+    the sum of the amounts beside a word of paying.
+    """
+    right = 0
+    for invoice in world.truth["invoices"]:
+        pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
+        text = " ".join(" ".join(pages).split())
+        words = r"(?:PAID|paid|[Rr]eceived|[Pp]ayment|credited)[^$.]{0,40}\$([\d,]+\.\d\d)"
+        paid = sum(int(re.sub("[,.]", "", amount)) for amount in re.findall(words, text))
+        whole = re.search(r"IN FULL|in full|SETTLED|settled|completely", text)
+        right += (invoice["cents"] if whole else paid) == invoice["paid"]
+    return right / len(world.truth["invoices"])
+
+
+def find_alerts(world: Any) -> float:
+    """Return the overlap with the alerts of WoocommerceStockAlert: by their fields, with and without a
+    word of the end of a product.
+    """
+    known = {row["SKU"] for row in world.truth["old"]}
+    texts = {}
+    for item in world.office.get(WooCommerce).products.all():
+        custom = {meta["key"]: meta["value"] for meta in item["meta_data"]}
+        stock = item.get("stock_quantity")
+        low = stock is not None and stock < int(custom["stock_threshold"])
+        if low and item["status"] == "publish" and item["sku"] not in known:
+            texts[item["sku"]] = item["description"]
+    ends = r"discontinued|no longer|last|closed|stopped|no more"
+    return best_overlap(texts, ends, [row["SKU"] for row in world.truth["new"]])
+
+
 REGEX: Mapping[str, Callable[[Any], float]] = {
     "CanvasArrangeExam": find_exams,
+    "CanvasListTest": find_coursework,
+    "CourseAssistant": find_students,
+    "FilterLowSellingProducts": find_slow,
+    "PayableInvoiceChecker": find_payments,
     "SetConfCrDdl": find_reminders,
+    "WoocommerceStockAlert": find_alerts,
 }
 """What finds the answer of a task without reading."""
 

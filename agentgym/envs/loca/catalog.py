@@ -32,7 +32,7 @@ def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
 
 
 @functools.cache
-def _any_product() -> PhraseBook:
+def products_book() -> PhraseBook:
     """Return what is said of products of any department."""
     return PhraseBook(load_texts("products")["any"], SLOTS)
 
@@ -70,20 +70,22 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
         "few_number": int(rng.integers(3, 10)),
     }
     texts = [phrase.write(rng, values) for phrase in phrases]
-    return " ".join([*texts, _any_product().write("about", rng, **values)])
+    return " ".join([*texts, products_book().write("about", rng, **values)])
 
 
-def add_outlook(rng: np.random.Generator, description: str, gone: bool) -> str:
-    """Put a sentence into a description that says whether the product is still ordered."""
+def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
+    """Put a sentence of a kind into a description, such as one that says whether the product is
+    still ordered.
+    """
     parts = sentences(description)
-    outlook = _any_product().write("gone" if gone else "stays", rng)
-    parts.insert(int(rng.integers(len(parts) + 1)), outlook)
+    note = products_book().write(kind, rng, few_number=int(rng.integers(3, 10)))
+    parts.insert(int(rng.integers(len(parts) + 1)), note)
     return " ".join(parts)
 
 
-def is_gone(description: str) -> bool:
-    """Return whether a description says that the product is not ordered any more."""
-    return any(kind == "gone" for kind, _ in _any_product().read(description))
+def has_note(description: str, kind: str) -> bool:
+    """Return whether a description has a sentence of a kind."""
+    return any(found == kind for found, _ in products_book().read(description))
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:

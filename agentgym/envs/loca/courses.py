@@ -57,8 +57,3 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
         code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
         courses.append(Course(code, name, subject))
     return courses
-
-
-def subjects_beside(code: str) -> list[str]:
-    """Return the subjects of the department of a course."""
-    return _subjects()[code.rstrip("0123456789-")]

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.servers.files.pdfs import Block, Box, Table, Text, write_pdf
+from agentgym.envs.loca.payments import write_payment
+from agentgym.envs.loca.servers.files.pdfs import Block, Table, Text, write_pdf
 
 SUPPLIERS = {
     "NS": "Northern Steel", "NSW": "Northern Steel Works", "ON": "O'Neil & Sons", "MW": "Müller Werkzeuge", "BP": "Baker Paper",
@@ -64,7 +65,8 @@ def draw_invoice(
     net = sum(amount * price for _, amount, price in goods)
     tax = net * int(rng.choice([0, 7, 19])) // 100
     day = date(2024, 6, 1) + timedelta(days=int(rng.integers(0, 200)))
-    paid, payment_blocks = _payment(rng, net + tax, day, rates)
+    paid = _draw_paid(rng, net + tax, rates)
+    payment = write_payment(rng, paid, net + tax, day, boxed=rng.random() < rates["box"])
     supplier = SUPPLIERS[key.partition("-")[0]]
     host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
     facts = {
@@ -92,7 +94,7 @@ def draw_invoice(
     lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
     layout = LAYOUTS[int(rng.integers(len(LAYOUTS)))]
     pdf = write_pdf(
-        _pages(layout, facts, {"|": [Table(table)], "=": lines, "!": payment_blocks}), title=host
+        _pages(layout, facts, {"|": [Table(table)], "=": lines, "!": [payment]}), title=host
     )
     return {
         "id": key,
@@ -103,52 +105,15 @@ def draw_invoice(
     }, pdf
 
 
-def _payment(
-    rng: np.random.Generator, total: int, day: date, rates: Mapping[str, float]
-) -> tuple[int, list[Block]]:
-    """Draw the cents paid of an invoice, and the blocks of its file about the payment."""
-    box = rng.random() < rates["box"]
+def _draw_paid(rng: np.random.Generator, total: int, rates: Mapping[str, float]) -> int:
+    """Draw the cents paid of an invoice."""
     if rng.random() < rates["paid"]:
-        paid = total
-        whole: Block = (
-            Box("PAID IN FULL")
-            if box
-            else f"We received your payment of ${_money(total)}. Thank you!"
-        )
-        payment_blocks = [whole]
-    elif rng.random() < rates["partial"]:
-        # As often as not little is missing, down to a cent.
-        share = total * int(rng.integers(10, 81)) // 100
-        paid = int(rng.choice([share, share, total - 1, total - 100]))
-        soft = str(
-            rng.choice(
-                [
-                    "Payment in progress: ${paid} received.",
-                    "We received your payment of ${paid}. Thank you!",
-                ]
-            )
-        )
-        payment_blocks = [
-            Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))
-        ]
-    else:
-        sentence = str(
-            rng.choice(
-                [
-                    "Payment under review: nothing received so far.",
-                    "Your payment has not reached us yet.",
-                ]
-            )
-        )
-        return 0, [Box("UNPAID") if box else sentence]
-    if not box and rng.random() < 0.5:
-        first = paid * int(rng.integers(2, 8)) // 10
-        days = [day + timedelta(days=k) for k in (5, 9)]
-        payment_blocks = [
-            f"Received on {d}: ${_money(part)}"
-            for d, part in zip(days, (first, paid - first), strict=True)
-        ]
-    return paid, payment_blocks
+        return total
+    if rng.random() >= rates["partial"]:
+        return 0
+    # As often as not little is missing, down to a cent.
+    share = total * int(rng.integers(10, 81)) // 100
+    return int(rng.choice([share, share, total - 1, total - 100]))
 
 
 def _pages(

@@ -85,6 +85,14 @@ class Phrase:
         match = self._pattern.fullmatch(sentence)
         if match is None:
             return None
+        return self._values(match)
+
+    def find(self, text: str) -> dict[str, Any] | None:
+        """Return the values in the first place of a text that has the sentence; None without one."""
+        match = self._pattern.search(text)
+        return None if match is None else self._values(match)
+
+    def _values(self, match: re.Match[str]) -> dict[str, Any]:
         return {name: self._slots[name].read(match[name]) for name in self.names}
 
 
@@ -118,6 +126,16 @@ class PhraseBook:
         """
         facts = (self._read_sentence(sentence) for sentence in sentences(text))
         return [fact for fact in facts if fact is not None]
+
+    def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what the phrases that occur in a text say, in the order of the book; for texts whose
+        sentences and lines cannot be told apart, such as those of PDF files.
+        """
+        joined = " ".join(text.split())
+        for kind, group in self.kinds.items():
+            for phrase in group:
+                if (values := phrase.find(joined)) is not None:
+                    yield kind, values
 
     def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
         for start in _starts(sentence):

@@ -23,16 +23,27 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.courses import draw_courses, subjects_beside
+from agentgym.envs.loca.courses import Course, draw_courses
+from agentgym.envs.loca.coursework import (
+    ASSIGNMENTS,
+    Post,
+    describe_assignment,
+    describe_quiz,
+    describe_submission,
+    draw_changes,
+    draw_policy,
+    draw_questions,
+    is_voluntary,
+    merged,
+    read_posts,
+)
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.plan import Plan, Step, read
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.slots import COMMON_SLOTS
 from agentgym.envs.loca.task import OfficeTask, register_task
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
@@ -47,17 +58,8 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
+TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
-QUESTIONS = {
-    "multiple_choice_question": "When did we begin with {topic}?|When was the exercise on {topic}?",
-    "true_false_question": "{topic} was the subject of week {week}.|{topic} needs what we did in week {week}.",
-    "short_answer_question": "Name the main question of {topic}.|Which chapter is on {topic}?",
-    "essay_question": "Explain {topic} in ten sentences.|Compare lecture and book on {topic}.",
-}
-SLOTS = {**COMMON_SLOTS, "code": Slot(r"[A-Z]+[0-9]+-[0-9]+")}
-"""The types of slots in what teachers write."""
-_EVERYBODY = 10**6
-"""More points than anybody has: nobody is exempt."""
 # Tables of Canvas that reading does not change.
 PROTECTED = (
     "courses",
@@ -75,12 +77,6 @@ _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
-@functools.cache
-def coursework_book() -> PhraseBook:
-    """Return the sentences about quizzes and assignments."""
-    return PhraseBook(load_texts("coursework"), SLOTS)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CanvasListTestConfig(OfficeConfig):
     """The size is the number of courses.
@@ -92,6 +88,9 @@ class CanvasListTestConfig(OfficeConfig):
         submission_rate: The probability that an assignment is handed in already.
         exemption_rate: The probability that a course exempts by the entrance assessment.
         past_rate: The probability that a deadline is over.
+        voluntary_rate: The probability that a quiz or assignment is voluntary.
+        drop_rate: The probability that a quiz or assignment is dropped, of which a third is
+            restored later.
     """
 
     quiz_rate: Share = 0.8
@@ -99,6 +98,8 @@ class CanvasListTestConfig(OfficeConfig):
     submission_rate: Share = 0.3
     exemption_rate: Share = 0.3
     past_rate: Share = 0.15
+    voluntary_rate: Share = 0.2
+    drop_rate: Share = 0.25
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):
@@ -110,7 +111,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    tokens_per_unit = 1800.0
+    tokens_per_unit = 1876.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
@@ -137,70 +138,61 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             course_id = canvas.courses.add_course(
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
-            exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
-            for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
-                self.truth[done] += [
-                    task
-                    for task in tasks(canvas, course_id, course, sure=k == open_course)
-                    if not exempt
-                ]
+            sure = k == open_course
+            rows = {
+                "quizzes": list(self._quizzes(canvas, course_id, drawn, course, sure)),
+                "assignments": list(self._assignments(canvas, course_id, drawn, course, sure)),
+            }
+            closed = self._announce(canvas, course_id, code, notes, sure)
+            for name, title in TITLES.items():
+                self.truth[name] += [row for row in rows[name] if row[title] not in closed]
         # With the work of somebody else, no assignment tells by itself whether anything was handed in.
         for assignment in canvas.store.find("assignments"):
-            canvas.assignments.add_submission(assignment["id"], classmate, body="Attached.")
+            canvas.assignments.add_submission(
+                assignment["id"], classmate, body=describe_submission(self.rng, 1)
+            )
         canvas.people.login_as(LOGIN)
         self._write_files(notes)
-        for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
+        for name, title in TITLES.items():
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
         self.truth["canvas"] = digest(canvas.store, *PROTECTED)
         self.truth["files"] = file_state(self.office.context.files)
 
     def _announce(
-        self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool
-    ) -> bool:
-        """Draw the announcements of a course and the assessment of the student; return whether the
-        student is exempt.
+        self, canvas: Canvas, course_id: int, code: str, notes: list[str], sure: bool
+    ) -> set[str]:
+        """Draw the announcements of a course and the assessment of the student; return the titles
+        of the quizzes and assignments that need not be done.
         """
+        store = canvas.store
+        titles = [row["title"] for row in store.find("quizzes", course_id=course_id)]
+        titles += [row["name"] for row in store.find("assignments", course_id=course_id)]
+        threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
+        score, need = int(self.rng.integers(70, 100)), None
+        if self.rng.random() < self.config.exemption_rate:
+            posts, need, limit = draw_policy(self.rng, code)
+            threads.append(posts)
+            # As often as not the score is one that decides: the threshold itself, or a point below
+            # it.
+            score = int(self.rng.choice([limit, limit - 1, score, score]))
+            score = min(score, need - 1) if sure else score
+        if need is not None or self.rng.random() < 0.5:
+            notes.append(f"My entrance assessment of {code}: {score} points.")
+        merged_posts = merged(self.rng, [*threads, *([post] for post in self._news())])
+        first = NOW - timedelta(days=3 * len(merged_posts))
+        for k, post in enumerate(merged_posts):
+            canvas.discussions.add_announcement(
+                course_id, post.title, post.text, posted_at=first + timedelta(days=3 * k)
+            )
+        return set(titles) if need is not None and score >= need else closed
+
+    def _news(self) -> Iterator[Post]:
+        """Draw two announcements that are beside the point."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
         values = functools.partial(idle_values, self.rng, NOW, self._names)
-        posts = [
-            news.draw(self.rng, topics[int(k)], values)[1:]
-            for k in self.rng.permutation(len(topics))[:2]
-        ]
-        need, score = None, int(self.rng.integers(70, 100))
-        if self.rng.random() < self.config.exemption_rate:
-            limits = [
-                int(limit)
-                for limit in self.rng.choice(
-                    [80, 85, 90, 95], 1 + int(self.rng.random() < 0.3), replace=False
-                )
-            ]
-            need = limits[-1]
-            texts = [self._says("policy", code=code, points_number=limits[0])]
-            texts += [
-                self._says("corrected", code=code, points_number=limit, old_number=limits[0])
-                for limit in limits[1:]
-            ]
-            if self.rng.random() < 0.15:
-                texts.append(self._says("revoked", code=code))
-                need = _EVERYBODY
-            posts += [("Entrance assessment", f"{text} {self._says('aside')}") for text in texts]
-            # As often as not the score is one that decides: the threshold itself, or a point below
-            # it.
-            limit = limits[-1]
-            score = int(self.rng.choice([limit, limit - 1, score, score]))
-            score = min(score, need - 1) if never else score
-        if need is not None or self.rng.random() < 0.5:
-            notes.append(f"My entrance assessment of {code}: {score} points.")
-        first = NOW - timedelta(days=20)
-        for k, (title, post) in enumerate(posts):
-            canvas.discussions.add_announcement(
-                course_id, title, post, posted_at=first + timedelta(days=4 * k)
-            )
-        return need is not None and score >= need
-
-    def _says(self, kind: str, **values: Any) -> str:
-        return coursework_book().write(kind, self.rng, **values)
+        for k in self.rng.permutation(len(topics))[:2]:
+            yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""
@@ -214,12 +206,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         )
 
     def _quizzes(
-        self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool
+        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
-            count, attempts = int(self.rng.integers(2, 6)), int(self.rng.integers(1, 4))
+            count, attempts = int(self.rng.integers(2, 4)), int(self.rng.integers(1, 4))
             fields: dict[str, Any] = {
                 "time_limit": int(self.rng.choice([30, 45, 60, 90])),
                 "allowed_attempts": attempts,
@@ -227,11 +219,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
-            quiz = canvas.quizzes.add_quiz(course_id, title, due_at=due, **fields)
-            for place in range(1, count + 1):
-                question = self._question(course["course_code"], place)
+            voluntary = self._voluntary(sure)
+            about = describe_quiz(self.rng, drawn, k + 1, voluntary)
+            quiz = canvas.quizzes.add_quiz(
+                course_id, title, description=about, due_at=due, **fields
+            )
+            for question in draw_questions(self.rng, drawn.code, count):
                 canvas.quizzes.add_question(quiz, **question)
-            if ahead:
+            if ahead and not voluntary:
                 yield {
                     **course,
                     "quiz_title": title,
@@ -240,36 +235,17 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     "deadline": due,
                 }
 
-    def _question(self, code: str, place: int) -> dict[str, Any]:
-        """Draw a question of ten points; of several answers one is right."""
-        kind = str(self.rng.choice(list(QUESTIONS)))
-        topic = str(self.rng.choice(subjects_beside(code)))
-        text = str(self.rng.choice(QUESTIONS[kind].split("|")))
-        options = {
-            "multiple_choice_question": [f"In week {n}" for n in self.rng.permutation(12)[:4] + 1],
-            "true_false_question": ["True", "False"],
-        }.get(kind, [])
-        right = int(self.rng.integers(max(1, len(options))))
-        return {
-            "question_name": f"Question {place}",
-            "question_text": text.format(topic=topic, week=int(self.rng.integers(1, 13))),
-            "question_type": kind,
-            "points_possible": 10,
-            "answers": [
-                {"answer_text": option, "answer_weight": 100 * (k == right)}
-                for k, option in enumerate(options)
-            ],
-        }
+    def _voluntary(self, sure: bool) -> bool:
+        return not sure and self.rng.random() < self.config.voluntary_rate
 
     def _assignments(
-        self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool
+        self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
-            title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
-            number = int(self.rng.integers(2, 20))
-            topic = {"name": course["course_name"], "part_number": k + 1, "number": number}
-            about = f"{self._says('task', **topic)} {self._says('hint')}"
+            kind, voluntary = str(self.rng.choice(ASSIGNMENTS)), self._voluntary(sure)
+            title = f"{course['course_code']} {kind} {k + 1}"
+            about = describe_assignment(self.rng, drawn, kind, k + 1, voluntary)
             points = int(self.rng.choice([50, 100, 150]))
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
@@ -279,9 +255,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                     assignment,
                     1,
                     submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))),
-                    body="Attached.",
+                    body=describe_submission(self.rng, k + 1),
                 )
-            elif ahead:
+            elif ahead and not voluntary:
                 names = {"course_code": course["course_code"], "course_name": course["course_name"]}
                 yield {
                     **names,
@@ -323,9 +299,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return (
             "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
             f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
-            "I have to do what is due in the future, unless I have handed it in already (assignments), or am exempt: teachers may "
-            "have announced that an entrance assessment exempts from a course's quizzes and assignments; of several such "
-            "announcements in a course the newest counts, which may end the exemption. My points are in the memory.\n"
+            "I have to do what is due in the future, unless I have handed it in already (assignments), its description says that "
+            "it is voluntary, it was dropped, or I am exempt. Teachers may have announced that a quiz or an assignment is "
+            "dropped, or that an entrance assessment exempts from a course's quizzes and assignments; of several such "
+            "announcements about the same the newest counts, which may take back the earlier ones. My points are in the memory.\n"
             "Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
             "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas. Sort the rows by "
             "deadline, those with the same deadline by course code (in the order of the characters), and those of one course by "
@@ -346,10 +323,17 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         quizzes: list[dict[str, Any]] = []
         ahead: list[dict[str, Any]] = []
         for k, course in enumerate(courses):
-            need, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
+            rules, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
+            need, dropped = rules["exempt_from"], rules["dropped"]
             if need is None or scores.get(course["course_code"], -1) < need:
-                quizzes += [{**course, **quiz} for quiz in open_quizzes]
-                ahead += [{**course, **assignment} for assignment in open_assignments]
+                quizzes += [
+                    {**course, **quiz} for quiz in open_quizzes if quiz["quiz_title"] not in dropped
+                ]
+                ahead += [
+                    {**course, **each}
+                    for each in open_assignments
+                    if each["assignment_title"] not in dropped
+                ]
         states = yield [_read_state(assignment) for assignment in ahead]
         assignments = [
             row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"
@@ -391,7 +375,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 def _read_parts(course: dict[str, Any]) -> list[Step]:
     """Return the steps that read the announcements, quizzes and assignments of a course."""
     tools = {
-        "announcements": _read_policy,
+        "announcements": _read_rules,
         "quizzes": _read_quizzes,
         "assignments": _read_assignments,
     }
@@ -402,23 +386,18 @@ def _read_parts(course: dict[str, Any]) -> list[Step]:
     ]
 
 
-def _read_policy(text: str) -> int | None:
-    """Return the points that exempt, by the newest announcement about it; announcements are listed
-    newest first.
+def _read_rules(text: str) -> dict[str, Any]:
+    """Return the points that exempt, and what was dropped, by the newest announcement about it;
+    announcements are listed newest first.
     """
-    for post in json.loads(text):
-        for kind, values in coursework_book().read(post["message"]):
-            if kind in ("policy", "corrected"):
-                return int(values["points_number"])
-            if kind == "revoked":
-                return _EVERYBODY
-    return None
+    need, dropped = read_posts(post["message"] for post in json.loads(text))
+    return {"exempt_from": need, "dropped": dropped}
 
 
 def _read_quizzes(text: str) -> list[dict[str, Any]]:
     same = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
     renamed = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
-    quizzes = [quiz for quiz in json.loads(text) if quiz["due_at"] > iso(NOW)]
+    quizzes = _required(text)
     return [{name: quiz[renamed.get(name, name)] for name in (*same, *renamed)} for quiz in quizzes]
 
 
@@ -429,7 +408,7 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
         "assignment_title": "name",
         "deadline": "due_at",
     }
-    assignments = [each for each in json.loads(text) if each["due_at"] > iso(NOW)]
+    assignments = _required(text)
     return [
         {
             name: each[renamed.get(name, name)]
@@ -437,6 +416,12 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
         }
         for each in assignments
     ]
+
+
+def _required(text: str) -> list[dict[str, Any]]:
+    """Return the listed items that are due in the future and not voluntary."""
+    items = [item for item in json.loads(text) if item["due_at"] > iso(NOW)]
+    return [item for item in items if not is_voluntary(item["description"])]
 
 
 def _read_state(assignment: dict[str, Any]) -> Step:

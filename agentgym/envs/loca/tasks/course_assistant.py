@@ -66,7 +66,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 
 @functools.cache
-def _texts() -> PhraseBook:
+def presentations_book() -> PhraseBook:
     """Return the sentences of the mails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
@@ -79,6 +79,8 @@ class CourseAssistantConfig(OfficeConfig):
         withdrawal_rate: The probability that a student has withdrawn.
         submission_rate: The probability that an enrolled student has handed in.
         attempt_rate: The probability that a student has sent something that does not count.
+        draft_rate: The probability that only its text says so, and otherwise that a submission
+            speaks of drafts.
         private_rate: The probability that a mail comes from a private address.
         other_mails: The number of mails that are from no student; by default one for each five
             students.
@@ -86,7 +88,8 @@ class CourseAssistantConfig(OfficeConfig):
 
     withdrawal_rate: Share = 0.2
     submission_rate: Share = 0.7
-    attempt_rate: Share = 0.35
+    attempt_rate: Share = 0.5
+    draft_rate: Share = 0.5
     private_rate: Share = 0.15
     other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
@@ -108,7 +111,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 535.0
+    tokens_per_unit = 560.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -179,22 +182,28 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """Draw a mail of a student that is a submission, or that looks like one."""
-        # Otherwise something is wrong with the subject.
-        right_subject = counts or self.rng.random() < 0.4
+        speaks = self.rng.random() < self.config.draft_rate
+        draft = speaks and not counts
+        # Otherwise something is wrong with the subject or with the file.
+        right_subject = counts or draft or self.rng.random() < 0.4
         subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
         )  # fmt: skip
         attachments: dict[str, bytes] = {}
-        if counts or not right_subject:
+        if counts or draft or not right_subject:
             attachments[str(self.rng.choice(FILES))] = _slides()
         elif self.rng.random() < 0.5:
             attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
         other = students[int(self.rng.integers(len(students)))].name
         says = functools.partial(self._says, other=other)
-        remarks = " ".join(says("remark") for _ in range(int(self.rng.integers(1, 4))))
+        texts = [says("remark") for _ in range(int(self.rng.integers(1, 4)))]
+        texts.append(says("attached"))
+        if speaks:
+            place = int(self.rng.integers(len(texts) + 1))
+            texts.insert(place, says("final" if counts else "not_final"))
         body = (
-            f"{says('greeting')}\n\n{says('story')} {remarks} {says('attached')}\n\n"
+            f"{says('greeting')}\n\n{says('story')} {' '.join(texts)}\n\n"
             f"{says('closing')}\n{student.name}"
         )
         sender = student.email
@@ -214,7 +223,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             "few_number": int(self.rng.integers(4, 13)),
             "other_name": other,
         }
-        return _texts().write(kind, self.rng, **values)
+        return presentations_book().write(kind, self.rng, **values)
 
     def _moment(self) -> Any:
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
@@ -228,8 +237,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
             "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
             "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
-            "such as mails with other subjects, of other courses, or without such a file. One submission is enough, whatever else "
-            "the student has sent before or after it.\n"
+            "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
+            "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
+            "student has sent before or after it.\n"
             "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
             f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
             "student. Write to nobody else, and change nothing else."
@@ -354,7 +364,12 @@ def _read_submission(mail: dict[str, Any]) -> str | None:
     """Return the ID of the student if a mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
     has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-    return match[1] if match and has_slides else None
+    return match[1] if match and has_slides and not _is_draft(mail["body"]) else None
+
+
+def _is_draft(text: str) -> bool:
+    """Return whether a mail says that its file is not the final presentation."""
+    return any(kind == "not_final" for kind, _ in presentations_book().read(text))
 
 
 register_task(CourseAssistant)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import make_products
+from agentgym.envs.loca.catalog import add_note, has_note, make_products
 from agentgym.envs.loca.checks import (
     csv_failures,
     digest,
@@ -83,6 +83,9 @@ class FilterLowSellingProductsConfig(OfficeConfig):
         subscribers: The entries of the list of subscribers; by default 27 for 100 products.
         boundary_rate: The probability that a product that stays lies exactly on the limit of days
             or of sales.
+        excluded_rate: The probability that a product that stays would go, if its description did
+            not keep it out of the outlet.
+        note_rate: The probability that the description of another product speaks of the outlet.
         tie_rate: The probability that a product that goes has the date and discount of another.
         inactive_rate: The probability that a subscriber has cancelled.
     """
@@ -90,6 +93,8 @@ class FilterLowSellingProductsConfig(OfficeConfig):
     low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
     subscribers: Annotated[int, Field(ge=1, le=10_000)] | None = None
     boundary_rate: Share = 0.2
+    excluded_rate: Share = 0.35
+    note_rate: Share = 0.5
     tie_rate: Share = 0.25
     inactive_rate: Share = 0.15
 
@@ -115,7 +120,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.display": "what its page shows",
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
-    tokens_per_unit = 262.0
+    tokens_per_unit = 275.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
@@ -132,6 +137,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 else self._other(len(products) - len(slow_products))
             )
             products.append({**product, **state})
+            self._add_note(products[-1], role)
             slow_products += [products[-1]] if role == "low" else []
         shop = self.office.get(WooCommerce)
         ids = shop.products.add_all([self._record(product) for product in products])
@@ -157,6 +163,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "files": file_state(files),
         }
 
+    def _add_note(self, product: dict[str, Any], role: str) -> None:
+        """Put into a description whether the product may go to the outlet, or say nothing of it."""
+        if product["excluded"] or self.rng.random() < self.config.note_rate:
+            kind = "excluded" if product["excluded"] else "admitted"
+            if role == "other" and not product["excluded"] and self.rng.random() < 0.5:
+                kind = "excluded"  # it would stay in any case
+            product["description"] = add_note(self.rng, product["description"], kind)
+
     def _prices(self) -> dict[str, str]:
         """Draw a price in units of 2 and one that is lower by a multiple of 2.5 percent, so that
         both and their ratio are exact.
@@ -170,7 +184,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         """Draw a product that goes to the outlet."""
         days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
         sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
-        product = {"since": _day(days), "sold": sold, "state": {}, **self._prices()}
+        product = {
+            "since": _day(days),
+            "sold": sold,
+            "state": {},
+            "excluded": False,
+            **self._prices(),
+        }
         if before and self.rng.random() < self.config.tie_rate:
             twin = before[int(self.rng.integers(len(before)))]
             double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
@@ -198,7 +218,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if others < 2 or self.rng.random() < self.config.boundary_rate:
             kind = others if others < 2 else int(self.rng.integers(2))
         days, sold, state = kinds[kind]
-        return {"since": _day(days), "sold": sold, "state": state, **self._prices()}
+        excluded = others >= 2 and self.rng.random() < self.config.excluded_rate
+        if excluded:
+            days, sold, state = old, few, {}
+        more = {"excluded": excluded, **self._prices()}
+        return {"since": _day(days), "sold": sold, "state": state, **more}
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
         """Return a product in the form that the shop takes."""
@@ -251,7 +275,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
             "hardly sell: published, in stock (stock_status instock), with a date_created more than "
             f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
-            "sales in the last 30 days (the custom field sales_last_30_days in meta_data).\n"
+            "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
+            "that they do not go to the outlet, or are not cleared.\n"
             f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
             f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
             "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
@@ -437,6 +462,8 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS
     if sells or product["status"] != "publish" or product["stock_status"] != "instock":
+        return None
+    if has_note(product["description"], "excluded"):
         return None
     return [
         product["id"],

@@ -29,6 +29,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.payments import read_payment
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import data_rows, mail_text
 from agentgym.envs.loca.servers.email.messages import Mail
@@ -54,9 +55,6 @@ _MAIL = re.compile(
     r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
 )
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
-_PAID = re.compile(
-    r"(?:PARTIALLY PAID:|Payment in progress:|We received your payment of|Received on \S+:) \$([\d,]+\.\d\d)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +66,14 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
             default about 35 for each that is.
         paid_rate: The probability that an invoice is paid in full.
         partial_rate: The probability that something is paid of an invoice that is not paid in full.
-        box_rate: The probability that a box, and no sentence, shows the amount paid.
+        box_rate: The probability that a box, and no note, says how much was paid.
         entered_rate: The probability that an invoice of the folder is in the tables already.
     """
 
     num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None
     paid_rate: Share = 0.7
     partial_rate: Share = 0.6
-    box_rate: Share = 0.6
+    box_rate: Share = 0.4
     entered_rate: Share = 0.1
 
 
@@ -483,9 +481,7 @@ def _read_invoice(text: str) -> dict[str, Any]:
             raise ValueError(f"the text has no {name}")
         facts[name] = (match[1] or match[2]).strip()
     facts["day"], facts["cents"] = _read_day(facts["day"]), _cents(facts["cents"])
-    facts["paid"] = (
-        facts["cents"] if "PAID IN FULL" in text else sum(map(_cents, _PAID.findall(text)))
-    )
+    facts["paid"] = read_payment(text, facts["cents"])
     return facts
 
 

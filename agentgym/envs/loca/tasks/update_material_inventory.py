@@ -31,6 +31,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.order_notes import draw_note, note_says
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
@@ -79,6 +80,8 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
             11 for 400.
         materials: The number of materials; by default 5 for up to 30 orders and 20 for 400.
         materials_per_product: The most materials that a product is made of; by default 3 to 5.
+        note_rate: The probability that an order has a note on its delivery; a third of the others
+            speak of being cancelled, without being so.
         edge_rate: The probability that the rest of a material is just enough, or just not enough,
             for a whole number of a product.
     """
@@ -87,6 +90,7 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
     products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
     materials: Annotated[int, Field(ge=2, le=100)] | None = None
     materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
+    note_rate: Share = 0.5
     edge_rate: Share = 0.6
 
 
@@ -109,7 +113,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "woocommerce.products.date_modified": "when a product was changed last"
     }
-    tokens_per_unit = 412.0
+    tokens_per_unit = 400.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -240,11 +244,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return need * [*hard, *counts][0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
-        """Draw orders, in the order of creation; add up the items of those that are new and paid."""
+        """Draw orders, in the order of creation; add up the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.45 * size)))
-        kinds = ["new"] * new_count + ["exact", "old", "unpaid"][: size - new_count]
-        kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(kinds)),
-                                                         p=[0.35, 0.05, 0.2, 0.25, 0.15])]  # fmt: skip
+        kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
+        kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void", "withdrawn"],
+                                                        max(0, size - len(kinds)), p=[0.2, 0.05, 0.15, 0.2, 0.1, 0.3])]  # fmt: skip
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
@@ -256,9 +260,17 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 {
                     **self._dates(kind, first=not k),
                     "line_items": [{"sku": sku, "quantity": n} for sku, n in lines],
+                    "customer_note": self._note(kind),
                 }
             )
         return sorted(orders, key=lambda order: order["date_created"])
+
+    def _note(self, kind: str) -> str:
+        """Draw the note of an order; those that do not count in any case may be withdrawn too."""
+        if kind != "withdrawn":
+            spoken = "stands" if kind == "new" or self.rng.random() < 0.5 else "withdrawn"
+            kind = spoken if self.rng.random() < 1 / 3 else ""
+        return draw_note(self.rng, "furniture", kind, self.config.note_rate)
 
     def _sku(self, skus: Sequence[str]) -> str:
         """Draw the product of a line of an order; one in six is made of no material."""
@@ -373,7 +385,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
             "1. Subtract what new paid orders take from Current Stock. An order is new and paid if its status is processing and "
             "its date_paid is later than that moment (not equal to it), no matter when it was created. Orders of any other status "
-            f"do not count. Products without rows in {RECIPES} take no material.\n"
+            "do not count, nor do those that the customer takes back in the customer_note, which we refund later. "
+            f"Products without rows in {RECIPES} take no material.\n"
             f"2. For each product of the shop that has rows in {RECIPES}, work out how many pieces can be made of what is then in "
             "the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; each "
             "product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
@@ -463,11 +476,15 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and quantity of each line of an order that is new and paid; the site has UTC."""
+    """Return product and quantity of each line of an order that is new, paid and not taken back; the site
+    has UTC.
+    """
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE
     ):
+        return None
+    if note_says("furniture", order.get("customer_note") or "", "withdrawn"):
         return None
     return [[line["product_id"], line["quantity"]] for line in order["line_items"]]
 

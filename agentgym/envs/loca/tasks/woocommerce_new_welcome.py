@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
@@ -27,6 +28,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.order_notes import draw_note, note_says
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import query_rows, read_shop, same_words
 from agentgym.envs.loca.servers.context import iso
@@ -110,10 +112,16 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     Attributes:
         known: The rows of the table besides those of customers who have ordered; by default 15 and
             one more for each 10 orders.
+        declined_rate: The probability that a new customer asks for no mails, in the note of the
+            order.
+        note_rate: The probability that an order has a note on its delivery; a third of them speak
+            of mails without asking for none.
         incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None
+    declined_rate: Share = 0.25
+    note_rate: Share = 0.5
     incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
 
 
@@ -175,14 +183,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for owner in sorted(history_by_owner.keys() - known_owners - {0}):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
-            if len(inside) == 1:
+            if len(inside) == 1 and not orders[owner, inside[0]][2]:
                 new.append(
                     {
                         **_row(last + len(new) + 1, owner, customer, min(moments)),
                         "welcome_email_sent": True,
                     }
                 )
-                letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
+                letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
         files = self.office.context.files
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
@@ -264,24 +272,33 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         owners: Sequence[int],
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
-    ) -> dict[tuple[int, datetime], tuple[int, str]]:
-        """Add all orders in random order; return id and total by customer and moment of completion."""
+    ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
+        """Add all orders in random order; return id, total and whether its note declines mails, by
+        customer and moment of completion.
+        """
         products_data = [
             {"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"}
             for name in PRODUCTS
         ]
         products = shop.products.add_all(products_data)
         records = []
-        for owner, customer, (_, moments) in zip(owners, customers, histories, strict=True):
+        sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
+        for k, (owner, customer, (_, moments)) in enumerate(
+            zip(owners, customers, histories, strict=True)
+        ):
             for moment in moments:
                 created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
+                recent = sum(each >= FROM for each in moments) == 1 and moment >= FROM
+                declined = recent and k != sure and self.rng.random() < self.config.declined_rate
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
-                                "date_created": created, "date_completed": moment})  # fmt: skip
+                                "date_created": created, "date_completed": moment,
+                                "customer_note": self._note(declined=declined)})  # fmt: skip
         for _ in range(round(self.config.incomplete_rate * len(records))):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
+            status, note = str(self.rng.choice(OTHER_STATUSES)), self._note(declined=False)
             records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                            "status": str(self.rng.choice(OTHER_STATUSES))})  # fmt: skip
+                            "status": status, "customer_note": note})  # fmt: skip
         for record in records:
             record["line_items"] = [
                 {
@@ -293,10 +310,18 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         pairs = zip(shop.orders.add_all(records), records, strict=True)
         totals = {order["id"]: order["total"] for order in shop.orders.all()}
         return {
-            (record["customer_id"], record["date_completed"]): (key, totals[key])
+            (record["customer_id"], record["date_completed"]): (
+                key,
+                totals[key],
+                note_says("books", record["customer_note"], "declined"),
+            )
             for key, record in pairs
             if "date_completed" in record
         }
+
+    def _note(self, *, declined: bool) -> str:
+        kind = "declined" if declined else "invited" if self.rng.random() < 1 / 3 else ""
+        return draw_note(self.rng, "books", kind, self.config.note_rate)
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Draw the earlier rows of the table; not all of these customers had a mail."""
@@ -335,6 +360,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
             "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
             "(customer_id 0) do not count. "
+            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone. "
             f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
             "whatever the row says.\n"
             "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
@@ -384,7 +410,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             own_orders = [order for order in orders if order["customer_id"] == owner]
             dates = [_utc(order["date_completed"], hours) for order in own_orders]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
-            if len(recent) == 1:
+            if len(recent) == 1 and not own_orders[recent[0]]["declined"]:
                 order, moment = own_orders[recent[0]], dates[recent[0]]
                 rows.append(
                     {
@@ -515,7 +541,13 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
         return None
     bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
     fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    return {**fields, "date_completed": order["date_completed"], "billing": bill}
+    declined = note_says("books", order.get("customer_note") or "", "declined")
+    return {
+        **fields,
+        "date_completed": order["date_completed"],
+        "billing": bill,
+        "declined": declined,
+    }
 
 
 def _read_offset(text: str) -> float:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import add_outlook, cents, is_gone, make_products
+from agentgym.envs.loca.catalog import add_note, cents, has_note, make_products
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
@@ -127,8 +127,8 @@ class WoocommerceStockAlertConfig(OfficeConfig):
     boundary_rate: Share = 0.25
     reported_rate: Share = 0.15
     hidden_rate: Share = 0.1
-    gone_rate: Share = 0.2
-    outlook_rate: Share = 0.3
+    gone_rate: Share = 0.35
+    outlook_rate: Share = 0.5
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
@@ -161,7 +161,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
             if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
                 text = product["description"]
-                product["description"] = add_outlook(self.rng, text, stock["role"] == "gone")
+                kind = "gone" if stock["role"] == "gone" else "stays"
+                product["description"] = add_note(self.rng, text, kind)
             supplier = str(self.rng.choice(list(suppliers)))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
@@ -427,7 +428,7 @@ def _read_low(product: dict[str, Any]) -> list[Any] | None:
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
     if product["status"] != "publish" or stock is None or stock >= threshold:
         return None
-    if is_gone(product["description"]):
+    if has_note(product["description"], "gone"):
         return None
     return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
 

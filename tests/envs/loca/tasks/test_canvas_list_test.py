@@ -5,6 +5,7 @@ tables of Canvas.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import math
 import re
@@ -14,17 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym.envs.loca.coursework import coursework_book, read_posts
+from agentgym.envs.loca.news import course_news, idle_values
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.tasks.canvas_list_test import (
     ASSIGNMENT,
     ASSIGNMENT_FILE,
     LOGIN,
     ME,
+    NOW,
     QUIZ,
     QUIZ_FILE,
-    coursework_book,
 )
 from agentgym.tools import ToolError
+from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     Rows,
@@ -38,6 +42,7 @@ from tests.envs.loca.office import (
     one_cell,
     solved,
 )
+from tests.envs.loca.phrases import check_readings
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 16_000, "seed": 3}
@@ -143,14 +148,52 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
+DECIDING = ("policy", "corrected", "revoked", "dropped", "restored", "kept", "voluntary", "counted")
+VOLUNTARY = re.compile(
+    r"one is voluntary|may skip this |this is up to you|Nobody has to|nothing more|loses nothing|Not part of"
+    r"|no obligation|Extra practice only|not required of|not miss it|you do not have to|optional, as|anybody may"
+    r"|can do without it|need not be done|leave it if|is no longer required|decide whether|free to pass|enthusiasts"
+    r"|clear conscience"
+)
+STAYS = re.compile(
+    r"back on the list|wrong to cancel|insists on|was dropped: it|counts again|take back|came too early|do need"
+    r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|not in this one|still needed"
+    r"|not superfluous"
+)
+FOR_ALL = re.compile(
+    r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
+)
+"""What the sentences of teachers say, by other words than the package goes by."""
+
+
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    rng, book = np.random.default_rng(0), coursework_book()
-    for kind in ("policy", "corrected", "revoked"):
-        for phrase in book.kinds[kind]:
-            values = {"code": "CS131-2", "points_number": 80, "old_number": 90}
-            own = {name: values[name] for name in phrase.names}
-            for _ in range(6):
-                assert book.read(phrase.write(rng, own)) == [(kind, own)]
+    values = {
+        "code": "CS131-2",
+        "title": "CS131-2 Unit Quiz 1",
+        "points_number": 80,
+        "old_number": 90,
+        "name": "Ancient Rome",
+        "number": 17,
+        "few_number": 3,
+        "part_number": 2,
+    }
+    book = coursework_book()
+    check_readings(book, DECIDING, values, others=book.kinds.keys() - set(DECIDING))
+
+
+def test_other_announcements_drop_nothing() -> None:
+    rng, news = np.random.default_rng(0), course_news()
+    values = functools.partial(idle_values, rng, NOW, ["Ada Beck"])
+    texts = [news.draw(rng, topic, values, "-.")[2] for topic in news.topics for _ in range(20)]
+    assert read_posts(texts) == (None, [])
+
+
+def need_in(text: str, code: str) -> float:
+    """The points that exempt, by the first sentence of an announcement."""
+    if FOR_ALL.search(text):
+        return math.inf
+    numbers = re.findall(r"\b[89][05]\b", text.replace(code, ""))
+    return int(numbers[0 if re.search("and not with|the former", text) else -1])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -159,42 +202,66 @@ def test_the_truth_by_the_tables(seed: int) -> None:
     store = world.office.get(Canvas).store
     memory = json.loads(world.office.context.files.read_text("memory/memory.json"))["observations"]
     scores = dict(re.findall(r"of (\S+): (\d+) points", " ".join(memory)))
-    exempt, decided = set(), 0
+    items = [
+        {"kind": kind, "title": row[name], **row}
+        for kind, name in (("quizzes", "title"), ("assignments", "name"))
+        for row in store.find(kind)
+    ]
+    exempt, decided, word = set(), 0, {}
     for course in store.find("courses"):
-        posts = store.find("topics", "posted_at", course_id=course["id"])
-        texts = [post["message"] for post in posts if course["course_code"] in post["message"]]
-        needs = [
-            math.inf
-            if re.search("nobody from quizzes|All of you|no longer exempt", text)
-            else int(re.findall(r"([0-9]+) points", text)[-1])
-            for text in texts
-        ]
+        code, needs = course["course_code"], []
+        for post in store.find("topics", "posted_at", course_id=course["id"]):
+            first = re.split(r"(?<=[.!?])\s+", post["message"])[0]
+            about = [row["title"] for row in items if row["title"] in first]
+            word |= dict.fromkeys(about, first)
+            if code in first and not about:
+                needs.append(need_in(first, code))
         if needs:
-            score = int(scores[course["course_code"]])
+            score = int(scores[code])
             exempt |= {course["id"]} if score >= needs[-1] else set()
             decided += score in (needs[-1], needs[-1] - 1)
     assert decided, "scores at the threshold and just below it occur"
     handed_in = {row["assignment_id"] for row in store.find("submissions", user_id=1)}
-    left = {
-        kind: {
-            row[title]
-            for row in store.find(kind)
-            if row["due_at"] > "2025-01-15T09:00:00Z" and row["course_id"] not in exempt
-        }
-        for kind, title in (("quizzes", "title"), ("assignments", "name"))
-    }
-    left["assignments"] -= {
-        row["name"] for row in store.find("assignments") if row["id"] in handed_in
-    }
-    assert left["quizzes"] == {row["quiz_title"] for row in world.truth["quizzes"]}
-    assert left["assignments"] == {row["assignment_title"] for row in world.truth["assignments"]}
-    assert len(left["assignments"]) < len(store.find("assignments")) - len(handed_in)
+    dropped = {title for title, text in word.items() if not STAYS.search(text)}
+    assert dropped
+    assert word.keys() - dropped
+    open_items = [
+        row
+        for row in items
+        if row["due_at"] > "2025-01-15T09:00:00Z"
+        and row["course_id"] not in exempt
+        and row["title"] not in dropped
+        and not (row["kind"] == "assignments" and row["id"] in handed_in)
+    ]
+    left = [row for row in open_items if not VOLUNTARY.search(row["description"])]
+    assert any(VOLUNTARY.search(row["description"]) for row in items)
+    for kind, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
+        titles = {row["title"] for row in left if row["kind"] == kind}
+        assert titles == {row[title] for row in world.truth[kind]}
+
+
+def test_texts_do_not_repeat() -> None:
+    """Two states, since one has about 70 submissions; all published assignments say the same."""
+    first, second = (documents(fresh(TASK, 128_000, seed)) for seed in (0, 1))
+    assert first.keys() == {"announcements", "assignments", "quizzes", "questions", "submissions"}
+    for kind, texts in first.items():
+        cells = variety([*texts, *second[kind]])
+        _, distinct, _, words = (float(cell.replace(",", "")) for cell in cells)
+        assert distinct >= 100, kind
+        assert words >= 200, kind
 
 
 def test_one_course_and_all_or_nothing() -> None:
     for seed in range(4):
         world = solved(
-            TASK, size=1, seed=seed, exemption_rate=1.0, submission_rate=1.0, past_rate=1.0
+            TASK,
+            size=1,
+            seed=seed,
+            exemption_rate=1.0,
+            submission_rate=1.0,
+            past_rate=1.0,
+            voluntary_rate=1.0,
+            drop_rate=1.0,
         )
         assert world.score() == 1.0
         assert len(world.truth["quizzes"]) == len(world.truth["assignments"]) == 1

@@ -4,6 +4,7 @@ and mailbox.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from agentgym.envs.loca.tasks.course_assistant import (
     SHEET,
     SUBJECT,
     WITHDRAWN,
+    presentations_book,
 )
 from tests.envs.loca.office import (
     Change,
@@ -34,6 +36,7 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
+from tests.envs.loca.phrases import check_readings
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -230,10 +233,40 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
-def counts(mail: Mail, number: str) -> bool:
+DRAFT = re.compile(
+    r"only a draft|until I have finished|as a first version|not the final|outline; the|an older state|Would you tell"
+    r"|as I notice too late|Do not grade|last third is empty|just the handout|is not written|mail program|in another mail"
+    r"|not done, and|that counts will come|I still owe|sign of life|, not my slides|still running|yet to finish"
+    r"|last year's example|before I submit"
+)
+"""What students write about files that are not final, by other words than the package goes by."""
+
+
+def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
+    values = {"number": 17, "few_number": 5, "other_name": "Ada Beck"}
+    book, deciding = presentations_book(), ("not_final", "final")
+    check_readings(book, deciding, values, others=book.kinds.keys() - set(deciding))
+
+
+def test_no_word_of_a_mail_tells_whether_its_file_is_final() -> None:
+    """Mails of both kinds speak of drafts, versions and gaps."""
+    words = {kind: set[str]() for kind in ("not_final", "final")}
+    for kind, found in words.items():
+        for phrase in presentations_book().kinds[kind]:
+            for form in phrase.forms():
+                found |= set(re.findall("[a-z]+", form.lower()))
+    shared = {"draft", "final", "version", "placeholder", "finished", "slides", "handout", "gaps"}
+    assert shared <= words["not_final"] & words["final"]
+
+
+def looks_right(mail: Mail, number: str) -> bool:
     return mail.subject.casefold().startswith(f"nlp-presentation-{number}-") and any(
         n.endswith(".pdf") for n in mail.attachments
     )
+
+
+def counts(mail: Mail, number: str) -> bool:
+    return looks_right(mail, number) and not DRAFT.search(mail.body)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -247,6 +280,9 @@ def test_the_truth_by_roster_and_mailbox(seed: int) -> None:
         if status == ENROLLED and not any(counts(mail, number) for mail in mails)
     }
     assert missing == world.truth["missing"]
+    senders = {row[1] for row in missing.values()}
+    drafts = {number for number in senders for mail in mails if looks_right(mail, number)}
+    assert len(drafts) >= 3, "some have sent nothing but a draft"
     assert len({row[1] for row in rows}) == len({row[2] for row in rows}) == len(rows)
     assert 0.08 < len(missing) / len(rows) < 0.45
     assert 0.08 < sum(row[3] == WITHDRAWN for row in rows) / len(rows) < 0.35
@@ -303,6 +339,7 @@ def test_one_student_and_all_or_nothing() -> None:
                 "submission_rate": rate,
                 "withdrawal_rate": rate,
                 "attempt_rate": rate,
+                "draft_rate": rate,
                 "private_rate": rate,
             }
             for size in (1, 6):

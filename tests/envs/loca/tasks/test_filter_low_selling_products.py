@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.catalog import products_book
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.filter_low_selling_products import (
@@ -247,6 +249,16 @@ def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
     assert not any("attachment" in fault for fault in found)
 
 
+EXCLUDED = re.compile(
+    r"Never sold in|does not allow|not find it in any|however slowly|By contract|^Excluded|\. Excluded|Do not wait|no option"
+    r"|is kept out|counter only|We have promised|in vain|A reserved|it stays on its|Whatever moves|is not cleared"
+    r"|with the exception|among the regular|is closed to it|would break"
+)
+"""What descriptions say of products that do not go to the outlet, by other words than the
+package goes by.
+"""
+
+
 def test_the_truth_is_what_the_shop_tells() -> None:
     seen: Counter[str] = Counter()
     for seed in range(3):
@@ -272,7 +284,11 @@ def test_the_truth_is_what_the_shop_tells() -> None:
             seen["much sold before"] += (
                 days > 90 and sold < 10 and there and product["total_sales"] > 100
             )
-            if there and days >= 91 and sold <= 9:
+            excluded = bool(EXCLUDED.search(product["description"]))
+            seen["excluded"] += there and days >= 91 and sold <= 9 and excluded
+            seen["excluded anyway"] += sold > 9 and excluded
+            if there and days >= 91 and sold <= 9 and not excluded:
+                seen["admitted"] += bool(re.search("outlet|clear", product["description"]))
                 old, new = (
                     Fraction(product["regular_price"]),
                     Fraction(product.get("sale_price") or product["regular_price"]),
@@ -300,7 +316,7 @@ def test_the_truth_is_what_the_shop_tells() -> None:
         ]
         assert told == [(each[0].isoformat(), *each[1:]) for each in expected]
     assert all(seen[name] >= 3 for name in seen), seen
-    assert len(seen) == 9
+    assert len(seen) == 12
 
 
 def test_the_subscribers() -> None:
@@ -333,3 +349,13 @@ def test_size_and_knobs() -> None:
         fresh(TASK, tie_rate=-1)
     with pytest.raises(ValueError, match="subscribers must be an integer"):
         fresh(TASK, subscribers=0)
+
+
+def test_no_word_of_a_description_tells_whether_a_product_is_excluded() -> None:
+    words = {kind: set[str]() for kind in ("excluded", "admitted")}
+    for kind, found in words.items():
+        for phrase in products_book().kinds[kind]:
+            for form in phrase.forms():
+                found |= set(re.findall("[a-z]+", form.lower()))
+    shared = {"never", "outlet", "maker", "excluded", "clearance", "permanent", "range", "promise"}
+    assert shared <= words["excluded"] & words["admitted"]

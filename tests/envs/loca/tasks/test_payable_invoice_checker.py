@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice
+from agentgym.envs.loca.payments import payment_books
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
@@ -28,7 +29,7 @@ from agentgym.envs.loca.tasks.payable_invoice_checker import (
 from tests.envs.loca.office import faults_after, fresh, solved
 
 TASK = "PayableInvoiceChecker"
-LENGTH, SEED = 40_000, 0
+LENGTH, SEED = 40_000, 2
 
 
 def new(world: Any) -> dict[str, Any]:
@@ -240,12 +241,77 @@ def test_each_thing_that_is_wrong_is_a_fault() -> None:
     assert len(list(world.task_failures())) == 2 * count + 1 + len(asked)
 
 
+FULL = re.compile(
+    r"PAID IN FULL|SETTLED|RECEIPTED|payment in full|(paid|settled) completely|covered the whole|Nothing remains"
+    r"|no balance left|paid all of it|one sum and on time|direct debit, complete|amount was collected|files only"
+    r"|account is balanced|not pay again|remainder has been|Our reminder crossed"
+)
+NOTHING = re.compile(
+    r"UNPAID|AWAITING|FULL AMOUNT DUE|returned by the bank|bounced|another customer|debit of|You announced|sent back"
+    r"|nothing received|has not reached us|No payment has|still waiting|whole amount is open|not heard from|Not a cent"
+    r"|of which we have seen|no money for|full sum remains|not begun"
+)
+MONEY = r"\$([\d,]+\.\d\d)"
+BOTH = re.compile(
+    rf"(?:A first|Received on [^$;]{{5,25}}:|[Yy]ou paid|booked:|a first|deposit of) {MONEY}[^$.!?]*{MONEY}"
+)
+CORRECTED = re.compile(rf"(?:, but|came to|was for|it to the|the one of|has only) {MONEY}")
+OPEN = re.compile(
+    r"(?:BALANCE DUE:|STILL OPEN:|balance of|All but|owe us|the missing|total,|payment was|Only|Apart from|except"
+    rf"|your payment is|deducted|have another) {MONEY}"
+)
+RECEIVED = re.compile(
+    r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
+    rf"|of the month|for the|cheque over) {MONEY}"
+)
+"""What invoices say about their payment, by other words than the package goes by."""
+
+
+def paid_by(text: str, total: int) -> int:
+    """The cents paid by the text of an invoice."""
+    if BOTH.search(text) is None and (FULL.search(text) or NOTHING.search(text)):
+        return total if FULL.search(text) else 0
+    for pattern in (BOTH, CORRECTED, OPEN, RECEIVED):
+        if match := pattern.search(text):
+            cents = sum(int(re.sub("[,.]", "", part)) for part in match.groups())
+            return total - cents if pattern is OPEN else cents
+    raise AssertionError(text)
+
+
+def test_each_note_says_what_its_kind_is_and_nothing_else() -> None:
+    values = {
+        "paid_money": 123_456,
+        "open_money": 99,
+        "old_money": 1_000_000,
+        "first_money": 100,
+        "second_money": 2_345,
+        "first_date": "2024-06-07",
+        "second_date": "2024-12-11",
+        "note_money": 500,
+    }
+    books, rng = payment_books(), np.random.default_rng(0)
+    for name, book in books.items():
+        for kind, phrases in book.kinds.items():
+            for phrase in phrases:
+                own = {slot: values[slot] for slot in phrase.names}
+                for _ in range(phrase.count + 2):
+                    text = f"Total: $5.00 {phrase.write(rng, own)} Tax: $1.00"
+                    found = [*books["boxes"].find(text), *books["notes"].find(text)]
+                    assert found == [(kind, own)] * (name != "fillers"), text
+
+
+def test_there_are_many_notes() -> None:
+    """At least 100 sentences; a state of 128K has some 20 invoices with notes."""
+    groups = [group for book in payment_books().values() for group in book.kinds.values()]
+    assert sum(phrase.count for group in groups for phrase in group) >= 100
+
+
 def test_every_layout_has_all_the_facts() -> None:
     """Read with the eyes of a clerk: labels by hand, another way than the plan reads them."""
     seen, rng = set(), np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(100):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
-        rates = {"paid": 0.5, "partial": 0.6, "box": 0.6}
+        rates = {"paid": 0.5, "partial": 0.6, "box": 0.3}
         invoice, pdf = draw_invoice(
             rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", rates
         )
@@ -260,20 +326,10 @@ def test_every_layout_has_all_the_facts() -> None:
         assert invoice["mail"] in text
         assert any(form in text for form in forms)
         assert re.search(rf"(total|Total with tax): (\$|USD )?{re.escape(dollars)}", text)
-        sums = [
-            round(100 * float(part.replace(",", "")))
-            for part in re.findall(r"Received on \S+ \$([\d,.]+\d)", text)
-        ]
-        assert not sums or sum(sums) == invoice["paid"]
-        assert (
-            sums
-            or invoice["paid"] in (0, invoice["cents"])
-            or f"${invoice['paid'] / 100:,.2f}" in text
-        )
-        assert (invoice["paid"] == 0) == any(
-            words in text for words in ("UNPAID", "nothing received so far", "has not reached us")
-        )
-        seen |= {next(k for k, layout in enumerate(LAYOUTS) if layout_of(layout, text)), bool(sums)}
+        note = " ".join(text.split())
+        assert paid_by(note, invoice["cents"]) == invoice["paid"], note
+        sums = BOTH.search(note) is not None
+        seen |= {next(k for k, layout in enumerate(LAYOUTS) if layout_of(layout, text)), sums}
         seen |= {("missing", min(2, invoice["cents"] - invoice["paid"]))}
     assert set(range(len(LAYOUTS))) <= seen
     assert ("missing", 1) in seen, "a cent is missing of some"

@@ -4,6 +4,7 @@ in sheets and shop.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.order_notes import notes_book
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.update_material_inventory import (
@@ -23,6 +25,7 @@ from agentgym.envs.loca.tasks.update_material_inventory import (
 from tests.envs.loca.office import Change, carry_out, faults_after, file_of, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
+from tests.envs.loca.phrases import check_readings
 
 TASK = "UpdateMaterialInventory"
 World = UpdateMaterialInventory
@@ -195,8 +198,27 @@ def expected(
     return left, {sku: int(count) for sku, count in made.items()}
 
 
+WITHDRAWN = re.compile(
+    r"please cancel this|ordered it twice by mistake|I withdraw the|Cancel this one|please stop the order|Forget this order"
+    r"|not an order|clicked on buy|take back this|Nothing of this|would like my money|the order is off|whole thing off"
+    r"|I am cancelling|order is void|use my right to withdraw within|no longer want these|Please delete it|better cancel it"
+    r"|inherited one"
+)
+"""What customers write who take back an order, by other words than the package goes by."""
+
+
 def is_new(each: dict[str, Any]) -> bool:
+    return is_paid(each) and not WITHDRAWN.search(each.get("customer_note") or "")
+
+
+def is_paid(each: dict[str, Any]) -> bool:
     return each["status"] == "processing" and each["date_paid"] > MOMENT
+
+
+def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
+    check_readings(
+        notes_book("furniture"), ("withdrawn", "stands"), {"number": 17}, others=["remark"]
+    )
 
 
 def test_the_truth_is_what_sheets_and_shop_tell() -> None:
@@ -244,6 +266,7 @@ WRONG_RULES: dict[str, Rule] = {
     "made after the moment": lambda each: (
         each["status"] == "processing" and each["date_created"] > MOMENT
     ),
+    "withdrawn ones too": is_paid,
     "unpaid ones too": lambda each: (
         is_new(each) or each["status"] in ("pending", "on-hold", "failed")
     ),

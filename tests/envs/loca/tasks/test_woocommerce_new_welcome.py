@@ -4,6 +4,7 @@ the shop.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.order_notes import notes_book
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
@@ -24,7 +26,9 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     TABLE,
     TEMPLATE,
 )
+from benchmarks.texts import documents, variety
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceNewWelcome"
 Change = Callable[[Any], object]
@@ -88,6 +92,36 @@ def completed(world: Any) -> dict[int, list[datetime]]:
             moment = utc(world, order["date_completed"])
             found.setdefault(order["customer_id"], []).append(moment)
     return found
+
+
+DECLINED = re.compile(
+    r"Please do not write to me|No newsletter|not wish to be|this delivery only|full enough|object to|out of your mailings"
+    r"|Do not add me|hear nothing|and nothing else|must not get|to be forgotten|Apart from the parcel|too much post|No offers"
+    r"|by mistake; I|once the book|Do not greet|do not send any|forbids"
+)
+"""What customers write who want no mails, by other words than the package goes by."""
+
+
+def declined(world: Any) -> set[int]:
+    """The customers who ask for no mails in the note of an order of the last days."""
+    return {
+        order["customer_id"]
+        for order in world.office.get(WooCommerce).orders.all()
+        if order["status"] == "completed"
+        and utc(world, order["date_completed"]) >= FROM
+        and DECLINED.search(order.get("customer_note") or "")
+    }
+
+
+def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
+    check_readings(notes_book("books"), ("declined", "invited"), {"number": 17}, others=["remark"])
+
+
+def test_notes_of_orders_do_not_repeat() -> None:
+    """The published orders have none."""
+    _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
+    assert int(distinct) >= 100
+    assert int(words) >= 200
 
 
 def with_several(world: Any) -> int:
@@ -229,7 +263,8 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     }
     assert all(date <= NOW for dates in orders.values() for date in dates)
     one = {owner for owner, dates in orders.items() if sum(date >= FROM for date in dates) == 1}
-    wanted = sorted(one - {0} - rows.keys())
+    assert one & declined(world) - {0} - rows.keys(), "somebody wants no mails"
+    wanted = sorted(one - {0} - rows.keys() - declined(world))
     added = [new(world, k) for k in range(len(world.truth["letters"]))]
     assert [row["woocommerce_id"] for row in added] == wanted
     top = max(row["id"] for row in rows.values())

@@ -1,0 +1,212 @@
+"""Quizzes and assignments of courses in the words of teachers, and what their announcements change
+about them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentgym.envs.loca.courses import Course
+from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
+from agentgym.envs.loca.slots import COMMON_SLOTS
+
+NOBODY = 10**6
+"""More points than anybody has: nobody is exempt."""
+ASSIGNMENTS = ("Homework", "Project", "Essay")
+"""The kinds of assignments, as their titles call them."""
+SLOTS = {
+    **COMMON_SLOTS,
+    "code": Slot(r"[A-Z]+[0-9]+-[0-9]+"),
+    "title": Slot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
+}
+"""The types of slots in what teachers write."""
+_LIMITS = (80, 85, 90, 95)  # points that exempt
+_NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
+_RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
+_STYLES = {
+    "exact": "CS AI MATH PHYS NET DB",
+    "life": "BIO CHEM MED",
+    "letters": "HIST ECON LAW ENG",
+    "craft": "ART",
+}
+_STYLE = {name: style for style, names in _STYLES.items() for name in names.split()}
+_TYPES = {
+    "choice": "multiple_choice_question",
+    "right": "true_false_question",
+    "wrong": "true_false_question",
+    "short": "short_answer_question",
+    "essay": "essay_question",
+}
+
+
+class Post(NamedTuple):
+    """An announcement."""
+
+    title: str
+    text: str
+
+
+@functools.cache
+def coursework_book() -> PhraseBook:
+    """Return the sentences about quizzes and assignments."""
+    return PhraseBook(load_texts("coursework"), SLOTS)
+
+
+@functools.cache
+def _questions() -> dict[str, dict[str, list[Any]]]:
+    return load_texts("questions")
+
+
+def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
+    """Draw different questions of ten points for a quiz of a course; of several answers one is
+    right.
+    """
+    bank = _questions()[code.rstrip("0123456789-")]
+    pool = [(kind, question) for kind, group in bank.items() for question in group]
+    chosen = [pool[int(k)] for k in rng.permutation(len(pool))[:count]]
+    return [_question(rng, place, *each) for place, each in enumerate(chosen, 1)]
+
+
+def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
+    text, options = question, []
+    if kind == "choice":
+        text, options = question[0], [(option, k == 0) for k, option in enumerate(question[1:])]
+        options = [options[int(k)] for k in rng.permutation(len(options))]
+    elif kind in ("right", "wrong"):
+        options = [("True", kind == "right"), ("False", kind == "wrong")]
+    return {
+        "question_name": f"Question {place}",
+        "question_text": text,
+        "question_type": _TYPES[kind],
+        "points_possible": 10,
+        "answers": [
+            {"answer_text": option, "answer_weight": 100 * right} for option, right in options
+        ],
+    }
+
+
+def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
+    """Draw the description of a quiz."""
+    texts = [_say(rng, "quiz", **_values(rng, course, part)) for _ in range(3)]
+    return _with_note(rng, list(dict.fromkeys(texts)), voluntary)
+
+
+def describe_assignment(
+    rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
+) -> str:
+    """Draw the description of an assignment of a kind."""
+    style = _STYLE[course.code.rstrip("0123456789")]
+    kinds = (kind.lower(), style, "hint")
+    texts = [_say(rng, each, **_values(rng, course, part)) for each in kinds]
+    return _with_note(rng, texts, voluntary)
+
+
+def describe_submission(rng: np.random.Generator, part: int) -> str:
+    """Draw what a student writes when handing something in."""
+    values = {
+        "number": int(rng.integers(13, 90)),
+        "few_number": int(rng.integers(2, 10)),
+        "part_number": part,
+    }
+    texts = [_say(rng, "handed_in", **values) for _ in range(3)]
+    return " ".join(dict.fromkeys(texts))
+
+
+def is_voluntary(description: str) -> bool:
+    """Return whether a description says that nobody has to do it."""
+    return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
+
+
+def _values(rng: np.random.Generator, course: Course, part: int) -> dict[str, Any]:
+    number, few = int(rng.integers(13, 40)), int(rng.integers(3, 10))
+    return {"name": course.subject, "part_number": part, "number": number, "few_number": few}
+
+
+def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
+    """Put a sentence among others that says whether everybody has to do it; some that are for all
+    say nothing of it.
+    """
+    if voluntary or rng.random() < _NOTE_RATE:
+        note = _say(rng, "voluntary" if voluntary else "counted")
+        texts.insert(int(rng.integers(1, len(texts) + 1)), note)
+    return " ".join(texts)
+
+
+def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
+    return coursework_book().write(kind, rng, **values)
+
+
+def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
+    """Draw the announcements of a course about its entrance assessment, oldest first; return them,
+    the points that exempt in the end, and those that the last one with a number names.
+    """
+    count = 1 + int(rng.random() < 0.3)
+    first, *later = [int(limit) for limit in rng.choice(_LIMITS, count, replace=False)]
+    limit = need = later[-1] if later else first
+    texts = [_say(rng, "policy", code=code, points_number=first)]
+    texts += [
+        _say(rng, "corrected", code=code, points_number=each, old_number=first) for each in later
+    ]
+    if rng.random() < 0.15:
+        texts.append(_say(rng, "revoked", code=code))
+        need = NOBODY
+    posts = [_post(rng, "policy_title", text, ("assessment_aside", "aside")) for text in texts]
+    return posts, need, limit
+
+
+def draw_changes(
+    rng: np.random.Generator, titles: Sequence[str], rate: float
+) -> tuple[list[list[Post]], set[str]]:
+    """Draw announcements that drop quizzes and assignments, take that back or deny it.
+
+    Args:
+        rng: The generator to draw from.
+        titles: The quizzes and assignments.
+        rate: The probability that one is dropped; half of it, that nothing but a denial is said.
+
+    Returns:
+        The announcements about each, oldest first, and the titles that stay dropped.
+    """
+    threads, dropped = [], set()
+    for title in titles:
+        kind = rng.random()
+        kinds = ["dropped"] if kind < rate else ["kept"] if kind < 1.5 * rate else []
+        if kinds == ["dropped"] and rng.random() < _RESTORED_RATE:
+            kinds.append("restored")
+        if kinds == ["dropped"]:
+            dropped.add(title)
+        threads.append(
+            [_post(rng, "change_title", _say(rng, each, title=title), ("aside",)) for each in kinds]
+        )
+    return threads, dropped
+
+
+def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
+    return Post(_say(rng, title), f"{text} {_say(rng, asides[int(rng.integers(len(asides)))])}")
+
+
+def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
+    """Merge threads of announcements at random, each in its order."""
+    rest = [list(thread) for thread in threads]
+    order = rng.permutation([k for k, thread in enumerate(rest) for _ in thread])
+    return [rest[int(k)].pop(0) for k in order]
+
+
+def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
+    """Return the points that exempt from a course, None if none do, and the titles of what was
+    dropped, by its announcements, newest first.
+    """
+    need: int | None = None
+    seen, dropped = set(), []
+    for text in texts:
+        for kind, values in reversed(coursework_book().read(text)):
+            if kind in ("policy", "corrected", "revoked") and need is None:
+                need = int(values.get("points_number", NOBODY))
+            elif kind in ("dropped", "restored", "kept") and values["title"] not in seen:
+                seen.add(values["title"])
+                dropped += [values["title"]] if kind == "dropped" else []
+    return need, dropped
