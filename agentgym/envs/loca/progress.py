@@ -7,10 +7,11 @@ so that the next steps are those whose effects the office still lacks.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agentgym.envs.loca.belief import Belief, Piece, split_fact
+from agentgym.envs.loca.belief import Belief
 from agentgym.envs.loca.effects import MAKERS, Effects, effects_of
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
 from agentgym.messages import ToolCall
@@ -98,7 +99,11 @@ class Progress:
         self._other = OtherChanges()
         self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
         self._unread: list[Step] = []  # steps that were taken, whose effects are not there yet
-        self._pieces: dict[str, tuple[Piece, ...]] = {}  # split once, since each turn asks for them
+        self._open: Counter[str] = Counter()  # the outputs of the pending steps; empty for reads
+        self._outputs: set[str] = set()  # those of the steps that were taken
+        self._chars = 0  # of the lines of the facts
+        self._belief = Belief()
+        self._unindexed: dict[str, None] = {}  # labels whose facts the belief does not have yet
 
     def pending(self) -> list[Step]:
         """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
@@ -157,6 +162,10 @@ class Progress:
     def lines(self) -> list[str]:
         """Return the facts in words, a line each; `restore` reads them."""
         self._advance()
+        return [*self._lines.values(), *self._other_lines()]
+
+    def _other_lines(self) -> list[str]:
+        """Return the lines on the calls outside the plan."""
         off_plan = [
             f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
         ]
@@ -164,17 +173,40 @@ class Progress:
             f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
             for call, result in self._unexplained()
         ]
-        return [*self._lines.values(), *off_plan, *other]
+        return [*off_plan, *other]
 
-    def belief(self) -> Belief:
-        """Return the facts, the changes and the calls outside the plan, for a brief text of them."""
+    def chars(self) -> int:
+        """Return the number of characters in `lines()`, without building them."""
         self._advance()
-        changes = [label for label, line in self._lines.items() if line.startswith(_DONE)]
-        for label in self._lines.keys() - self._pieces.keys() - set(changes):
-            self._pieces[label] = split_fact(self.facts[label])
-        facts = {label: self._pieces[label] for label in self._lines if label in self._pieces}
+        return self._chars + sum(map(len, self._other_lines()))
+
+    def line_count(self) -> int:
+        """Return the number of `lines()`."""
+        self._advance()
+        return len(self._lines) + len(self.off_plan_calls) + len(self._unexplained())
+
+    def finished(self) -> set[str]:
+        """Return the outputs for which steps were taken and none is pending; none while the plan
+        still reads, which may yet change any output.
+        """
+        self._advance()
+        if self._open[""]:
+            return set()
+        return {output for output in self._outputs if not self._open[output]}
+
+    def brief(self, needed: frozenset[str], room: int) -> list[str]:
+        """Return what matters of the facts, the changes and the calls outside the plan; see
+        `Belief.brief`.
+        """
+        self._advance()
+        for label in self._unindexed:
+            if self._lines[label].startswith(_DONE):
+                self._belief.change(label)
+            else:
+                self._belief.learn(label, self.facts[label])
+        self._unindexed = {}
         others = [call for call, _ in self._unexplained()]
-        return Belief(facts, changes, [*self.off_plan_calls, *others])
+        return self._belief.brief(needed, room, [*self.off_plan_calls, *others])
 
     def restore(self, lines: Sequence[str]) -> None:
         """Replace all facts by those in lines of `lines()`.
@@ -213,15 +245,27 @@ class Progress:
         self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
+        self._forget(label)
         self.facts[label] = fact
-        self._lines[label] = (
-            f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
-        )
+        line = f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
+        self._lines[label] = line
+        self._chars += len(line)
+        self._unindexed[label] = None
         if step := self._pending.pop(label, None):
+            self._open[step.output] -= 1
             self._note_done(step)
+
+    def _forget(self, label: str) -> None:
+        """Forget the fact of a step, if there is one."""
+        if label in self.facts:
+            self._chars -= len(self._lines.pop(label))
+            del self.facts[label]
+            self._unindexed.pop(label, None)
+            self._belief.forget(label)
 
     def _note_done(self, step: Step) -> None:
         self._unread.append(step)
+        self._outputs.add(step.output)
 
     def _read_effects(self) -> None:
         """Read the effects of the steps that were taken since; only calls outside the plan need
@@ -242,7 +286,7 @@ class Progress:
         }
         for label in undone:
             if self.facts[label] is None:  # no later step was made from what it reported
-                del self.facts[label], self._lines[label]
+                self._forget(label)
                 self._script = None
 
     def _credit(self, call: ToolCall, result: str) -> None:
@@ -279,7 +323,7 @@ class Progress:
         if self._script is None:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
-            self._done_effects, self._unread = {}, []
+            self._done_effects, self._unread, self._outputs = {}, [], set()
             self._enter(next(self._script))
         while not (self._pending or self._exhausted):
             self._completed += self._steps()
@@ -298,12 +342,13 @@ class Progress:
     def _enter(self, batch: Step | Sequence[Step]) -> None:
         """Start on a batch of steps, with what earlier calls already read or did of it."""
         self._batch = batch
-        self._pending = {}
+        self._pending, self._open = {}, Counter()
         for step in self._steps():
             if step.label in self.facts:
                 self._note_done(step)
             else:
                 self._pending[step.label] = step
+                self._open[step.output] += 1
         for step in list(self._pending.values()) if self._prefetched else ():
             if not step.changes:
                 result = self._prefetched.pop(self._key(step.call), None)
@@ -327,13 +372,16 @@ class Progress:
         # A running script cannot be pickled; it is started again and given the facts again.
         return {
             **vars(self),
-            "_pieces": {},
+            "_belief": Belief(),
+            "_unindexed": dict.fromkeys(self._lines),
             "_script": None,
             "_batch": (),
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
             "_unread": [],
+            "_open": Counter(),
+            "_outputs": set(),
         }
 
 
