@@ -98,6 +98,8 @@ class Progress:
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
         self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
+        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: not up to date
+        self._other_lines: list[str] | None = None  # as above
         self._unread: list[Step] = []  # steps that were taken, whose effects are not there yet
         self._open: Counter[str] = Counter()  # the outputs of the pending steps; empty for reads
         self._outputs: set[str] = set()  # those of the steps that were taken
@@ -140,8 +142,10 @@ class Progress:
             self._advance()
         elif lasting:
             self.off_plan_calls.append(call)
+            self._outdate_others()
         elif effects := effects_of(call):
             result = self._other.add(call, result)
+            self._outdate_others()
             self._reopen(effects)
             self._advance()
             self._credit(call, result)
@@ -162,28 +166,34 @@ class Progress:
     def lines(self) -> list[str]:
         """Return the facts in words, a line each; `restore` reads them."""
         self._advance()
-        return [*self._lines.values(), *self._other_lines()]
+        return [*self._lines.values(), *self._lines_of_others()]
 
-    def _other_lines(self) -> list[str]:
+    def _lines_of_others(self) -> list[str]:
         """Return the lines on the calls outside the plan."""
-        off_plan = [
-            f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
-        ]
-        other = [
-            f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
-            for call, result in self._unexplained()
-        ]
-        return [*off_plan, *other]
+        if self._other_lines is None:
+            off_plan = [
+                f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
+            ]
+            other = [
+                f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
+                for call, result in self._unexplained()
+            ]
+            self._other_lines = [*off_plan, *other]
+        return self._other_lines
+
+    def _outdate_others(self) -> None:
+        """Note that calls outside the plan, or what they leave unexplained, have changed."""
+        self._unexplained_calls = self._other_lines = None
 
     def chars(self) -> int:
         """Return the number of characters in `lines()`, without building them."""
         self._advance()
-        return self._chars + sum(map(len, self._other_lines()))
+        return self._chars + sum(map(len, self._lines_of_others()))
 
     def line_count(self) -> int:
         """Return the number of `lines()`."""
         self._advance()
-        return len(self._lines) + len(self.off_plan_calls) + len(self._unexplained())
+        return len(self._lines) + len(self._lines_of_others())
 
     def finished(self) -> set[str]:
         """Return the outputs for which steps were taken and none is pending; none while the plan
@@ -264,6 +274,7 @@ class Progress:
             self._belief.forget(label)
 
     def _note_done(self, step: Step) -> None:
+        self._outdate_others()
         self._unread.append(step)
         self._outputs.add(step.output)
 
@@ -296,6 +307,7 @@ class Progress:
             self._learn_from(step, result)
             if step.label in self.facts:
                 self._other.calls.remove((call, result))
+                self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
         """Count the pending steps that concern some things, and whose effects are all there."""
@@ -306,13 +318,15 @@ class Progress:
 
     def _unexplained(self) -> list[tuple[ToolCall, str]]:
         """Return the calls outside the plan with effects that no step that was taken has."""
-        if self._other.calls:
-            self._read_effects()
-        return [
-            (call, result)
-            for call, result in self._other.calls
-            if not all(self._is_done(*effect) for effect in effects_of(call).items())
-        ]
+        if self._unexplained_calls is None:
+            if self._other.calls:
+                self._read_effects()
+            self._unexplained_calls = [
+                (call, result)
+                for call, result in self._other.calls
+                if not all(self._is_done(*effect) for effect in effects_of(call).items())
+            ]
+        return self._unexplained_calls
 
     def _is_done(self, thing: str, value: str) -> bool:
         done = self._done_effects.get(thing)
@@ -324,6 +338,7 @@ class Progress:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
             self._done_effects, self._unread, self._outputs = {}, [], set()
+            self._outdate_others()
             self._enter(next(self._script))
         while not (self._pending or self._exhausted):
             self._completed += self._steps()
@@ -358,6 +373,7 @@ class Progress:
             match = self._match(call)
             if match and match.learn is None:
                 self.off_plan_calls.remove(call)
+                self._outdate_others()
                 self._learn(match.label, None, change=True)
         for call, result in list(self._other.calls):
             self._credit(call, result)
@@ -380,6 +396,8 @@ class Progress:
             "_completed": [],
             "_done_effects": {},
             "_unread": [],
+            "_unexplained_calls": None,
+            "_other_lines": None,
             "_open": Counter(),
             "_outputs": set(),
         }

@@ -194,6 +194,20 @@ def test_the_work_for_a_belief_is_that_for_its_text() -> None:
     assert cost(32_000) <= 1.2 * cost(4_000)
 
 
+def test_the_work_for_a_belief_does_not_grow_with_calls_outside_the_plan() -> None:
+    def cost(count: int) -> int:
+        world = fresh("WoocommerceStockAlert", LENGTHS["8k"])
+        for k in range(count):
+            mail = {"to": f"p{k}@x.org", "subject": "Hello", "body": "x" * 300}
+            world.read_result(ToolCall("send_email", mail), "sent")
+            product = {"productId": 10_000 + k, "productData": {"name": "x" * 300}}
+            world.read_result(ToolCall("woo_products_update", product), "{}")
+        assert world.state_chars() == len(world.state()) > LIMIT >= len(world.brief_state())
+        return calls_of(world.brief_state)
+
+    assert cost(320) <= 1.2 * cost(40)
+
+
 def test_a_fact_is_split_into_records() -> None:
     assert split_fact(None) == split_fact([]) == split_fact({}) == split_fact("") == ()
     (small,) = split_fact({"id": 5, "name": "Ada"})
