@@ -128,6 +128,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/gsm_agent.py
 	$(BIN)/python benchmarks/office.py
 	$(BIN)/python benchmarks/loca.py
+	$(BIN)/python benchmarks/beliefs.py
 	$(BIN)/python benchmarks/teams.py
 
 # The tables of options, from the registry, and of the office's tools, from their tests; a test compares.

@@ -24,10 +24,13 @@ from agentgym.arguments import check_bool, check_choice, check_float
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
 from agentgym.oracles.placebo import placebo_for
+from agentgym.oracles.recall import RECALL_NOTE, TOOL, StatePages
 from agentgym.oracles.wrong import Decoys, wrong_plan
+from agentgym.parsing import parse
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import World, check_defined, check_hooks
+from agentgym.step_info import StepInfo
+from agentgym.world import World, check_defined, check_hooks, has_hook
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
@@ -256,9 +259,10 @@ class StateOracle(HintOracle):
     Args:
         env: The env to help with.
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state is to stand in place of the history. Then that of a long episode is
-            shown whole after the brief one (`World.brief_state`), else the brief one alone; to an
-            agent of a team, whose chat is a part of the history, it is always shown whole.
+        whole: Whether the state is to stand in place of the history. Then an agent that is shown
+            the brief state of a long episode (`World.brief_state`) has a tool for the rest
+            (`StatePages`); without it there is the history. To an agent of a team, whose chat is a
+            part of the history, the whole is always shown behind the brief one.
         accuracy: The probability that a hint is right; a wrong one is the state of another
             instance.
         placebo: Whether text that says nothing stands in place of the hints.
@@ -284,6 +288,15 @@ class StateOracle(HintOracle):
         check_bool("whole", whole)
         super().__init__(env, hint_scope, accuracy, placebo, whole=whole)
         self.whole = whole
+        self._pages = StatePages()
+        self._offers_pages = (
+            whole
+            and not placebo
+            and self.world_env.sees_all
+            and has_hook(self.world_env.world_class, "brief_state")
+        )
+        if self._offers_pages:
+            self.world_env.mount(self._pages, RECALL_NOTE)
 
     def begin(self) -> None:
         """Draw another instance, if there are to be wrong states."""
@@ -296,11 +309,44 @@ class StateOracle(HintOracle):
 
     def _describe(self, world: World[Any]) -> str:
         """Return the state of a world in words, in the length that is asked for."""
+        if self._offers_pages:
+            return self._pages.describe(world)
         brief = world.brief_state()
-        if not self.whole and self.world_env.sees_all:
+        if self.world_env.sees_all:
             return brief
         state = world.state()
         return state if state == brief else f"{brief}\n\n{state}"
+
+    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
+        """Forget the last episode."""
+        chat, info = super().reset(**options)
+        self._keys = tuple(info)
+        return chat, info
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply; one that only asks for pages of the state is not played: it takes no turn,
+        and has them shown.
+        """
+        if self._pages.count and not self.world_env.over and isinstance(action, str):
+            asked = TOOL in action and self._pages.request(self._parse(action))
+            if asked:
+                return self._show_pages()
+            self._pages.shown = ()
+        return super().step(action)
+
+    def _parse(self, action: str) -> Message:
+        env = self.world_env
+        reply = parse(action, env.dialect, env.tools)
+        too_many = env.most_calls is not None and len(reply.calls) > env.most_calls
+        return replace(reply, calls=()) if too_many else reply
+
+    def _show_pages(self) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Return what a step does that shows the same moment again, with pages of the state."""
+        turn = self.world_env.world.turn
+        values = {"turn": turn, "valid": True, "success": False, "detail": StepInfo(calls=1)}
+        info = {name: values.get(name) for name in self._keys}
+        chat = self.observation(self.source)
+        return chat, 0.0, False, False, self.world_env.guard.add_faults(info)
 
     def wrong_text(self, rng: np.random.Generator) -> str:
         """Return the state of another instance."""

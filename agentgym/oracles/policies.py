@@ -20,6 +20,7 @@ from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat, ToolCall
 from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, read_state
+from agentgym.oracles.recall import TOOL, missing_pages, whole_state
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
 from agentgym.registry import resolve
@@ -69,9 +70,13 @@ class ScriptedPolicy:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call, or a summary if one is asked for."""
+        """Write a call, or a summary if one is asked for; first a request for all that a state hint
+        leaves out.
+        """
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
+        if pages := missing_pages(parsed.hints.get("state", "")):
+            return parsed.render(ToolCall(TOOL, {"pages": [*pages]}), self.dialect)
         return parsed.render(self.act(parsed), self.dialect)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
@@ -86,7 +91,7 @@ class ScriptedPolicy:
         """Reconstruct the world from the chat: from a state hint if there is one, else from the
         summary and the history since. It is to be looked at and not changed.
         """
-        if state := parsed.hints.get("state"):
+        if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
             if read_state(world, state):
                 return world

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from typing import Any
 
 from agentgym.messages import ToolCall
@@ -24,7 +24,22 @@ _SMALL = 300
 """The characters up to which a fact is not split: those of a record of a dozen fields."""
 _LONGEST = 1_500
 """The characters of a record of a fact, so that no single one takes the room of all others."""
+_COMMON = 500
+"""The records that a needed word leads to; one in more of them, such as a year, says little about
+what is needed, and would take a look at all that was ever learnt.
+"""
+_KINDS = 12
+"""The kinds of reads that are told apart; plans have at most eight, and one more stands for others."""
+_OTHERS = "others"
+_LABEL, _CALL = 60, 200
+"""The characters of a label where others are counted, and of one by itself or the head of a mail."""
+_KIND_ROOM = _LABEL + 80
+"""The characters that are set aside for the line on a kind of reads."""
+_MISSES = 100
+"""The records in a row that do not fit any more after which the room counts as full."""
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
+_NAMED = re.compile(r"\S*\d\S*")
+"""What tells reads of one kind apart: the number of a page, a code, a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,78 +85,141 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
             yield from _parts("", item)
 
 
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """Contents of a belief state.
+class _Reads:
+    """Reads of one kind that have found something.
 
     Attributes:
-        facts: The pieces of each fact, by the label of the step that learnt it, in the order in
-            which they were learnt.
-        changes: The labels of the changes that were made, in order.
-        off_plan: Calls that cannot be undone and that no step asked for.
+        count: Their number.
+        pieces: The number of the pieces that they have found.
+        newest: The label of the newest.
     """
 
-    facts: Mapping[str, Sequence[Piece]]
-    changes: Sequence[str]
-    off_plan: Sequence[ToolCall]
+    __slots__ = ("count", "newest", "pieces")
 
-    def brief(self, needed: frozenset[str], room: int) -> list[str]:
+    def __init__(self) -> None:
+        self.count = self.pieces = 0
+        self.newest = ""
+
+
+class Belief:
+    """Contents of a belief state, indexed by word as they come in: a brief text takes work for what
+    it holds, whatever else is known.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, in the order of learning
+        self._ages: dict[str, int] = {}
+        self._changes: dict[str, None] = {}
+        self._empty: dict[str, None] = {}
+        self._index: dict[str, list[tuple[str, int]]] = {}
+        self._kinds: dict[str, _Reads] = {}
+
+    def learn(self, label: str, fact: Any) -> None:
+        """Add the fact that a step has learnt."""
+        pieces = split_fact(fact)
+        if not pieces:
+            self._empty[label] = None
+            return
+        self._ages[label] = len(self._ages)
+        self._pieces[label] = pieces
+        for place, piece in enumerate(pieces):
+            for word in piece.words:
+                self._index.setdefault(word, []).append((label, place))
+        kind = self._kinds.setdefault(self._kind(label), _Reads())
+        kind.count, kind.pieces, kind.newest = kind.count + 1, kind.pieces + len(pieces), label
+
+    def change(self, label: str) -> None:
+        """Add a change that was made."""
+        self._changes[label] = None
+
+    def forget(self, label: str) -> None:
+        """Forget a change whose effects are gone; nothing if there was none."""
+        self._changes.pop(label, None)
+        self._empty.pop(label, None)
+
+    def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
         """Return lines of at most `room` characters together, line ends included.
 
         Args:
             needed: The words of the next steps; facts with most of these come first, and among
                 equals the newest.
             room: The room for the lines.
+            off_plan: Calls that no step asked for and that still matter.
         """
-        head = self._summary()
+        head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
-        shown = self._choose(needed, room)
-        return [*head, *(self._line(label, indices) for label, indices in shown.items())]
+        shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
+        facts = [self._line(label, places) for label, places in shown.items()]
+        return [*head, *facts, *self._rest(shown)]
 
-    def _summary(self) -> list[str]:
+    def _summary(self, off_plan: Sequence[ToolCall]) -> list[str]:
         """Return lines on what was done and on reads that taught nothing."""
         lines = []
-        if self.changes:
-            newest = "; ".join(_cut(label) for label in self.changes[-_NEWEST:])
-            lines.append(f"- done: {len(self.changes)} changes; the newest: {newest}")
+        if self._changes:
+            newest = [*islice(reversed(self._changes), _NEWEST)][::-1]
+            named = "; ".join(_cut(label) for label in newest)
+            lines.append(f"- done: {len(self._changes)} changes; the newest: {named}")
         lines += [
             f"- also done: {_cut(f'{call.name} {json.dumps(dict(call.arguments), ensure_ascii=False)}')}"
-            for call in self.off_plan[-_NEWEST:]
+            for call in off_plan[-_NEWEST:]
         ]
-        if more := len(self.off_plan[:-_NEWEST]):
+        if more := len(off_plan) - len(off_plan[-_NEWEST:]):
             lines.append(f"- also done: {more} more such calls, before these")
-        if empty := sum(not pieces for pieces in self.facts.values()):
-            lines.append(f"- read without a finding: {empty}")
+        if self._empty:
+            lines.append(f"- read without a finding: {len(self._empty)}")
         return lines
 
     def _choose(self, needed: frozenset[str], room: int) -> dict[str, list[int]]:
         """Return the places of the pieces that fit, by label, the most needed labels first."""
-        matches = [
-            (age, place, label, piece.words & needed)
-            for age, (label, pieces) in enumerate(self.facts.items())
-            for place, piece in enumerate(pieces)
-        ]
-        # A word that is everywhere, such as a year, says little about what is needed.
-        count = Counter(chain.from_iterable(words for _, _, _, words in matches))
-        ranked = sorted(
-            (-sum(1 / count[word] for word in words), -age, place, label)
-            for age, place, label, words in matches
-        )
         chosen: dict[str, list[int]] = {}
-        for _, _, place, label in ranked:
-            cost = len(self.facts[label][place].text) + 2
+        misses = 0
+        for label, place in self._ranked(needed):
+            if place in chosen.get(label, ()):
+                continue
+            cost = len(self._pieces[label][place].text) + 2
             if label not in chosen:
                 cost += len(self._line(label, [])) + 1
             if cost <= room:
                 chosen.setdefault(label, []).append(place)
                 room -= cost
+                misses = 0
+            elif (misses := misses + 1) == _MISSES:
+                break
         return {label: sorted(places) for label, places in chosen.items()}
 
+    def _ranked(self, needed: frozenset[str]) -> Iterator[tuple[str, int]]:
+        """Yield the places of pieces: those with needed words, then the newest."""
+        weights: dict[tuple[str, int], float] = {}
+        for word in sorted(needed & self._index.keys()):  # sums depend on the order of their terms
+            spots = self._index[word]
+            for spot in spots if len(spots) <= _COMMON else ():
+                weights[spot] = weights.get(spot, 0.0) + 1 / len(spots)
+        ages = self._ages
+        yield from sorted(weights, key=lambda spot: (-weights[spot], -ages[spot[0]], spot[1]))
+        for label in reversed(self._pieces):
+            yield from ((label, place) for place in range(len(self._pieces[label])))
+
     def _line(self, label: str, places: Sequence[int]) -> str:
-        pieces = self.facts[label]
+        pieces = self._pieces[label]
         count = f" ({len(places)} of {len(pieces)})" if len(places) < len(pieces) else ""
         return f"- {label} => {'; '.join(pieces[place].text for place in places)}{count}"
 
+    def _rest(self, shown: Mapping[str, Sequence[int]]) -> list[str]:
+        """Return lines on the kinds of reads that are not shown whole."""
+        records = Counter[str]()
+        for label, places in shown.items():
+            records[self._kind(label)] += len(places)
+        return [
+            f"- in part: {records[name]} of {kind.pieces} records of {kind.count} "
+            f"read{'s' * (kind.count > 1)}; the newest: {_cut(kind.newest, _LABEL)}"
+            for name, kind in self._kinds.items()
+            if records[name] < kind.pieces and not (kind.count == 1 and records[name])
+        ]
 
-def _cut(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"  # a label, or the head of a mail
+    def _kind(self, label: str) -> str:
+        name = _NAMED.sub("#", label)
+        return name if name in self._kinds or len(self._kinds) < _KINDS else _OTHERS
+
+
+def _cut(text: str, most: int = _CALL) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -7,10 +7,11 @@ so that the next steps are those whose effects the office still lacks.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agentgym.envs.loca.belief import Belief, Piece, split_fact
+from agentgym.envs.loca.belief import Belief
 from agentgym.envs.loca.effects import MAKERS, Effects, effects_of
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
 from agentgym.messages import ToolCall
@@ -97,8 +98,14 @@ class Progress:
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
         self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
+        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: not up to date
+        self._other_lines: list[str] | None = None  # as above
         self._unread: list[Step] = []  # steps that were taken, whose effects are not there yet
-        self._pieces: dict[str, tuple[Piece, ...]] = {}  # split once, since each turn asks for them
+        self._open: Counter[str] = Counter()  # the outputs of the pending steps; empty for reads
+        self._outputs: set[str] = set()  # those of the steps that were taken
+        self._chars = 0  # of the lines of the facts
+        self._belief = Belief()
+        self._unindexed: dict[str, None] = {}  # labels whose facts the belief does not have yet
 
     def pending(self) -> list[Step]:
         """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
@@ -135,8 +142,10 @@ class Progress:
             self._advance()
         elif lasting:
             self.off_plan_calls.append(call)
+            self._outdate_others()
         elif effects := effects_of(call):
             result = self._other.add(call, result)
+            self._outdate_others()
             self._reopen(effects)
             self._advance()
             self._credit(call, result)
@@ -157,24 +166,57 @@ class Progress:
     def lines(self) -> list[str]:
         """Return the facts in words, a line each; `restore` reads them."""
         self._advance()
-        off_plan = [
-            f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
-        ]
-        other = [
-            f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
-            for call, result in self._unexplained()
-        ]
-        return [*self._lines.values(), *off_plan, *other]
+        return [*self._lines.values(), *self._lines_of_others()]
 
-    def belief(self) -> Belief:
-        """Return the facts, the changes and the calls outside the plan, for a brief text of them."""
+    def _lines_of_others(self) -> list[str]:
+        """Return the lines on the calls outside the plan."""
+        if self._other_lines is None:
+            off_plan = [
+                f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
+            ]
+            other = [
+                f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
+                for call, result in self._unexplained()
+            ]
+            self._other_lines = [*off_plan, *other]
+        return self._other_lines
+
+    def _outdate_others(self) -> None:
+        """Note that calls outside the plan, or what they leave unexplained, have changed."""
+        self._unexplained_calls = self._other_lines = None
+
+    def chars(self) -> int:
+        """Return the number of characters in `lines()`, without building them."""
         self._advance()
-        changes = [label for label, line in self._lines.items() if line.startswith(_DONE)]
-        for label in self._lines.keys() - self._pieces.keys() - set(changes):
-            self._pieces[label] = split_fact(self.facts[label])
-        facts = {label: self._pieces[label] for label in self._lines if label in self._pieces}
+        return self._chars + sum(map(len, self._lines_of_others()))
+
+    def line_count(self) -> int:
+        """Return the number of `lines()`."""
+        self._advance()
+        return len(self._lines) + len(self._lines_of_others())
+
+    def finished(self) -> set[str]:
+        """Return the outputs for which steps were taken and none is pending; none while the plan
+        still reads, which may yet change any output.
+        """
+        self._advance()
+        if self._open[""]:
+            return set()
+        return {output for output in self._outputs if not self._open[output]}
+
+    def brief(self, needed: frozenset[str], room: int) -> list[str]:
+        """Return what matters of the facts, the changes and the calls outside the plan; see
+        `Belief.brief`.
+        """
+        self._advance()
+        for label in self._unindexed:
+            if self._lines[label].startswith(_DONE):
+                self._belief.change(label)
+            else:
+                self._belief.learn(label, self.facts[label])
+        self._unindexed = {}
         others = [call for call, _ in self._unexplained()]
-        return Belief(facts, changes, [*self.off_plan_calls, *others])
+        return self._belief.brief(needed, room, [*self.off_plan_calls, *others])
 
     def restore(self, lines: Sequence[str]) -> None:
         """Replace all facts by those in lines of `lines()`.
@@ -213,15 +255,28 @@ class Progress:
         self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
+        self._forget(label)
         self.facts[label] = fact
-        self._lines[label] = (
-            f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
-        )
+        line = f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
+        self._lines[label] = line
+        self._chars += len(line)
+        self._unindexed[label] = None
         if step := self._pending.pop(label, None):
+            self._open[step.output] -= 1
             self._note_done(step)
 
+    def _forget(self, label: str) -> None:
+        """Forget the fact of a step, if there is one."""
+        if label in self.facts:
+            self._chars -= len(self._lines.pop(label))
+            del self.facts[label]
+            self._unindexed.pop(label, None)
+            self._belief.forget(label)
+
     def _note_done(self, step: Step) -> None:
+        self._outdate_others()
         self._unread.append(step)
+        self._outputs.add(step.output)
 
     def _read_effects(self) -> None:
         """Read the effects of the steps that were taken since; only calls outside the plan need
@@ -242,7 +297,7 @@ class Progress:
         }
         for label in undone:
             if self.facts[label] is None:  # no later step was made from what it reported
-                del self.facts[label], self._lines[label]
+                self._forget(label)
                 self._script = None
 
     def _credit(self, call: ToolCall, result: str) -> None:
@@ -252,6 +307,7 @@ class Progress:
             self._learn_from(step, result)
             if step.label in self.facts:
                 self._other.calls.remove((call, result))
+                self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
         """Count the pending steps that concern some things, and whose effects are all there."""
@@ -262,13 +318,15 @@ class Progress:
 
     def _unexplained(self) -> list[tuple[ToolCall, str]]:
         """Return the calls outside the plan with effects that no step that was taken has."""
-        if self._other.calls:
-            self._read_effects()
-        return [
-            (call, result)
-            for call, result in self._other.calls
-            if not all(self._is_done(*effect) for effect in effects_of(call).items())
-        ]
+        if self._unexplained_calls is None:
+            if self._other.calls:
+                self._read_effects()
+            self._unexplained_calls = [
+                (call, result)
+                for call, result in self._other.calls
+                if not all(self._is_done(*effect) for effect in effects_of(call).items())
+            ]
+        return self._unexplained_calls
 
     def _is_done(self, thing: str, value: str) -> bool:
         done = self._done_effects.get(thing)
@@ -279,7 +337,8 @@ class Progress:
         if self._script is None:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
-            self._done_effects, self._unread = {}, []
+            self._done_effects, self._unread, self._outputs = {}, [], set()
+            self._outdate_others()
             self._enter(next(self._script))
         while not (self._pending or self._exhausted):
             self._completed += self._steps()
@@ -298,12 +357,13 @@ class Progress:
     def _enter(self, batch: Step | Sequence[Step]) -> None:
         """Start on a batch of steps, with what earlier calls already read or did of it."""
         self._batch = batch
-        self._pending = {}
+        self._pending, self._open = {}, Counter()
         for step in self._steps():
             if step.label in self.facts:
                 self._note_done(step)
             else:
                 self._pending[step.label] = step
+                self._open[step.output] += 1
         for step in list(self._pending.values()) if self._prefetched else ():
             if not step.changes:
                 result = self._prefetched.pop(self._key(step.call), None)
@@ -313,6 +373,7 @@ class Progress:
             match = self._match(call)
             if match and match.learn is None:
                 self.off_plan_calls.remove(call)
+                self._outdate_others()
                 self._learn(match.label, None, change=True)
         for call, result in list(self._other.calls):
             self._credit(call, result)
@@ -327,13 +388,18 @@ class Progress:
         # A running script cannot be pickled; it is started again and given the facts again.
         return {
             **vars(self),
-            "_pieces": {},
+            "_belief": Belief(),
+            "_unindexed": dict.fromkeys(self._lines),
             "_script": None,
             "_batch": (),
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
             "_unread": [],
+            "_unexplained_calls": None,
+            "_other_lines": None,
+            "_open": Counter(),
+            "_outputs": set(),
         }
 
 

@@ -116,7 +116,10 @@ def _engine_hashes(
     }
     return {
         f"{server}.schemas": _hash(
-            sorted((name, schema.comment, schema.notes) for name, schema in schemas.items())
+            sorted(
+                (name, schema.comment, schema.notes, sorted(schema.functions.items()))
+                for name, schema in schemas.items()
+            )
         ),
         f"{server}.tables": _hash(
             sorted((name, table.comment, table.view) for name, table in tables.items())

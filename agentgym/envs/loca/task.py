@@ -64,10 +64,12 @@ _HORIZON_SIZES = (4, 64)
 _HORIZON_TRIES = 4
 """The most sizes that are tried for a horizon; each costs a state of that size."""
 
-_FACTS, _MISSING = "Known so far:", "Outputs still missing: "
-"""The headings of a state in words, which `read_state` parses."""
+_FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
+"""The parts of a state in words, which `read_state` parses."""
 _BRIEF = "Of what is known so far, what concerns the next steps:"
 """The heading of a brief state, which is not whole."""
+_NOTICE = 200
+"""The characters that are left to an oracle for saying how to see the rest."""
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
@@ -259,31 +261,34 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Return the facts that the steps of the plan have learnt, the changes and the missing
         outputs.
         """
-        lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
+        lines = "\n".join(f"- {line}" for line in self.progress.lines() or [_NOTHING])
         return f"{_FACTS}\n{lines}\n{self._missing()}"
+
+    def state_chars(self) -> int:
+        """Return the number of characters of `state()`."""
+        ends = 3 * self.progress.line_count()  # of the dash, the space and the end of a line
+        lines = self.progress.chars() + ends if ends else len(_NOTHING) + 3
+        return len(_FACTS) + 1 + lines + len(self._missing())
 
     def brief_state(self) -> str:
         """Return the state if it is short, else the facts that concern the next steps, and how much
         else there is: at most `LIMIT` characters.
         """
-        if len(text := self.state()) <= LIMIT:
-            return text
+        if self.state_chars() <= LIMIT:
+            return self.state()
         steps = self.progress.pending()[:NEXT_STEPS]
-        calls = " ".join(json.dumps(step.call.arguments, ensure_ascii=False) for step in steps)
-        needed = words_of(calls) | words_of(" ".join(step.label for step in steps))
+        # More of a call than fits into a belief cannot be looked up in it.
+        calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
+        needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()
-        room = LIMIT - len(_BRIEF) - len(missing) - 1
-        return "\n".join((_BRIEF, *self.progress.belief().brief(needed, room), missing))
+        room = LIMIT - _NOTICE - len(_BRIEF) - len(missing) - 1
+        return "\n".join((_BRIEF, *self.progress.brief(needed, room), missing))
 
     def _missing(self) -> str:
         """Return the line on the outputs that are missing."""
-        pending = self.progress.pending()
-        complete: set[str] = set()  # a plan that still reads may yet change any output
-        if pending in ([], [CLAIM]) and not self.progress.lost:
+        complete = self.progress.finished()
+        if self.progress.pending() in ([], [CLAIM]) and not self.progress.lost:
             complete = set(self.outputs)
-        elif all(step.changes for step in pending):
-            complete = {step.output for step in self.progress.completed()}
-            complete -= {step.output for step in pending}
         missing = [name for name in self.outputs if name not in complete]
         return f"{_MISSING}{', '.join(missing) or 'none'}"
 
@@ -364,7 +369,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         lines = lines[lines.index(_FACTS) :] if _FACTS in lines else lines
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
-        self.progress.restore([line[2:] for line in lines[1:-1] if line != "- nothing"])
+        self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the call of the step with that order."""

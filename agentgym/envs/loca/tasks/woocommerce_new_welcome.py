@@ -406,8 +406,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
         rows: list[dict[str, Any]] = []
         mails = []
-        for owner in sorted({order["customer_id"] for order in orders} - known_owners):
-            own_orders = [order for order in orders if order["customer_id"] == owner]
+        by_owner: dict[int, list[dict[str, Any]]] = {}
+        for order in orders:
+            by_owner.setdefault(order["customer_id"], []).append(order)
+        for owner in sorted(by_owner.keys() - known_owners):
+            own_orders = by_owner[owner]
             dates = [_utc(order["date_completed"], hours) for order in own_orders]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1 and not own_orders[recent[0]]["declined"]:

@@ -1,10 +1,13 @@
-"""The belief state of long episodes: brief beside the history, whole in its place."""
+"""The belief state of long episodes: brief, sufficient with its pages, of what was shown alone."""
 
 from __future__ import annotations
 
 import json
 import pickle
-from statistics import fmean
+import re
+from collections.abc import Iterator
+from itertools import count
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -16,8 +19,10 @@ from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.hints import split_hints
+from agentgym.oracles.recall import missing_pages
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
+from tests.helpers import calls_of
 
 # The next step of this task is a sum over all games, so no part of them is enough.
 SUMS = {"NhlB2bAnalysis"}
@@ -85,30 +90,122 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
     assert other.brief_state() == brief
 
 
+class Watching(OraclePolicy):
+    """The oracle policy, which keeps the state hints in which it has not asked for pages."""
+
+    def __init__(self, env_id: str) -> None:
+        super().__init__(env_id)
+        self.hints: list[str] = []
+        self.asked = 0
+
+    def write(self, parsed: Any) -> str:
+        hint = parsed.hints["state"]
+        if "\n# Page " in hint:
+            self.asked += 1
+        else:
+            self.hints.append(hint)
+        return super().write(parsed)
+
+
+def check_play(name: str, length: str, oracles: str) -> None:
+    """Play from the chat of an arm alone, in the turns of the plan."""
+    env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
+    policy = Watching(name)
+    trajectory = rollout(env, policy, seed=3)
+    world = tool_env(env).world
+    assert trajectory.reward == 1.0
+    assert not world.progress.off_plan_calls
+    assert world.progress.pending() == []
+    assert world.turn == len(world.progress.completed()), "a turn for each step of the plan"
+    assert max(map(len, policy.hints)) <= LIMIT
+    long = any(missing_pages(hint) for hint in policy.hints)
+    assert bool(policy.asked) == long == ("H" in oracles and world.state_chars() > LIMIT)
+
+
 @pytest.mark.parametrize("oracles", ["S", "SP", "SH"])
 @pytest.mark.parametrize(
     ("name", "length"), [("AcademicWarning", "256k"), ("WoocommerceNewWelcome", "32k")]
 )
 def test_play_with_the_belief_is_optimal(name: str, length: str, oracles: str) -> None:
-    env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
-    hints: list[str] = []
+    check_play(name, length, oracles)
 
-    class Watching(OraclePolicy):
-        def act(self, parsed: Any) -> ToolCall:
-            hints.append(parsed.hints["state"])
-            return super().act(parsed)
 
-    trajectory = rollout(env, Watching(name), seed=3)
-    world = tool_env(env).world
-    assert trajectory.reward == 1.0
-    assert not world.progress.off_plan_calls
-    longest = max(map(len, hints))
-    if "H" in oracles:  # it stands in place of the history, so nothing may be left out
-        assert all("Known so far:\n" in hint for hint in hints)
-        assert longest > LIMIT
-    else:
-        assert longest <= LIMIT
-    assert world.progress.pending() == []
+@pytest.mark.rotation(name=TASKS, oracles=["S", "SP", "SH", "SPH"])
+def test_play_with_the_belief_is_optimal_at_256k(name: str, oracles: str) -> None:
+    check_play(name, "256k", oracles)
+
+
+def play_beside(world: Any, other: Any) -> Iterator[int]:
+    """Play a plan; the other world is told what is shown. Yields the number of the step."""
+    for k in count():
+        steps = world.progress.pending()
+        if steps in ([], [CLAIM]):
+            return
+        yield k
+        call = steps[0].call
+        result = world.office.call(call.name, call.arguments)
+        for each in (world, other):
+            each.read_result(call, result)
+
+
+@pytest.mark.rotation(name=TASKS, length=["8k", "64k", "256k"])
+def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
+    world = fresh(name, LENGTHS[length], seed=2)
+    reader = type(world).read_task(world.task())
+    step = 1 if length == "8k" else 7
+    for k in play_beside(world, reader):
+        if k % step:
+            continue
+        if k == 10 * step:  # what is indexed is no part of the state
+            world = pickle.loads(pickle.dumps(world))
+            break
+        assert world.brief_state() == reader.brief_state()
+        assert world.state_chars() == len(world.state()) == reader.state_chars()
+    restored = type(world).read_task(world.task())
+    restored.read_state(world.state())
+    assert world.brief_state() == reader.brief_state() == restored.brief_state()
+
+
+@pytest.mark.rotation(name=TASKS)
+def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> None:
+    """What new results take is taken out: a belief is asked for twice."""
+    world = fresh(name, LENGTHS["256k"], seed=1)
+    work: list[int] = []
+    for _ in play_beside(world, world.read_task(world.task())):
+        world.brief_state()
+        if world.state_chars() > LIMIT:
+            work.append(calls_of(world.brief_state))
+    eighth = len(work) // 8
+    if eighth:
+        assert median(work[-eighth:]) <= 2 * median(work[:eighth]) + 1_000
+
+
+def test_the_work_for_a_belief_is_that_for_its_text() -> None:
+    def cost(size: int) -> int:
+        belief = Belief()
+        for page in range(size // 20):
+            belief.learn(
+                f"Read page {page}.", [{"id": 20 * page + k, "in": "x"} for k in range(20)]
+            )
+            belief.change(f"Write {page}.")
+        needed = words_of(f"id {size // 2} in {size // 3}")
+        return calls_of(belief.brief, needed, LIMIT, [])
+
+    assert cost(32_000) <= 1.2 * cost(4_000)
+
+
+def test_the_work_for_a_belief_does_not_grow_with_calls_outside_the_plan() -> None:
+    def cost(count: int) -> int:
+        world = fresh("WoocommerceStockAlert", LENGTHS["8k"])
+        for k in range(count):
+            mail = {"to": f"p{k}@x.org", "subject": "Hello", "body": "x" * 300}
+            world.read_result(ToolCall("send_email", mail), "sent")
+            product = {"productId": 10_000 + k, "productData": {"name": "x" * 300}}
+            world.read_result(ToolCall("woo_products_update", product), "{}")
+        assert world.state_chars() == len(world.state()) > LIMIT >= len(world.brief_state())
+        return calls_of(world.brief_state)
+
+    assert cost(320) <= 1.2 * cost(40)
 
 
 def test_a_fact_is_split_into_records() -> None:
@@ -127,14 +224,15 @@ def test_a_fact_is_split_into_records() -> None:
 
 
 def test_what_is_rare_and_needed_comes_first() -> None:
-    facts = {
-        "Read a.": split_fact([{"id": k, "year": 2025, "note": "x" * 90} for k in range(50)]),
-        "Read b.": split_fact({"id": 1, "year": 2025}),
-        "Read c.": split_fact(None),
-    }
-    belief = Belief(facts, ["One.", "Two."], [ToolCall("send_email", {"to": "a@b.c"})] * 7)
-    lines = belief.brief(words_of("id 31, year 2025"), room=600)
-    assert sum(len(line) + 1 for line in lines) <= 600
+    belief = Belief()
+    belief.learn("Read a.", [{"id": k, "year": 2025, "note": "x" * 90} for k in range(50)])
+    belief.learn("Read b.", {"id": 1, "year": 2025})
+    belief.learn("Read c.", None)
+    belief.change("One.")
+    belief.change("Two.")
+    calls = [ToolCall("send_email", {"to": "a@b.c"})] * 7
+    lines = belief.brief(words_of("id 31, year 2025"), 900, calls)
+    assert sum(len(line) + 1 for line in lines) <= 900
     assert lines[0] == "- done: 2 changes; the newest: One.; Two."
     assert lines[1:6] == ['- also done: send_email {"to": "a@b.c"}'] * 5
     assert lines[6:8] == [
@@ -142,7 +240,11 @@ def test_what_is_rare_and_needed_comes_first() -> None:
         "- read without a finding: 1",
     ]
     assert '"id": 31' in lines[8]
-    assert belief.brief(frozenset(), room=0)[-1].startswith("- read without"), "nothing fits"
+    assert lines[-1].startswith("- Read b. =>"), "one read that is shown in part says so itself"
+    for page in range(1, 4):
+        belief.learn(f"Read page {page}.", [{"id": 100 * page + k} for k in range(90)])
+    *_, rest = belief.brief(frozenset(), 900, [])
+    assert re.fullmatch("- in part: [0-9]+ of 270 records of 3 reads; .*: Read page 3.", rest)
 
 
 def test_an_agent_of_a_team_is_shown_all() -> None:

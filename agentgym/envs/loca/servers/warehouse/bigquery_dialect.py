@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -21,6 +21,11 @@ from agentgym.envs.loca.servers.warehouse.script_parser import (
 from agentgym.envs.loca.servers.warehouse.script_scope import TEMPORARY, Binding, Scope
 from agentgym.envs.loca.servers.warehouse.scripts import Script, check_lasting
 from agentgym.envs.loca.servers.warehouse.statements import run
+from agentgym.envs.loca.servers.warehouse.stored_functions import (
+    change_function,
+    expand_stored_functions,
+    is_function,
+)
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.types import bigquery_type
@@ -74,6 +79,10 @@ class GoogleSQL(Warehouse):
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
         return run(self, tree, writes, limit)
+
+    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
+        """See the class above."""
+        return change_function if is_function(tree) else None
 
     def check_script(self, body: Body) -> str:
         """Return the kind of what a script does, without running it; of a query alone, names and
@@ -272,6 +281,7 @@ class GoogleSQL(Warehouse):
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
         """See the class above."""
+        expand_stored_functions(self, tree)
         if not self.scope.is_empty:
             self._binding = Binding(self.scope, tree, self._visible_tables(tree))
         sql, needed, seed = super().translate(tree)

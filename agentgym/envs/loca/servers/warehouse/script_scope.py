@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Binding:
 
     def __init__(self, scope: Scope, tree: Node, tables: list[Table]) -> None:
         self._values: dict[str, Value] = {}
-        _expand_functions(tree, scope)
+        expand_functions(tree, lambda call: scope.functions.get(call.name.lower()))
         hidden = {column.name.lower() for table in tables for column in table.columns}
         hidden |= set(_inner_names(tree))
         positional = iter(scope.positional)
@@ -161,20 +161,15 @@ def _literal(value: Value) -> Node:
 
 
 def read_function(tree: Node) -> tuple[str, Function]:
-    """Return the name of a function that a CREATE TEMP FUNCTION makes, and the function.
+    """Return the name of a function that a CREATE FUNCTION makes, and the function.
 
     Raises:
         ToolError: It is not an expression of SQL.
     """
     properties = tree.args["properties"].expressions if tree.args.get("properties") else []
-    if not any(isinstance(item, exp.TemporaryProperty) for item in properties):
-        raise ToolError(
-            "invalid argument: only temporary functions are supported; write CREATE TEMP FUNCTION in "
-            "the script that uses it"
-        )
     if any(isinstance(item, exp.LanguageProperty) for item in properties) or not tree.expression:
         raise ToolError(
-            "invalid argument: only functions in SQL are supported; write CREATE TEMP FUNCTION f(x "
+            "invalid argument: only functions in SQL are supported; write CREATE FUNCTION dataset.f(x "
             "INT64) AS (x + 1)"
         )
     returns = [item.this for item in properties if isinstance(item, exp.ReturnsProperty)]
@@ -186,21 +181,36 @@ def read_function(tree: Node) -> tuple[str, Function]:
     return tree.this.this.name.lower(), Function(parameters, kind, tree.expression)
 
 
-def _expand_functions(tree: Node, scope: Scope) -> None:
-    """Write the expressions of temporary functions in place of their calls."""
+def is_temporary(tree: Node) -> bool:
+    """Return whether a CREATE makes something for its script alone."""
+    properties = tree.args.get("properties")
+    items = properties.expressions if properties else []
+    return any(isinstance(item, exp.TemporaryProperty) for item in items)
+
+
+def expand_functions(tree: Node, find: Callable[[Any], Function | None]) -> None:
+    """Write the expressions of functions in place of their calls.
+
+    Args:
+        tree: The statement; it is changed.
+        find: Returns the function that is called; None for one that stays.
+    """
     size = 0
     while calls := [
-        node for node in tree.find_all(exp.Anonymous) if node.name.lower() in scope.functions
+        (node, function)
+        for node in tree.find_all(exp.Anonymous)
+        if (function := find(node)) is not None
     ]:
-        call: Any = calls[-1]  # the innermost of those that are left
-        body = _expansion(call, scope.functions[call.name.lower()])
+        call: Any = calls[-1][0]  # the innermost of those that are left
+        body = _expansion(call, calls[-1][1])
         size += sum(1 for _ in body.walk())
         if size > MAX_NODES:
             raise ToolError(
-                "limit exceeded: the temporary functions of the statement expand to more than "
+                "limit exceeded: the functions of the statement expand to more than "
                 f"{MAX_NODES} parts; use a temporary table"
             )
-        call.replace(body)
+        qualified = isinstance(call.parent, exp.Dot) and call.arg_key == "expression"
+        (call.parent if qualified else call).replace(body)
 
 
 def _expansion(call: Any, function: Function) -> Node:

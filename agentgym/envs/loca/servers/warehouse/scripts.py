@@ -27,6 +27,7 @@ from agentgym.envs.loca.servers.warehouse.script_scope import (
     TEMPORARY,
     Scope,
     Value,
+    is_temporary,
     read_function,
 )
 from agentgym.envs.loca.servers.warehouse.tables import Schema, TableName
@@ -113,7 +114,7 @@ class Script:
         warehouse = self._new_warehouse(self._scope)
         tree: Any = warehouse.parse(text)
         kind = str(tree.args.get("kind") or "").upper() if isinstance(tree, exp.Create) else ""
-        if kind == "FUNCTION":
+        if kind == "FUNCTION" and is_temporary(tree):
             name, function = read_function(tree)
             if name in self._scope.functions and not tree.args.get("replace"):
                 raise ToolError(f"conflict: the function {echo(name)} is there already")
@@ -359,11 +360,7 @@ def check_lasting(tree: Any) -> None:
     Raises:
         ToolError: It does.
     """
-    if not isinstance(tree, exp.Create):
-        return
-    if str(tree.kind).upper() == "FUNCTION":
-        read_function(tree)
-    elif not tree.find(exp.TemporaryProperty):
+    if not isinstance(tree, exp.Create) or not is_temporary(tree):
         return
     raise ToolError(
         "invalid argument: what is temporary lasts as long as its script; send the statements that "

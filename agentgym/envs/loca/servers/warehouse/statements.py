@@ -40,11 +40,12 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
                 "permission denied: only SELECT, SHOW and DESCRIBE can be run here, not "
                 f"{warehouse.kind(tree)}"
             )
-        if type(tree) not in _ACTIONS:
+        action = warehouse.own_action(tree) or _ACTIONS.get(type(tree))
+        if action is None:
             kind = warehouse.kind(tree)
             instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
             raise ToolError(f"invalid argument: {kind} is not supported; {instead}")
-        return _ACTIONS[type(tree)](warehouse, tree)
+        return action(warehouse, tree)
     except RecursionError:
         raise ToolError("invalid argument: the statement is nested too deeply") from None
     except sqlglot.errors.SqlglotError as error:

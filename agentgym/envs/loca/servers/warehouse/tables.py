@@ -4,8 +4,8 @@ DuckDB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 TableName: TypeAlias = tuple[str, str]
@@ -53,11 +53,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its description, the time at which it was made, and notes of its server."""
+    """A schema: its description, the time at which it was made, notes of its server, and the texts of
+    its functions by name.
+    """
 
     comment: str = ""
     created: str = ""
     notes: str = ""
+    functions: Mapping[str, str] = field(default_factory=dict)
 
 
 def declare(column: Column) -> str:

@@ -82,6 +82,10 @@ class Warehouse(ABC):
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """Carry out a statement; see `statements.run`."""
 
+    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
+        """Return what carries out a statement that this dialect alone has; None for any other."""
+        return None
+
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
         """Return the engine's name for a table, which need not be there."""

@@ -261,8 +261,9 @@ INSTANCE = (
 )
 DIFFERENCES = {
     "bigquery_run_query": Difference(
-        "GoogleSQL runs as in BigQuery: unquoted `dataset.table`, scripts and the whole INFORMATION_SCHEMA work, booleans are "
-        "booleans, a dry run runs nothing, the number of changed rows is told, and a script that fails changes nothing."
+        "GoogleSQL runs as in BigQuery: unquoted `dataset.table`, scripts, functions in SQL (temporary ones and those of a "
+        "dataset; procedures and JavaScript are errors) and the whole INFORMATION_SCHEMA work, booleans are booleans, a dry run "
+        "runs nothing, the number of changed rows is told, and a script that fails changes nothing."
     ),
     "bigquery_create_dataset": Difference("A dataset that is there already is an error."),
     "bigquery_get_dataset_info": Difference("A dataset that is not there is an error."),

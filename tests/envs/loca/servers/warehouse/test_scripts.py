@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.reading import query_rows
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, scripts
 from agentgym.tools import HostLimitError, ToolError, tools_of
@@ -108,7 +109,20 @@ REFUSED = {
     "CREATE TEMP TABLE x (a INT64); SELECT nope": "nope",
     "CREATE TEMP TABLE x (a INT64)": "lasts as long as its script",
     "CREATE TEMP FUNCTION f(x INT64) AS (x)": "lasts as long as its script",
-    "CREATE FUNCTION ds.f(x INT64) AS (x)": "only temporary functions are supported; write CREATE TEMP FUNCTION",
+    "CREATE FUNCTION f(x INT64) AS (x)": "has a dataset; write CREATE FUNCTION dataset.f",
+    "CREATE FUNCTION no.f(x INT64) AS (x)": "not found",
+    "CREATE FUNCTION other.ds.f(x INT64) AS (x)": "no access to project",
+    "CREATE FUNCTION ds.f(x INT64) AS (y)": "y",
+    "CREATE FUNCTION ds.f(x INT64) AS (ds.f(x))": "function not found",
+    "CREATE FUNCTION ds.f(x ANY TYPE) AS (getenv(x))": "function not found",
+    "CREATE FUNCTION ds.f(x INT64) AS (x); CREATE FUNCTION ds.f(x INT64) AS (x)": "already exists",
+    "CREATE FUNCTION ds.f(x INT64) AS (x); SELECT f(1)": "function not found",
+    "CREATE FUNCTION ds.f(x INT64) AS (x); SELECT ds.f(1, 2)": "f takes 1 arguments, got 2",
+    "CREATE FUNCTION ds.f(x INT64) AS (x); CREATE FUNCTION ds.g(x INT64) AS (ds.f(x)); "
+    "CREATE OR REPLACE FUNCTION ds.f(x INT64) AS (ds.g(x)); SELECT ds.f(1)": "expand to more than",
+    "CREATE FUNCTION ds.f(s STRING) RETURNS STRING LANGUAGE js AS 'return s'": "only functions in SQL",
+    "DROP FUNCTION ds.f": "there is no function",
+    "CREATE SCHEMA s; CREATE FUNCTION s.f() AS (1); DROP SCHEMA s": "it has 0 tables and 1 functions",
     "CREATE TEMP FUNCTION f(s STRING) RETURNS STRING LANGUAGE js AS 'return s'; SELECT f('a')": "only functions in SQL",
     "CREATE TEMP FUNCTION f(x INT64) AS (x); SELECT f()": "f takes 1 arguments, got 0",
     "CREATE TEMP FUNCTION f(x INT64) AS (f(x)); SELECT f(1)": "expand to more than",
@@ -154,6 +168,38 @@ def test_what_fails_changes_nothing_and_says_why(server: GoogleCloud, script: st
     assert not isinstance(caught.value, HostLimitError)
     assert pickle.dumps(server) == before
     assert ask(server, "SELECT COUNT(*) FROM ds.t") == [(3,)]
+
+
+def test_functions_of_a_dataset_last(server: GoogleCloud) -> None:
+    """The first is an example of BigQuery's documentation."""
+    ask(
+        server,
+        "CREATE FUNCTION ds.AddFourAndDivide(x INT64, y INT64) RETURNS FLOAT64 AS ((x + 4) / y)",
+    )
+    query = "SELECT val, ds.AddFourAndDivide(val, 2) FROM UNNEST([2, 3, 5, 8]) AS val ORDER BY val"
+    assert ask(server, query) == [(2, 3.0), (3, 3.5), (5, 4.5), (8, 6.0)]
+    ask(server, f"CREATE FUNCTION `{PROJECT}.ds.twice`(x ANY TYPE) AS (x + x)")
+    for name in ("ds.twice", "`ds.twice`", f"`{PROJECT}`.ds.twice", f"`{PROJECT}.ds.twice`"):
+        assert ask(server, f"SELECT {name}(ds.twice(id)) FROM ds.t ORDER BY id") == [
+            (4,),
+            (8,),
+            (12,),
+        ]
+    ask(server, "CREATE FUNCTION ds.many() AS ((SELECT COUNT(*) FROM ds.t))")
+    ask(server, "CREATE VIEW ds.v AS SELECT ds.many() + id AS n FROM ds.t")
+    assert ask(server, "SELECT n FROM ds.v ORDER BY n") == [(4,), (5,), (6,)]
+    assert ask(server, "DECLARE x INT64 DEFAULT 7; SELECT ds.twice(x)") == [(14,)]
+    ask(server, "CREATE FUNCTION IF NOT EXISTS ds.twice(x INT64) AS (0)")
+    for other in (server, copy.deepcopy(server), pickle.loads(pickle.dumps(server))):
+        assert ask(other, "SELECT ds.twice(1), ds.many()") == [(2, 3)]
+    ask(server, "CREATE OR REPLACE FUNCTION ds.twice(x INT64) AS (x * 2 + 1)")
+    assert ask(server, "SELECT ds.twice(1)") == [(3,)]
+    ask(server, "DROP FUNCTION ds.twice; DROP FUNCTION IF EXISTS ds.twice")
+    with pytest.raises(ToolError, match="function not found"):
+        ask(server, "SELECT ds.twice(1)")
+    ask(server, "BEGIN TRANSACTION; CREATE FUNCTION ds.once() AS (1); ROLLBACK TRANSACTION")
+    with pytest.raises(ToolError, match="function not found"):
+        ask(server, "SELECT ds.once()")
 
 
 def test_functions_that_expand_to_too_much_are_refused(server: GoogleCloud) -> None:

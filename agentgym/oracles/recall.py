@@ -1,0 +1,122 @@
+"""Pages of a state that is too long for a hint: they are shown in it on request, at no turn."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from agentgym.messages import Message
+from agentgym.tools import ToolError, Toolset, tool
+from agentgym.world import World
+
+TOOL = "recall_state"
+PAGE_CHARS = 12_000
+"""The characters of a page: some 4,000 tokens, a small part of any context window."""
+RECALL_NOTE = (
+    "# Long states\nA state that is too long for a hint is shown in part: what concerns the next "
+    f"steps, and how much else there is. `{TOOL}` shows pages of the whole at the end of the hint, "
+    "until your next other reply. A reply that calls nothing else takes no turn."
+)
+_NOTICE = f"\nThis is a part of the state; {TOOL} shows the whole, in pages 1 to {{}}."
+_PAGES = re.compile(re.escape(_NOTICE).replace(r"\{\}", "([0-9]{1,6})"))
+_HEADING = "\n# Page {} of {}\n"
+
+
+class StatePages(Toolset):
+    """Toolset of an agent that is shown a state in place of the history.
+
+    Attributes:
+        count: The pages of the state that was shown last; none if it was shown whole.
+        shown: The numbers of those that are shown, in order.
+    """
+
+    episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.shown: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """Show no pages."""
+        self.count, self.shown = 0, ()
+
+    @tool
+    def recall_state(self, pages: list[int]) -> str:
+        """Show pages of the whole state in the state hint, until your next other reply. Takes no
+        turn in a reply that calls nothing else.
+
+        Args:
+            pages: The numbers of the pages, from 1, that are not shown yet.
+        """
+        # A reply that may have them is not played, so none comes here.
+        if not self.count:
+            raise ToolError("the state hint is whole: it has no further pages")
+        raise ToolError(
+            f"{TOOL} shows pages 1 to {self.count}, those that are not shown yet, in a reply that "
+            f"calls nothing else; got {pages}"
+        )
+
+    def describe(self, world: World[Any]) -> str:
+        """Return the state of a world in words, a long one in part and with the pages asked for."""
+        brief, chars = world.brief_state(), world.state_chars()
+        if chars <= len(brief):
+            self.count = 0
+            return brief
+        self.count = math.ceil(chars / PAGE_CHARS)
+        parts = [brief, _NOTICE.format(self.count)]
+        state = world.state() if self.shown else ""
+        for page in self.shown:
+            if page <= self.count:
+                parts += (_HEADING.format(page, self.count), _page(state, page))
+        return "".join(parts)
+
+    def request(self, reply: Message) -> bool:
+        """Show the pages that a reply asks for; return whether it asks for some that are not shown
+        yet, and for nothing else.
+        """
+        asked = set[Any]()
+        for call in reply.calls:
+            pages = call.arguments.get("pages")
+            if call.name != TOOL or len(call.arguments) != 1 or not isinstance(pages, list):
+                return False
+            if not all(type(page) is int and 1 <= page <= self.count for page in pages):
+                return False
+            asked |= {*pages}
+        if asked <= {*self.shown}:
+            return False
+        self.shown = tuple(sorted({*self.shown, *asked}))
+        return True
+
+
+def _page(state: str, page: int) -> str:
+    return state[(page - 1) * PAGE_CHARS : page * PAGE_CHARS]
+
+
+def missing_pages(hint: str) -> Sequence[int]:
+    """Return the numbers of the pages that a state hint does not show; none if it is whole."""
+    return _read(hint)[1]
+
+
+def whole_state(hint: str) -> str:
+    """Return the whole state in a hint; as far as it is shown if pages are missing."""
+    return _read(hint)[0]
+
+
+def _read(hint: str) -> tuple[str, Sequence[int]]:
+    """Return the state as far as it is shown, and the numbers of the missing pages."""
+    notice = _PAGES.search(hint)
+    if notice is None:
+        return hint, ()
+    count, position = int(notice[1]), notice.end()
+    pages, missing = list[str](), list[int]()
+    for page in range(1, count + 1):
+        heading = _HEADING.format(page, count)
+        if hint.startswith(heading, position):
+            position += len(heading)
+            pages.append(hint[position : position + PAGE_CHARS])
+            position += PAGE_CHARS
+        else:
+            missing.append(page)
+    return ("".join(pages) if pages else hint), missing
