@@ -32,6 +32,7 @@ from agentgym.envs.gsm_agent.prompts import (
     STEP_BY_STEP,
     TOOL_NOTES,
     TOOL_SETS,
+    Answering,
     Explore,
     Revisit,
     Think,
@@ -566,22 +567,6 @@ def _unreadable(options: DatabaseOptions) -> str:
 
 
 _SEARCHES = ("search", "next_page", "explore", "revisit")
-
-
-class Answering:
-    """The tool that ends a task, in every setting."""
-
-    def __init__(self, world: SearchWorld) -> None:
-        self._world = world
-
-    @tool
-    def answer(self, value: str) -> str:
-        """Give the answer. This ends the task.
-
-        Args:
-            value: The number.
-        """
-        return self._world.answer(value)
 
 
 _RULE = {"max_failed_rounds": 3}
