@@ -20,14 +20,14 @@ from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.wrong import Decoys
-from agentgym.splits import config_for_split, draw_instance, split_of
+from agentgym.splits import SplitName, config_for_split, draw_instance, split_of
 from agentgym.training.audit import AuditConfig, run_audit
 from agentgym.training.evaluation import instance_key
 from agentgym.training.rollout import replay, rollout
 
 INSTANCES = 200
 NAME = re.compile(rf"\b(?:{'|'.join(FIRST_NAMES)}) (?:{'|'.join(LAST_NAMES)})\b")
-SPLITS = ("train", "test")
+SPLITS: tuple[SplitName, ...] = ("train", "test")
 
 
 def worlds_of(split: str, count: int, **options: Any) -> Iterator[SearchWorld]:
@@ -87,7 +87,7 @@ def test_without_a_split_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_databases_of_a_split_are_well_posed_and_solved(split: str) -> None:
+def test_the_databases_of_a_split_are_well_posed_and_solved(split: SplitName) -> None:
     database = get_database(DatabaseOptions(tasks=100, people=split))
     assert not [each for check in CHECKS.values() for each in check(database)]
     env = make("SearchWorld", split=split, tasks=100)
