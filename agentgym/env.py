@@ -22,7 +22,7 @@ from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.splits import SplitName, check_split, draw_instance
+from agentgym.splits import SplitName, config_for_split, draw_instance
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import (
     BoundTool,
@@ -119,9 +119,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.world_class = load_world(world)
-        self.config = make_config(self.world_class, config)
-        check_requirements(self.world_class.__name__, self.world_class.requirements(self.config))
-        check_split(self.world_class, self.config, split)
+        plain = make_config(self.world_class, config)
+        check_requirements(self.world_class.__name__, self.world_class.requirements(plain))
+        self.config = config_for_split(self.world_class, plain, split)
         self.split, self.instance_key = split, ""
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls

@@ -19,7 +19,7 @@ from agentgym.creators import Creator, entry_point, has_creator
 from agentgym.knobs import Context
 from agentgym.plugins import import_plugins, register_each
 from agentgym.requirements import check_requirements
-from agentgym.splits import check_split
+from agentgym.splits import config_for_split
 from agentgym.stacks import build_stack, import_owner, needed_hooks
 from agentgym.tools import first_paragraph
 from agentgym.world import World, check_defined, check_world, load_world, world_path
@@ -350,7 +350,7 @@ def _bare_spec(
     for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
         if isinstance(options[name], str):
             env_spec.kwargs[name] = getattr(config, name)
-    check_split(world, config, env_spec.kwargs.get("split"))
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # refuses what has no split
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))

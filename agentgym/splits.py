@@ -1,7 +1,8 @@
 """Splits of the instances of a world into those for training and those for testing.
 
 The digest of an instance decides its split, whatever seed or configuration led to it, so training
-and test never meet. An env that is asked for a split draws instances until one is in it.
+and test never meet; in a world with people, their names decide (`World.split_keys`). An env that is
+asked for a split draws instances until one is in it.
 """
 
 from __future__ import annotations
@@ -68,22 +69,27 @@ def split_of(key: str) -> SplitName:
     return "test" if number < TEST_SHARE * 2**64 else "train"
 
 
-def check_split(world: type[World[Any]], config: Any, split: str | None) -> None:
-    """Raise `ValueError` unless a split is known and the configuration has instances enough for it.
+def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
+    """Return the configuration whose instances are drawn for a split; without one, the same.
 
     Args:
         world: The class of the world.
         config: The configuration.
         split: `train`, `test`, or None for all instances.
+
+    Raises:
+        ValueError: The split is unknown, or the configuration has too few instances for it.
     """
     if split is None:
-        return
+        return config
     check_choice("split", split, SPLITS)
-    if not _has_enough(world, config):
+    drawn = world.config_for_split(config, split)
+    if not _has_enough(world, drawn):
         raise ValueError(
-            f"split={split!r} needs at least {MIN_INSTANCES} different instances, which {config} has "
+            f"split={split!r} needs at least {MIN_INSTANCES} different instances, and {config} has "
             f"fewer; make {world.__name__} larger or leave split=None"
         )
+    return drawn
 
 
 def draw_instance(
@@ -93,7 +99,7 @@ def draw_instance(
 
     Args:
         world: The class of the world.
-        config: Its configuration.
+        config: Its configuration, that for the split (`config_for_split`).
         rng: Draws the seeds of the instances.
         split: `train`, `test`, or None for any.
 
@@ -105,8 +111,8 @@ def draw_instance(
         instance = generate(world, config, seed)
         if split is None:
             return Instance(instance, seed, "")
-        if split_of(key := instance.instance_key()) == split:
-            return Instance(instance, seed, key)
+        if {split_of(key) for key in instance.split_keys()} == {split}:
+            return Instance(instance, seed, instance.instance_key())
     raise ValueError(
         f"split={split!r} has none of {_MAX_DRAWS} instances drawn with {config}; make "
         f"{world.__name__} larger or leave split=None"

@@ -8,7 +8,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -18,6 +18,9 @@ from agentgym.digests import digest
 from agentgym.guard import CallRecord
 from agentgym.imports import import_named
 from agentgym.messages import Content, ToolCall
+
+if TYPE_CHECKING:
+    from agentgym.splits import SplitName
 
 ConfigT = TypeVar("ConfigT")
 
@@ -145,6 +148,27 @@ class World(Generic[ConfigT]):
         world has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
+
+    def split_keys(self) -> Collection[str]:
+        """Return the digests or names that must all be in a split for this instance to be in it;
+        by default its key alone.
+
+        A world whose instances share something that must not be both in training and in testing,
+        such as people, returns the names of these. Instances of one key must return the same.
+        """
+        return (self.instance_key(),)
+
+    @classmethod
+    def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
+        """Return the configuration whose instances are drawn for a split; by default the same one.
+
+        A world whose `split_keys` are several draws these so that they are in the split, since few
+        instances would be in it by chance.
+
+        Raises:
+            ValueError: The configuration is that of another split.
+        """
+        return config
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:

@@ -45,6 +45,42 @@ Measures are shares of episodes in which something happened that must not: {meas
 have no verdict: random legal calls (of what the world's own belief state allows), the oracle, and
 the oracle policy when it sees only the task and the last result. A world registers shortcuts of its
 own with `agentgym.adversaries.register_adversary`.
+
+## The optimiser
+
+`agentgym audit ID --optimise 200` trains a small model on reward alone in 200 instances and plays it as
+one more shortcut. It sees the prompt and its own calls; every tool result is masked. It chooses a
+tool and then each argument (out of the schema, the prompt and a few constants) by a softmax that is
+linear in hashed features: where a choice stands in the prompt, how far that is from each number of
+the prompt and from its length, what the prompt ends in, the turn and the last call. Of 24 episodes
+from each instance those above the mean of their group are reinforced. Its ceiling is that of all shortcuts.
+
+In toy worlds with a planted tell it finds it in 40 instances; in clean ones it stays at chance
+(`pytest tests/training/audit/test_optimiser.py`):
+
+| what is planted | score | honest chance |
+| --- | --- | --- |
+| printed budget is 20 + the place of the answer | 100 % | 6 % |
+| prompt is longer the later the answer stands in it | 100 % | 6 % |
+| last letter of the printed id says yes or no | 100 % | 50 % |
+| one answer is right in 43 % of the instances | 40 % | 6 % |
+| first option is right in 39 % | 28 % | 6 % |
+| nothing | 4 % | 6 % |
+
+In the worlds of the package, trained on the split `train` and played on `test` (99 % intervals):
+
+| world | instances | score | seeds | ceiling | verdict |
+| --- | --- | --- | --- | --- | --- |
+| GridWorld | 150 | 6.7 [5.0, 8.8] | 1,200 | 10.0 | holds |
+| ListWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
+| SearchWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
+| TreeWorld | 100 | 10.0 [6.8, 14.5] | 400 | 10.0 | holds (chance is 10.0) |
+
+A model that stays at zero has met no reward to learn from, which says that blind play earns none, and
+not that a larger model could not. GridWorld shows its whole board in the prompt, so that there blind play
+is the task itself, and what is learnt is no leak.
+
+## The battery
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
            "random legal", "without memory", "oracle", "seeds", "verdict")  # fmt: skip

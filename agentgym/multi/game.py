@@ -23,7 +23,7 @@ from agentgym.multi.manager import Management
 from agentgym.multi.split import Split
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.parsing import Dialect
-from agentgym.splits import SplitName, check_split, draw_instance
+from agentgym.splits import SplitName, config_for_split, draw_instance
 from agentgym.step_info import StepInfo
 from agentgym.world import World, load_world
 
@@ -88,8 +88,8 @@ class Game:
             name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options
         }
         config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
-        self.config = make_config(self.world_class, config)
-        check_split(self.world_class, self.config, split)
+        plain = make_config(self.world_class, config)
+        self.config = config_for_split(self.world_class, plain, split)
         self.split, self.instance_key = split, ""
         self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
         self.agents = tuple(self.protocol.agents)
@@ -100,7 +100,7 @@ class Game:
                 f"{list_names(unknown[0], self.agents, 'agents')}"
             )
         self.agent_envs = {
-            a: AgentEnv(self.world_class, a, self.team, self.protocol, **options)
+            a: AgentEnv(self.world_class, a, self.team, self.protocol, split=split, **options)
             for a in self.agents
         }
         self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect

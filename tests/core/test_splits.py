@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym
 from agentgym import clone, make, tool_env
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.splits import TEST_SHARE, check_split, split_of
+from agentgym.splits import TEST_SHARE, config_for_split, split_of
 from agentgym.training.rollout import collect, replay, rollout
 from agentgym.world import COMMON
 from tests.core.guess_world import GuessWorld
@@ -53,13 +53,13 @@ def test_a_world_with_few_instances_is_refused(count: int) -> None:
             ValueError,
             match=rf"split='{split}' needs at least 100 .* FewConfig\(instances={count},",
         ):
-            check_split(FewWorld, FewConfig(count), split)
-    check_split(FewWorld, FewConfig(count), None)
+            config_for_split(FewWorld, FewConfig(count), split)
+    config_for_split(FewWorld, FewConfig(count), None)
 
 
 @pytest.mark.parametrize("count", [400, 1_000_000])
 def test_a_world_with_many_instances_is_not(count: int) -> None:
-    check_split(FewWorld, FewConfig(count), "test")
+    config_for_split(FewWorld, FewConfig(count), "test")
 
 
 @pytest.mark.parametrize(

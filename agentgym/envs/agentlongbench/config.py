@@ -17,6 +17,8 @@ from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, 
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
 """The six sections, as options name them."""
+NUMBERS = ("stats", "generation")
+"""Those of them that hold a number."""
 SETTINGS = {
     "ki-c": {"knowledge": "intensive", "style": "concise"},
     "ki-v": {"knowledge": "intensive", "style": "verbose"},

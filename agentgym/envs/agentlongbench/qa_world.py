@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,9 +17,16 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Choice, TokenCount
 from agentgym.envs.agentlongbench.baselines import last_page_score
-from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, ItemsConfig
+from agentgym.envs.agentlongbench.config import (
+    FULL,
+    NUMBERS,
+    SETTINGS,
+    ItemCount,
+    ItemsConfig,
+)
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.evidence import Evidence
+from agentgym.envs.agentlongbench.peaks import LARGEST
 from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rollout import (
     FEWEST_ROUNDS,
@@ -53,6 +61,7 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_CHANCE_DRAWS = 32  # the chance of an instance hardly varies, and long logs take a second
 _DRAWS = 20  # tables to try: among few items, some targets cannot be isolated in a short log
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
@@ -91,6 +100,14 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     items: ItemCount = 40
     min_list: ListLength = 5
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task == LARGEST and set(NUMBERS).isdisjoint(self._sections()):
+            raise ValueError(
+                f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
+                f"add one of {', '.join(NUMBERS)}"
+            )
+
     @property
     def setting(self) -> str:
         """The name of the setting, such as `kf-c`."""
@@ -102,7 +119,7 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
 
 def draw_log(
-    config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool
+    config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
     """A log of items that are drawn for it.
 
@@ -111,11 +128,13 @@ def draw_log(
         rng: What is drawn comes from it.
         tokens: What counts tokens.
         isolate: Whether all lists together have to leave the hidden item alone.
+        peak: Whether the round with the largest number is drawn, each with the same probability.
+            The draw holds for all tables that are tried, so that no round is left out as a hard one.
 
     Raises:
         ValueError: No log can be made so short.
     """
-    problem = ValueError()
+    problem, place = ValueError(), rng.random() if peak else None
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(
@@ -125,7 +144,15 @@ def draw_log(
         seed = int(rng.integers(2**63))
         try:
             return play(
-                table, target, config.style, config, seed, counter=tokens, isolate=isolate, **size
+                table,
+                target,
+                config.style,
+                config,
+                seed,
+                counter=tokens,
+                isolate=isolate,
+                peak=place,
+                **size,
             )
         except ValueError as error:  # not with these items; with others it may do
             problem = error
@@ -158,7 +185,9 @@ class LongContextQA(World[QAConfig]):
     def generate(self) -> None:
         """Draw the log and the question, and set the budget."""
         isolate = (self.config.task, self.config.style) == ("intersection", "concise")
-        self.log = draw_log(self.config, self.rng, counter(self.config.counter), isolate=isolate)
+        peak = self.config.task == LARGEST
+        tokens = counter(self.config.counter)
+        self.log = draw_log(self.config, self.rng, tokens, isolate=isolate, peak=peak)
         self.question = ask(self.config.task, self.log, self.rng)
         self._submitted: str | None = None
         self._begin(
@@ -177,6 +206,11 @@ class LongContextQA(World[QAConfig]):
         self._on_page: dict[int, list[int]] = {}
         for number in sorted({*spec.results, *spec.feedback}) if paged else ():
             self._on_page.setdefault((number - 1) // page + 1, []).append(number)
+
+    @classmethod
+    def chance(cls, config: QAConfig) -> float:
+        """Return what the best constant answer scores, as the mean over some instances."""
+        return _mean_chance(config)
 
     def toolsets(self) -> Sequence[object]:
         """Reading and answering; where the log stands in the task, only answering."""
@@ -424,6 +458,16 @@ class _Reader(Toolset):
         if not 1 <= page <= self._world._count:
             raise ToolError(f"the log has the pages 1 to {self._world._count}, got {echo(page)}")
         return self._world.read_page(page)
+
+
+@lru_cache(maxsize=64)
+def _mean_chance(config: QAConfig) -> float:
+    drawn = (LongContextQA(config, seed) for seed in range(_CHANCE_DRAWS))
+    total = 0.0
+    for world in drawn:
+        world.generate()
+        total += world.question.chance
+    return total / _CHANCE_DRAWS
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ sections 2.2 and C.1 to C.4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -26,6 +26,7 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
+from agentgym.envs.agentlongbench.peaks import Peak
 from agentgym.messages import Message, ToolCall
 from agentgym.tokens import TokenCounter
 
@@ -44,6 +45,9 @@ _RETURNING = 3  # with the hidden item, a reader of the end has four to choose f
 _ENDING = 0.6  # of a log; the last page of a short one is a quarter of it
 _TRIES = 40  # rounds from which the largest that fits is taken
 _ATTEMPTS = 12  # logs to play before giving up, each two with a longer end
+_REPLAYS = 30  # logs with a peak to play before giving up; one or two are enough mostly
+_MARGIN = 1.5
+"""Rounds for which a peak is drawn, to those of a log of the same length: more than any has."""
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 """The cap of rounds in the paper's figures, and the tokens that a round takes at least, about:
 longer logs get a higher cap.
@@ -181,6 +185,7 @@ def play(
     length: int | None = None,
     counter: TokenCounter,
     isolate: bool = False,
+    peak: float | None = None,
 ) -> Log:
     """Play a puzzle for a number of rounds, or until it fills a length; whole rounds only, and the
     hidden item is not found.
@@ -200,23 +205,64 @@ def play(
         counter: What counts the tokens.
         isolate: Whether all lists together shall have exactly the hidden item in common, and not
             before the last `habits.late`.
+        peak: The place in the log of the first guess with the largest number, in [0, 1), or None for
+            wherever it comes. How many rounds fill a length shows only when they are played: the
+            place is one among more, and such a log is played until it is long enough for it.
 
     Raises:
         ValueError: There is not room enough for the rounds, or for the lists to leave the hidden
             item alone.
     """
     limit, cap = _limits(style, rounds, length)
-    for attempt in range(_ATTEMPTS):
-        late = min(0.9, habits.late * (1 + attempt // 2))
-        game = _Game(
-            table, target, style, habits, np.random.default_rng((seed, attempt)), counter, cap
+    by_rounds = rounds is not None
+
+    def finished(top: Peak | None) -> Log | None:
+        for attempt in range(_ATTEMPTS):
+            late = min(0.9, habits.late * (1 + attempt // 2))
+            rng = np.random.default_rng((seed, attempt))
+            game = _Game(table, target, style, habits, rng, counter, cap, top)
+            if game.run(limit, by_rounds, (1 - late) * limit if isolate else None):
+                return game.log()
+        return None
+
+    log = None if by_rounds and peak is not None else finished(None)
+    if peak is not None and (by_rounds or log is not None):
+        most = limit if log is None else ceil(_MARGIN * len(log.rounds))
+        rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt has this one
+        log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
+    if log is None:
+        raise ValueError(
+            f"no log of {limit} {'rounds' if by_rounds else 'tokens'} can be made; take more, or a "
+            f"min_list below {habits.min_list}"
         )
-        if game.run(limit, rounds is not None, (1 - late) * limit if isolate else None):
-            return game.log()
-    unit = "rounds" if rounds else "tokens"
-    raise ValueError(
-        f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}"
-    )
+    return log
+
+
+def _with_peak(
+    draw: Callable[[int], Peak | None],
+    finished: Callable[[Peak], Log | None],
+    place: float,
+    most: int,
+    rng: np.random.Generator,
+) -> Log | None:
+    """Return a log whose largest number stands in a round that was drawn; None if there is none.
+
+    Args:
+        draw: Draws the item of a round.
+        finished: Plays a log with a peak; returns None if it cannot be played to its end.
+        place: The place of the round among `most`, in [0, 1). Where the log ends before that round,
+            another one is drawn, which leaves all rounds of the log equally likely.
+        most: The most rounds that the log may have.
+        rng: Draws the other places.
+    """
+    for _ in range(_REPLAYS):
+        top = draw(1 + int(place * most))
+        log = None if top is None else finished(top)
+        if top is not None and log is not None:
+            if top.number <= len(log.rounds):
+                return log
+            place = rng.random()
+    return None
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
@@ -239,6 +285,7 @@ class _Game:
         decoys: Items that stay in all lists until the log nears its end.
         returning: Items that early lists exclude, and that are in all lists near the end, so that
             these alone do not tell the hidden item.
+        peak: The guess with the largest number, if its round was drawn.
     """
 
     def __init__(
@@ -250,9 +297,10 @@ class _Game:
         rng: np.random.Generator,
         counter: TokenCounter,
         cap: int,
+        peak: Peak | None,
     ) -> None:
         self.table, self.target, self.style, self.habits = table, target, style, habits
-        self.rng, self.counter, self.cap = rng, counter, cap
+        self.rng, self.counter, self.cap, self.peak = rng, counter, cap, peak
         self.heard: dict[Atom, int] = {}
         self.left = np.ones(len(table), bool)
         self.guessed = np.zeros(len(table), bool)
@@ -263,6 +311,8 @@ class _Game:
         self.system = Message("system", explain_game(style), id="0:0")
         self.tokens = counter.count(self.system)
         first = int((target + rng.integers(1, len(table))) % len(table))
+        if peak is not None:
+            first = int(rng.choice(np.flatnonzero(peak.allowed(1))))
         self._add(self._round(first, None))
 
     def log(self) -> Log:
@@ -292,6 +342,8 @@ class _Game:
             if close_at is not None and used >= _ENDING * limit and not self.returning.any():
                 self._choose_returning()
             kept = self.returning | (self.decoys if isolating and not closing else False)
+            if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
+                kept = kept | self._peak_item  # so that the guess is one of the list
             drawn = self._draw(closing, kept)
             room = limit - self.tokens
             share = room // max(1, FEWEST - len(self.rounds))
@@ -308,6 +360,13 @@ class _Game:
             if isolating and len(self.rounds) == 2:
                 self._choose_decoys(drawn)
         return False
+
+    @property
+    def _peak_item(self) -> Mask:
+        """The item of the peak, if there is one."""
+        if self.peak is None:
+            return np.zeros(len(self.table), bool)
+        return self.peak.allowed(self.peak.number)
 
     def _draw(self, closing: bool, kept: Mask) -> Round:
         """The next round."""
@@ -397,11 +456,14 @@ class _Game:
         if closing:
             able = self._telling(found)
         able[self.target] = False
+        others = np.ones(len(self.table), bool)
+        others[self.target] = False
+        if self.peak is not None:
+            others = self.peak.allowed(len(self.rounds) + 1)
+            able = able & others
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
-        if not len(pool):
-            pool = np.delete(np.arange(len(self.table)), self.target)
-        return int(self.rng.choice(pool))
+        return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
         """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
@@ -492,7 +554,7 @@ class _Game:
         """Choose items that early lists exclude and that are most like the hidden one: they meet
         the most of what was heard.
         """
-        able = np.flatnonzero(~self.left & ~self.guessed)
+        able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:
             met += self.table.mask(atom)
@@ -503,6 +565,6 @@ class _Game:
         able = [
             place
             for place in drawn.lists[0].tolist()
-            if place != self.target and not self.guessed[place]
+            if place != self.target and not (self.guessed | self._peak_item)[place]
         ]
         self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

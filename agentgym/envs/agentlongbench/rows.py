@@ -77,7 +77,7 @@ def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCo
     """The log of a sample; all tasks ask about the same logs."""
     config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
     rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
-    return draw_log(config, rng, counter, isolate=config.style == "concise")
+    return draw_log(config, rng, counter, isolate=config.style == "concise", peak=True)
 
 
 def make_rows(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.engine import dumps
 from agentgym.envs.agentlongbench.items import Operator
+from agentgym.envs.agentlongbench.peaks import largest_section
 from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rollout import Log, Round, within
 from agentgym.envs.agentlongbench.scoring import Answer
@@ -67,7 +68,8 @@ def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
     """Draw a question of a task about a log; a log of three rounds has one of each.
 
     Args:
-        task: The task; for the concise `intersection` the log has to isolate the hidden item.
+        task: The task; for the concise `intersection` the log has to isolate the hidden item, for
+            `find_round_largest_value_env` to be played with a peak.
         log: The log.
         rng: What is drawn comes from it.
     """
@@ -176,18 +178,15 @@ def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 def _find_largest(log: Log, rng: np.random.Generator) -> LogQuestion:
     table = log.table
-    numeric = [k for k, section in enumerate(table.sections) if section.numeric]
-    place = max(numeric, key=lambda k: len(set(table.columns[k])))
+    place = largest_section(table)
     section = table.sections[place].name
     numbers = [int(table.columns[place][turn.guess][0]) for turn in log.rounds]
     spec = QuestionSpec("find_round_largest_value_env", last=len(numbers), section=section)
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
     answer = 1 + numbers.index(max(numbers))
-    # Of several rounds with the largest number the first is asked for, so that an early round is
-    # right as often as any of them has it.
-    chance = numbers.count(max(numbers)) / len(numbers)
-    return LogQuestion(spec, answer, tuple(map(_sections, log.rounds)), least, chance, extra)
+    scan = tuple(map(_sections, log.rounds))
+    return LogQuestion(spec, answer, scan, least, 1 / len(numbers), extra)
 
 
 def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:

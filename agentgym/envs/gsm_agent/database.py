@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
+from agentgym.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """Databases of the paper, each with one in this many tasks of Full."""
@@ -41,6 +42,11 @@ MAX_TASKS = 1_000_000
 FIRST_YEAR, YEARS = 1960, 60  # 720 months: enough for the colours of the largest database
 
 _TASKS_PER_PERSON = 6  # so that searching for a name alone does not lead to one task
+_FEWEST_PEOPLE = 12  # for small databases, whose tasks would else be about the same three
+_SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
+"""Bits of the seeds of tasks, above those of seed and number: with the same seeds, a task of one
+split would be that of the other with other names.
+"""
 _TYPE = re.compile("[^a-z]+")
 
 
@@ -60,6 +66,8 @@ class DatabaseOptions(ProblemOptions):
         search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
             `package.module:function`.
         database_seed: The seed of the database, which depends on nothing but the options.
+        people: The names that people are drawn from: `all`, or those of a split, which `split`
+            chooses by itself.
         data: A folder to use in place of drawn tasks: a saved database, or one as
             `loaders.load_folder` reads it.
     """
@@ -71,6 +79,7 @@ class DatabaseOptions(ProblemOptions):
     anonymised: Share = 0.3
     search_by: str = "words"
     database_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    people: Literal["all", "train", "test"] = "all"
     data: str = ""
 
     def __post_init__(self) -> None:
@@ -128,6 +137,24 @@ class Database:
                 "decomposed it; use setting='static'"
             )
         return places
+
+    def people_of(self, task: Task) -> frozenset[str]:
+        """Return the people whom the documents of a task name, and those of other tasks with the
+        same question and answer.
+        """
+        return self._casts[task.question, task.answer]
+
+    @cached_property
+    def _casts(self) -> dict[tuple[str, str], frozenset[str]]:
+        """People by question and answer."""
+        casts: dict[tuple[str, str], frozenset[str]] = {}
+        for place in range(len(self.tasks)):
+            task = self.tasks.task(place)
+            names = [self.documents.document(k).name for k in task.documents]
+            people = {name.strip() for each in names for name in each.split(",")} - {""}
+            key = task.question, task.answer
+            casts[key] = casts.get(key, frozenset()) | people
+        return casts
 
     def save(self, folder: Path) -> None:
         """Write the database into a folder, from which `load` maps it into memory."""
@@ -220,13 +247,12 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     """Draw all tasks of Full, with their documents.
 
     Raises:
-        ValueError: There are more colours than months.
+        ValueError: There are more colours than months, or too few names.
     """
-    seed, total = options.database_seed, options.tasks + round(options.distractors * options.tasks)
-    people = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
-    Random(seed).shuffle(people)
-    people = people[: max(12, total // _TASKS_PER_PERSON)]
-    rngs = [Random(seed << 32 | number) for number in range(total)]
+    seed, total = options.database_seed, _task_count(options)
+    people = draw_people(options)
+    salt = _SALTS[options.people]
+    rngs = [Random(salt | seed << 32 | number) for number in range(total)]
     problems = [draw_problem(rng, people, options) for rng in rngs]
     casts = [
         list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners))
@@ -259,6 +285,30 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
         )
     written = _with_ids([*documents, *decoys], seed)
     return TaskPool(tuple(tasks), written[: len(tasks)], written[len(tasks) :], options.tasks)
+
+
+def draw_people(options: DatabaseOptions) -> list[str]:
+    """Draw the people of a database, all of them of one split if the options say so.
+
+    Raises:
+        ValueError: The split has too few names.
+    """
+    count = max(_FEWEST_PEOPLE, _task_count(options) // _TASKS_PER_PERSON)
+    names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
+    if options.people != "all":
+        names = [name for name in names if split_of(name) == options.people]
+        if len(names) < count:
+            raise ValueError(
+                f"tasks={options.tasks} with people={options.people!r} needs {count} names, and "
+                f"that split has {len(names)}; ask for fewer tasks or distractors"
+            )
+    Random(options.database_seed).shuffle(names)
+    return names[:count]
+
+
+def _task_count(options: DatabaseOptions) -> int:
+    """Return the number of tasks of Full, those that are never asked included."""
+    return options.tasks + round(options.distractors * options.tasks)
 
 
 def _draw_decoys(
@@ -328,4 +378,4 @@ def _open(folder: Path, search_by: str) -> Database:
     return Database.of(*load_folder(folder), search_by)
 
 
-__all__ = ["Database", "DatabaseOptions", "colour", "draw_tasks", "get_database"]
+__all__ = ["Database", "DatabaseOptions", "colour", "draw_people", "draw_tasks", "get_database"]

@@ -6,16 +6,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.config import CallsPerTurn, Choice
-from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.database import (
+    MAX_TASKS,
+    SIZES,
+    Database,
+    DatabaseOptions,
+    draw_people,
+    get_database,
+)
 from agentgym.envs.gsm_agent.gold import GoldKnowledge, ProductiveSearches
 from agentgym.envs.gsm_agent.knowledge import PAGES, SearchKnowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
@@ -24,6 +32,7 @@ from agentgym.envs.gsm_agent.prompts import (
     STEP_BY_STEP,
     TOOL_NOTES,
     TOOL_SETS,
+    Answering,
     Explore,
     Revisit,
     Think,
@@ -31,6 +40,7 @@ from agentgym.envs.gsm_agent.prompts import (
 )
 from agentgym.messages import ToolCall
 from agentgym.registry import register
+from agentgym.splits import SplitName
 from agentgym.tools import ToolError, tool
 from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world import World
@@ -191,6 +201,33 @@ class SearchWorld(World[SearchConfig]):
     def instance_key(self) -> str:
         """Return the problem, which names its people and, where it matters, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
+
+    def split_keys(self) -> Collection[str]:
+        """Return the people whom its documents name; the problem alone, where they name nobody."""
+        return self.database.people_of(self.problem) or (self.instance_key(),)
+
+    @classmethod
+    def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
+        """Return the configuration whose database is about people of the split; people of a folder
+        are given, and `split_keys` chooses among its tasks.
+        """
+        if config.data:
+            return config
+        if config.people not in ("all", split):
+            raise ValueError(
+                f"split={split!r} draws people of its own, got people={config.people!r}; leave "
+                "people out"
+            )
+        drawn = replace(config, people=split)
+        draw_people(drawn)  # refuses a database for which there are too few names
+        return drawn
+
+    @classmethod
+    def instance_count(cls, config: SearchConfig) -> float | None:
+        """Return the number of tasks of the database, which a folder does not tell beforehand."""
+        if config.data:
+            return None
+        return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
     def _documents(self) -> str:
         return "\n\n".join(
@@ -530,22 +567,6 @@ def _unreadable(options: DatabaseOptions) -> str:
 
 
 _SEARCHES = ("search", "next_page", "explore", "revisit")
-
-
-class Answering:
-    """The tool that ends a task, in every setting."""
-
-    def __init__(self, world: SearchWorld) -> None:
-        self._world = world
-
-    @tool
-    def answer(self, value: str) -> str:
-        """Give the answer. This ends the task.
-
-        Args:
-            value: The number.
-        """
-        return self._world.answer(value)
 
 
 _RULE = {"max_failed_rounds": 3}

@@ -29,6 +29,8 @@ from agentgym.training.audit.blind import (
     opaque_ids,
 )
 from agentgym.training.audit.ceilings import Ceiling, find_ceiling, score_interval
+from agentgym.training.audit.masked_policy import OptimisedShortcut
+from agentgym.training.audit.optimiser import optimise
 from agentgym.training.audit.playing import (
     can_be_read,
     demonstrations,
@@ -41,9 +43,9 @@ from agentgym.training.audit.playing import (
 from agentgym.training.audit.transcripts import Transcript
 from agentgym.training.evaluation import Interval, Table, percent
 
-_CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
-"""The first seeds of the episodes that estimate chance and of the demonstrations; those that are
-played begin at 0, so no two meet.
+_CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
+"""The first seeds of the episodes that estimate chance, of the demonstrations, and of the training of
+the optimiser; those that are played begin at 0, so no two meet.
 """
 _GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
 MEASURES: Mapping[str, str] = {
@@ -64,6 +66,8 @@ class AuditConfig(Config):
         options: Options of the world.
         splits: Whether demonstrations are of the split for training, and the episodes that are
             played of that for testing; if not, both are of all instances, on different seeds.
+        optimise: Instances on which a small model that sees no result is trained on reward alone
+            (`audit.optimiser`), to be played as one more shortcut; 0 for none.
     """
 
     world: str
@@ -71,6 +75,7 @@ class AuditConfig(Config):
     demonstrations: Annotated[int, Field(ge=4, le=10_000)] = 100
     options: Mapping[str, Any] = field(default_factory=dict)
     splits: bool = True
+    optimise: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,9 @@ def run_audit(
     luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
     ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
     shortcuts = learn_shortcuts(lessons, probing)
+    if config.optimise:
+        seeds = range(_OPTIMISER_SEED, _OPTIMISER_SEED + config.optimise)
+        shortcuts.append(OptimisedShortcut(optimise(train, seeds)))
     known = {value for lesson in lessons for value in opaque_ids(lesson)}
     own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
     policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}

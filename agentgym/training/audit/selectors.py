@@ -57,7 +57,7 @@ class Selector:
         if self.rule in ("front", "back"):
             place = self.place if self.rule == "front" else -1 - self.place
             return parts[place] if -len(parts) <= place < len(parts) else None
-        return _EXTREMES[self.rule](parts) if parts else None
+        return EXTREMES[self.rule](parts) if parts else None
 
 
 def cut(text: str) -> str:
@@ -107,7 +107,7 @@ def _counted(parts: list[str]) -> list[str]:
     return [part for part, _ in Counter(parts).most_common()]
 
 
-_EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
+EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
     "longest": lambda parts: max(parts, key=len),
     "shortest": lambda parts: min(parts, key=len),
     "largest": lambda parts: max(parts, key=_value),
@@ -130,7 +130,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
                 if parts[-1 - place] == answer:
                     yield Selector(source, unit, "back", place)
             if answer in parts:
-                for rule, pick in _EXTREMES.items():
+                for rule, pick in EXTREMES.items():
                     if pick(parts) == answer:
                         yield Selector(source, unit, rule)
 

@@ -37,13 +37,22 @@ def audit(
     splits: Annotated[
         bool, typer.Option(help="Learn on the split train and play on test; else on all instances.")
     ] = True,
+    optimise: Annotated[
+        int,
+        typer.Option(
+            help="Instances on which to train a small model that sees no result; 0 for none."
+        ),
+    ] = 0,
     options: Options = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
 ) -> None:
     """Play shortcuts that do not do the task of a world; exit code 1 if one earns more than chance."""
     with exit_on_user_error():
         check_int("episodes", episodes, 1, 100_000)  # as `AuditConfig.seeds`
-        config = AuditConfig(world, episodes, demonstrations, parse_options(options), splits)
+        check_int("optimise", optimise, 0, 1_000_000)
+        config = AuditConfig(
+            world, episodes, demonstrations, parse_options(options), splits, optimise
+        )
         with progress_bar() as progress:
             bar = progress.add_task("seeds", total=episodes)
             result = run_audit(config, lambda played: progress.advance(bar, played))

@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.seeding import np_random
 
 from agentgym.config import make_config
-from agentgym.splits import draw_instance
+from agentgym.splits import config_for_split, draw_instance
 from agentgym.training.evaluation.tables import Table
 from agentgym.training.rollout import Trajectory
 from agentgym.world import load_world
@@ -37,7 +37,9 @@ def _drawn_key(spec: str, seed: int) -> str:
     world = load_world(kwargs["world"])
     options = {field.name for field in fields(world.Config)}
     config = make_config(world, {name: kwargs[name] for name in kwargs if name in options})
-    drawn = draw_instance(world, config, np_random(seed)[0], kwargs.get("split"))
+    split = kwargs.get("split")
+    config = config_for_split(world, config, split)
+    drawn = draw_instance(world, config, np_random(seed)[0], split)
     return drawn.key or drawn.world.instance_key()
 
 

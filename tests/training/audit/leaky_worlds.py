@@ -254,6 +254,14 @@ class _YesOrNo:
         return "Taken."
 
 
+class IdTells(YesOrNo):
+    """The last letter of the id that the prompt names says whether the answer is yes."""
+
+    def plant(self) -> None:
+        even = sum(self.parts[self.target]) % 2 == 0
+        self.ids[self.target] = self.ids[self.target][:-1] + ("x" if even else "y")
+
+
 class GuessOnce(World[NotesConfig]):
     """Guess which of four seals is the right one; the world tells no optimal calls."""
 
@@ -302,7 +310,7 @@ LEAKY = (
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY, GuessOnce):
+for world in (*CLEAN, *LEAKY, IdTells, GuessOnce):
     # Not by `agentgym.register`, so that the laws over the registry pass them over.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",

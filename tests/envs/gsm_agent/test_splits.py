@@ -1,0 +1,211 @@
+"""People and problems of the two splits: none is in both, whatever the seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import agentgym.envs.gsm_agent.database as drawing
+from agentgym import clone, make, tool_env
+from agentgym.envs.gsm_agent.checks import CHECKS
+from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
+from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.oracles.wrong import Decoys
+from agentgym.splits import SplitName, config_for_split, draw_instance, split_of
+from agentgym.training.audit import AuditConfig, run_audit
+from agentgym.training.evaluation import instance_key
+from agentgym.training.rollout import replay, rollout
+
+INSTANCES = 200
+NAME = re.compile(rf"\b(?:{'|'.join(FIRST_NAMES)}) (?:{'|'.join(LAST_NAMES)})\b")
+SPLITS: tuple[SplitName, ...] = ("train", "test")
+
+
+def worlds_of(split: str, count: int, **options: Any) -> Iterator[SearchWorld]:
+    env = make("SearchWorld", split=split, **options)
+    for seed in range(count):
+        env.reset(seed=seed)
+        world = tool_env(env).world
+        assert isinstance(world, SearchWorld)
+        yield world
+
+
+def people_shown(world: SearchWorld) -> set[str]:
+    """The people of the question and of whatever a search of this instance can show."""
+    documents = world.database.documents
+    texts = [documents.document(place).show() for place in range(len(documents))]
+    return {name for text in (world.problem.question, *texts) for name in NAME.findall(text)}
+
+
+def people_of_task(world: SearchWorld) -> set[str]:
+    """The people of the question and of the documents of the task."""
+    documents = [world.database.documents.document(k) for k in world.problem.documents]
+    texts = (world.problem.question, *(document.show() for document in documents))
+    return {name for text in texts for name in NAME.findall(text)}
+
+
+@pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
+def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
+    """Of hundreds of tasks, with everything that a search can show, other databases included."""
+    people: dict[str, set[str]] = {split: set() for split in SPLITS}
+    for split, seeds in (("train", (0, 1)), ("test", (0, 2))):
+        for database_seed in seeds:
+            drawn = list(worlds_of(split, INSTANCES, **options, database_seed=database_seed))
+            people[split] |= people_shown(drawn[0])
+            assert set().union(*map(people_of_task, drawn)) <= people[split]
+            assert len({world.instance_key() for world in drawn}) > INSTANCES / 4
+    assert len(people["test"]) > 30
+    assert not people["train"] & people["test"]
+
+
+def test_a_test_problem_is_no_training_problem_with_other_names() -> None:
+    """The quantities and numbers of a task of several premises occur in one split alone."""
+    stories: dict[str, set[str]] = {split: set() for split in SPLITS}
+    for split in SPLITS:
+        for world in worlds_of(split, INSTANCES):
+            if len(world.problem.documents) > 2:
+                question = re.sub(r" in [A-Z][a-z]+ \d{4}", "", world.problem.question)
+                stories[split].add(f"{NAME.sub('N', question)} {world.problem.answer}")
+    assert min(map(len, stories.values())) > INSTANCES / 4
+    assert not stories["train"] & stories["test"]
+
+
+def test_without_a_split_nothing_changes() -> None:
+    """The bytes of a database are those of before there were splits of people."""
+    database = get_database(DatabaseOptions(tasks=30))
+    blocks = database.documents.block.tobytes() + database.tasks.block.tobytes()
+    assert hashlib.sha256(blocks).hexdigest().startswith("c9fc4e32adb76874")
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_databases_of_a_split_are_well_posed_and_solved(split: SplitName) -> None:
+    database = get_database(DatabaseOptions(tasks=100, people=split))
+    assert not [each for check in CHECKS.values() for each in check(database)]
+    env = make("SearchWorld", split=split, tasks=100)
+    for seed in range(10):
+        assert rollout(env, OraclePolicy("SearchWorld"), seed).reward == 1.0
+
+
+def test_shortcuts_learnt_on_one_split_earn_nothing_on_the_other() -> None:
+    audit = run_audit(AuditConfig("SearchWorld", seeds=60, demonstrations=30))
+    assert audit.leaks == []
+    assert max(row.interval.value for row in audit.rows if row.kind == "shortcut") <= 0.05
+    assert {row.name: row.interval.value for row in audit.rows}["oracle"] == 1.0
+
+
+def test_copies_replays_teams_and_wrong_hints_stay_in_the_split() -> None:
+    env = make("SearchWorld", split="test", oracles="S0.5")
+    trajectory = rollout(env, OraclePolicy("SearchWorld"), 4)
+    assert replay(trajectory) == trajectory
+    copy = tool_env(clone(env))
+    assert copy.config == config_for_split(SearchWorld, SearchConfig(), "test")
+    assert all(split_of(name) == "test" for name in people_shown(_decoy(copy)))
+    team = make("SearchWorld-team", split="test")
+    episode = rollout(team, TeamPolicy("SearchWorld-team", OraclePolicy("SearchWorld-team")), 4)
+    assert episode.reward == 1.0
+    assert replay(episode) == episode
+
+
+def _decoy(env: Any) -> SearchWorld:
+    decoy = next(Decoys(env)._others()).world
+    assert isinstance(decoy, SearchWorld)
+    return decoy
+
+
+def test_a_split_with_too_few_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ValueError, match=r"tasks=20000 with people='test' needs 3333 names, .* has 1309"
+    ):
+        make("SearchWorld", split="test", tasks=20_000)
+    monkeypatch.setattr(drawing, "FIRST_NAMES", ("Adela", "Bruno"))
+    monkeypatch.setattr(drawing, "LAST_NAMES", ("Marsh", "Novak"))
+    for split in SPLITS:
+        with pytest.raises(ValueError, match=rf"with people='{split}' needs 26 names"):
+            make("SearchWorld", split=split, tasks=160)
+
+
+def test_people_of_the_other_split_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="split='test' draws people of its own, got people='train'"
+    ):
+        make("SearchWorld", split="test", people="train")
+    make("SearchWorld", split="test", people="test", tasks=200)
+
+
+def write_folder(folder: Path, tasks: int, names: Any) -> str:
+    """A folder of tasks with two documents each, about the people that `names` returns."""
+    rows, documents = [], []
+    for k in range(tasks):
+        ids = [f"d{k}-{n}" for n in range(2)]
+        for n, identity in enumerate(ids):
+            about = {"name": names(k)[n]} if names(k)[n] else {}
+            documents.append({"id": identity, "content": f"Note {k} {n}.", "metadata": about})
+        rows.append({"id": f"t{k}", "question": f"What {k}?", "answer": str(k), "documents": ids})
+    for name, records in (("tasks", rows), ("documents", documents)):
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+def drawn_of(split: str, folder: str) -> list[SearchWorld]:
+    env = make("SearchWorld", data=folder, split=split)
+    worlds = []
+    for seed in range(INSTANCES):
+        env.reset(seed=seed)
+        worlds.append(tool_env(env).world)
+    return worlds  # type: ignore[return-value]
+
+
+def test_tasks_of_a_folder_are_split_by_the_people_whom_documents_name(tmp_path: Path) -> None:
+    """A task about people of both splits is in neither."""
+    folder = write_folder(tmp_path, 300, lambda k: (f"Person {k % 90}", f"Person {k * 7 % 90}"))
+    played = {split: drawn_of(split, folder) for split in SPLITS}
+    people = {
+        split: {
+            world.database.documents.document(place).name
+            for world in worlds
+            for place in world.problem.documents
+        }
+        for split, worlds in played.items()
+    }
+    assert not people["train"] & people["test"]
+    assert min(map(len, people.values())) >= 4
+
+
+def test_one_problem_with_two_casts_is_in_one_split(tmp_path: Path) -> None:
+    folder = Path(write_folder(tmp_path, 600, lambda k: (f"Person {k}", "")))
+    path = folder / "tasks.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for row in rows:  # two tasks with the same question and answer, about different people
+        row["question"], row["answer"] = f"What {int(row['answer']) // 2}?", "1"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    keys = {s: {w.instance_key() for w in drawn_of(s, str(folder))} for s in SPLITS}
+    assert not keys["train"] & keys["test"]
+    assert all(keys.values())
+
+
+def test_where_documents_name_nobody_the_problem_decides(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, 200, lambda k: ("", ""))
+    for split in SPLITS:
+        assert all(split_of(w.instance_key()) == split for w in drawn_of(split, folder))
+
+
+def test_the_spec_alone_draws_the_same_instance_again() -> None:
+    """A reader of a log, who has spec and seed, finds the key that was played."""
+    trajectory = rollout(make("SearchWorld", split="test"), OraclePolicy("SearchWorld"), 9)
+    recorded = trajectory.steps[-1].info["detail"].pop("instance")
+    assert instance_key(trajectory) == recorded
+    config = config_for_split(SearchWorld, SearchConfig(), "test")
+    assert config.people == "test"
+    rng = np.random.default_rng(0)
+    drawn = draw_instance(SearchWorld, config, rng, "test")
+    assert drawn.seed == int(np.random.default_rng(0).integers(2**63)), "the first draw fits"
