@@ -145,8 +145,9 @@ class _Statements:
     def _add(self, statement: str, decorator: str) -> None:
         defined = _DEFINITION.match(statement)
         kind, name = (defined[1], defined[2] or defined[3]) if defined else (None, "")
-        is_changed = decorator if kind == "def" else kind is None and _CALL.search(statement)
-        if not name or name in self._bindings or is_changed:
+        if kind == "def" and decorator:  # which may make anything of the function, and of it alone
+            self._others.append(f"{decorator} {name}")
+        elif not name or name in self._bindings or (kind is None and _CALL.search(statement)):
             self._others.append(statement)
         else:
             self._bindings[name] = statement

@@ -38,6 +38,7 @@ EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ): "what is not closed goes to the end",
     ("lazy_registration.py", "_DOCSTRING"): "of sources, in which what begins also ends",
     ("lazy_registration.py", "_CALL"): "of sources, whose lines are short",
+    ("usual_replies.py", "_PYTHON_PAIR"): "found in what was matched as pairs one after the other",
     ("envs/lore/document_world.py", "_TASK"): "each beginning holds the end of the one before",
 }
 
@@ -172,7 +173,8 @@ def _starts(way: Nodes) -> Iterator[str]:
         if node[0] in (ops.AT, ops.ASSERT, ops.ASSERT_NOT) and not before:
             guarded = True
         rest = way[place + 1 :]
-        if unlimited(node) and not guarded and not all(map(nullable, rest)):
+        runs = unlimited(node) or (node[0] is ops.POSSESSIVE_REPEAT and node[1][1] > MANY)
+        if runs and not guarded and not all(map(nullable, rest)):
             needed = [letters([each]) for each in before if not nullable(each)]
             if all(each & letters([node]) for each in needed):
                 yield f"repeat {place} is tried again from {'each place' if not needed else 'each beginning'}"
@@ -229,6 +231,7 @@ SLOW = [
     (r"^([│ ]*)(\S+)(?: \((.+)\)|(?<=/))$", "match"),
     (r"(?:Purchaser|Seller): .*?([\w.]+@mcp\.com)", "search"),
     (r"full name is ([^.]+)\.", "findall"),
+    (r"[^\s\d]*+\d\S*", "sub"),
     (r"\[([^|\]]+) \| ([^\]]+)\]", "findall"),
 ]
 QUICK = [

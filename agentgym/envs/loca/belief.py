@@ -38,8 +38,7 @@ _KIND_ROOM = _LABEL + 80
 _MISSES = 100
 """The records in a row that do not fit any more after which the room counts as full."""
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
-_NAMED = re.compile(r"\S*\d\S*")
-"""What tells reads of one kind apart: the number of a page, a code, a range."""
+_SPACED = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +216,15 @@ class Belief:
         ]
 
     def _kind(self, label: str) -> str:
-        name = _NAMED.sub("#", label)
+        name = _SPACED.sub(_leave_out_numbers, label)
         return name if name in self._kinds or len(self._kinds) < _KINDS else _OTHERS
+
+
+def _leave_out_numbers(word: re.Match[str]) -> str:
+    """Return a word without what tells reads of one kind apart: the number of a page, a code, a
+    range.
+    """
+    return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 
 def _cut(text: str, most: int = _CALL) -> str:

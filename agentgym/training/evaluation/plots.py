@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -128,7 +129,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
             axes[line, 0].set_ylabel(f"{arm or 'none'} (%)")
         axes[0, column].set_title(world)
         axes[-1, column].set_xlabel(axis_label(rows[0]), fontsize="small")
-    _add_legend(figure, compared="" in arms and len(arms) > 1)
+    _add_legend_of_metrics(figure, compared="" in arms and len(arms) > 1)
     add_caption(figure, results)
     return figure
 
@@ -148,7 +149,7 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("%")
-    _add_legend(figure, compared=False)
+    _add_legend_of_metrics(figure, compared=False)
     add_caption(figure, results)
     return figure
 
@@ -177,7 +178,7 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
         panel.set(title=world, xlabel="intervention")
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+    add_legend(figure, handles)
     add_caption(figure, results, note)
     return figure
 
@@ -227,14 +228,24 @@ def _draw_points(
     panel.errorbar(places, values, errors, capsize=3, **style)
 
 
-def _add_legend(figure: Figure, *, compared: bool) -> None:
-    handles = [
+def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Put a legend above the panels, in as many columns as the figure is wide enough for."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        if legend.get_window_extent(renderer).width <= figure.bbox.width:
+            return
+        legend.remove()
+
+
+def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
+    handles: list[Artist] = [
         Line2D([], [], label=METRICS[metric][0], **style) for metric, style in _LINES.items()
     ]
     if compared:
         without = "success rate without oracles"
         handles.append(Line2D([], [], color="#999999", linewidth=1, linestyle=":", label=without))
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    add_legend(figure, handles)
 
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:

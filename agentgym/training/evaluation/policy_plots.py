@@ -16,6 +16,7 @@ from agentgym.training.evaluation.plots import (
     COLOURS,
     METRICS,
     add_caption,
+    add_legend,
     draw_bars,
     name_arms,
     worlds_of,
@@ -95,6 +96,6 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
         panel.set_xlim(-0.6, len(policies) - 0.4)
     axes[0].set_ylabel("change (percentage points)")
     handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+    add_legend(figure, handles)
     add_caption(figure, results, note)
     return figure

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -29,7 +32,7 @@ def simulated(
         for arm in arms:
             for horizon in horizons:
                 for seed in range(10):
-                    optimal = int(rng.binomial(horizon, 0.7 + 0.1 * len(arm)))
+                    optimal = int(rng.binomial(horizon, min(0.95, 0.7 + 0.1 * len(arm))))
                     rows.append(
                         Result(
                             world,
@@ -115,6 +118,49 @@ def test_captions_name_the_policy_and_the_number_of_instances(
     (caption,) = (text for text in texts(draw(sampled)) if "n = " in text)
     assert "my.module:model (big-7B)" in " ".join(caption.split())
     assert "2 samples each" in " ".join(caption.split())
+
+
+LONG = "a-policy-with-a-long-name/of-several-parts:temperature=0.7"
+SHAPES: list[dict[str, Any]] = [
+    {"worlds": ("GridWorld",)},
+    {"worlds": ("GridWorld",), "horizons": (7,)},
+    {"worlds": ("GridWorld",), "arms": ("", "S", "P0.5S_", "SPH")},
+    {"worlds": ("WoocommerceStockAlert", "FilterLowSellingProducts", "UpdateMaterialInventory")},
+    {"worlds": tuple(f"World{k}" for k in range(6))},
+]
+
+
+@pytest.mark.parametrize("draw", [*FIGURES, policy_plots.levelled_figure, plots.contexts_figure])
+@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
+def test_nothing_is_cut_off_or_covered(
+    tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], shape: dict[str, Any]
+) -> None:
+    names = (
+        ("small", LONG)
+        if draw in (policy_plots.arms_figure, policy_plots.levelled_figure)
+        else (LONG,)
+    )
+    figure = draw([replace(row, policy=name) for name in names for row in simulated(**shape)])
+    plots.save(figure, tmp_path / "f.png")
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    written = [*figure.legends, *figure.texts, *([figure._suptitle] if figure._suptitle else [])]
+    for part in [*written, *(text for panel in figure.axes for text in labels(panel))]:
+        box = part.get_window_extent(renderer)
+        assert box.x0 >= -1 <= box.y0, part
+        assert box.x1 <= figure.bbox.x1 + 1, part
+        assert box.y1 <= figure.bbox.y1 + 1, part
+    for legend in figure.legends:
+        box = legend.get_window_extent(renderer)
+        assert not any(box.overlaps(panel.get_tightbbox(renderer)) for panel in figure.axes)
+
+
+def labels(panel: Axes) -> list[Text]:
+    """What stands around a panel."""
+    return [
+        text
+        for text in (panel.title, panel.xaxis.label, panel.yaxis.label)
+        if text.get_text() and text.get_visible()
+    ]
 
 
 def test_figures_are_saved_as_png_svg_and_pdf(tmp_path: Path) -> None:
