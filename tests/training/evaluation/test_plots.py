@@ -143,6 +143,7 @@ def test_nothing_is_cut_off_or_covered(
     figure = draw([replace(row, policy=name) for name in names for row in simulated(**shape)])
     plots.save(figure, tmp_path / "f.png")
     renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()  # at this resolution
     written = [*figure.legends, *figure.texts, *([figure._suptitle] if figure._suptitle else [])]
     for part in [*written, *(text for panel in figure.axes for text in labels(panel))]:
         box = part.get_window_extent(renderer)
