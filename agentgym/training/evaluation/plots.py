@@ -230,7 +230,7 @@ def _draw_points(
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend above the panels, in as many columns as the figure is wide enough for."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
         if legend.get_window_extent(renderer).width <= figure.bbox.width:

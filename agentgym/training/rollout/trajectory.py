@@ -233,8 +233,8 @@ class TrajectoryLog:
         path: The file; it is made on the first append. One that ends in `.zst` is compressed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
         self._lock, self._turn = RunLock(path, folder=False), threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
