@@ -95,7 +95,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
         if all(key in column for column in columns)
     ]
     header = ["arm", "context", "turns", "success before", "after", "step accuracy before", "after"]
-    return f"{len(after)} held-out episodes each, % with 95 % intervals", header, rows
+    return f"{len(after)} held-out episodes before and after, % with 95 % intervals", header, rows
 
 
 def parse_cells(text: str) -> dict[str, Any]:
