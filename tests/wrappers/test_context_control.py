@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from agentgym.wrappers import (
     Compaction,
     ContextAwareness,
     ContextBudget,
+    EditMessages,
     MemoryTool,
     ProgrammaticTools,
     Trim,
@@ -114,14 +116,14 @@ class HonestReader:
             return self.with_code(chat)
         if known is None:
             call = (
-                ToolCall("memory", {"command": "view", "path": "/memories/progress"})
+                ToolCall("memory", {"command": "view", "path": NOTES})
                 if "memory" in tools
                 else self.guess(chat)
             )
         elif "memory" in tools and unsaved >= 5:
             call = ToolCall(
                 "memory",
-                {"command": "create", "path": "/memories/progress", "file_text": known.note()},
+                {"command": "create", "path": NOTES, "file_text": known.note()},
             )
         elif known.key == "none":
             call = ToolCall("answer", {"total": known.total})
@@ -185,10 +187,17 @@ class HonestReader:
 
 
 BUDGET = ContextBudget(4_000, 200)
+NOTES = "/memories/progress"
+READER = HonestReader()
 
 
-def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
-    env: Env = ToolEnv(Archive)
+def leave_all(messages: Sequence[Message]) -> Sequence[Message]:
+    """Edit nothing."""
+    return messages
+
+
+def archive(*names: str, budget: ContextBudget = BUDGET, pages: int = PAGES) -> Env:
+    env: Env = ToolEnv(Archive, pages=pages)
     inside: dict[str, Any] = {"memory": MemoryTool, "programmatic": ProgrammaticTools}
     for name in names:
         if name in inside:
@@ -196,6 +205,7 @@ def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
     for name, strategy in {
         "clear_thinking": ClearThinking,
         "clear_results": ClearToolResults,
+        "null": partial(EditMessages, edit=leave_all),
         "compaction": Compaction,
         "trim": Trim,
         "awareness": ContextAwareness,
@@ -206,11 +216,14 @@ def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
 
 
 def play(
-    *names: str, budget: ContextBudget = BUDGET, seed: int = 0
+    *names: str,
+    budget: ContextBudget = BUDGET,
+    seed: int = 0,
+    policy: HonestReader = READER,
+    pages: int = PAGES,
 ) -> tuple[float, int, list[Any]]:
     """The score, the number of replies and the records of an episode."""
-    env = archive(*names, budget=budget)
-    policy = HonestReader()
+    env = archive(*names, budget=budget, pages=pages)
     chat, info = env.reset(seed=seed)
     records, over = [info["context"]], False
     while not over:
@@ -265,3 +278,80 @@ def test_a_strategy_that_keeps_what_is_needed_succeeds(names: tuple[str, ...], s
             if "compaction" in names
             else "Trim"
         }
+
+
+def begin_or_guess(chat: Chat) -> ToolCall:
+    """The first page, or what `HonestReader` guesses from those that are there."""
+    start = re.search(r"key (\w+)\.", chat.messages[1].text)
+    if len(chat.messages) == 2 and start is not None:
+        return ToolCall("read_page", {"key": start[1]})
+    return HonestReader.guess(chat)
+
+
+class Talker(HonestReader):
+    """Thinks at length, and keeps what it knows nowhere but in the results that it is shown."""
+
+    def act(self, chat: Chat) -> str:
+        thought = "One page after the other, and then the next. " * 12
+        return f"<think>{thought}</think>{render(begin_or_guess(chat))}"
+
+
+class Recorder(HonestReader):
+    """Writes the value of each page into its next reply, and in the end adds up what it wrote."""
+
+    def act(self, chat: Chat) -> str:
+        values = [int(m[1]) for r in chat.messages if (m := re.match(r"Value: (\d+)", r.text))]
+        last = PAGE.search(chat.messages[-1].text)
+        now = f"Value: {last[2]}" if last else ""
+        if last and last[3] == "none":
+            return render(ToolCall("answer", {"total": sum(values) + int(last[2])}))
+        return now + render(begin_or_guess(chat))
+
+
+class Warned(HonestReader):
+    """Saves its progress when it is told that the window is nearly full, and at no other time."""
+
+    def act(self, chat: Chat) -> str:
+        known, unsaved = self.read(chat)
+        told = re.search(r"; (\d+) remaining</system_warning>", chat.messages[-1].text)
+        if known is None:
+            return render(ToolCall("memory", {"command": "view", "path": NOTES}))
+        if told and int(told[1]) < 1_000 and unsaved:
+            arguments = {"command": "create", "path": NOTES, "file_text": known.note()}
+            return render(ToolCall("memory", arguments))
+        if known.key == "none":
+            return render(ToolCall("answer", {"total": known.total}))
+        return render(ToolCall("read_page", {"key": known.key}))
+
+
+NEEDS = {
+    "clear_thinking": (Talker(), 24, ()),
+    "clear_results": (Recorder(), 48, ()),
+    "awareness": (Warned(), 100, ("memory",)),
+}
+"""For each strategy an agent, with a number of pages, that needs what it gives, beside what others."""
+
+
+@pytest.mark.parametrize("name", list(NEEDS))
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_agent_that_needs_a_strategy_succeeds_with_it_alone(name: str, seed: int) -> None:
+    policy, pages, others = NEEDS[name]
+    with_it, *_ = play(name, *others, seed=seed, policy=policy, pages=pages)
+    without, *_ = play(*others, seed=seed, policy=policy, pages=pages)
+    assert (with_it, without) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("policy", [HonestReader(), Talker(), Recorder()], ids=type)
+def test_a_strategy_that_edits_nothing_changes_nothing(policy: HonestReader) -> None:
+    envs = archive(pages=30), archive("null", pages=30)
+    chats = [env.reset(seed=0)[0] for env in envs]
+    over = False
+    while not over:
+        assert chats[0].to_text() == chats[1].to_text()
+        (reply,) = policy(chats[:1])
+        steps = [env.step(reply.text) for env in envs]
+        chats = [step[0] for step in steps]
+        records = [step[4]["context"] for step in steps]
+        assert records[0] == records[1]
+        assert steps[0][1:4] == steps[1][1:4]
+        over = steps[0][2] or steps[0][3]

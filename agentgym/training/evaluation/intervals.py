@@ -32,9 +32,12 @@ Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
 """A weighted sum of rates: weights, and the episodes that each rate is taken over."""
 
-TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
+TOKENS = (
+    *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
+    "missed_prompt_tokens",
+)
 """The metrics that count tokens."""
-COUNTS = (*TOKENS, "calls")
+COUNTS = (*TOKENS, "edits", "calls")
 """The metrics that are no shares."""
 MIN_EPISODES = 20
 """Episodes below which an interval is so wide that tables warn: at 20, half the width of an
@@ -65,7 +68,7 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
     "alive_step_accuracy": _share("alive_optimal", "alive"),
-    **{name: _tokens(name) for name in TOKENS},
+    **{name: _tokens(name) for name in (*TOKENS, "edits")},
     "calls": lambda row: (float(row.calls), 0.0),
 }
 """The value of an episode in each metric, and the smallest change of it; None if it has none."""
@@ -107,8 +110,8 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
         by: The fields of `Result` that make a group; none for one group of all.
         metric: `success`, `step_accuracy` (the share of optimal steps in an episode),
             `alive_step_accuracy` (that among the steps before which success was possible; episodes
-            without such a step are left out), `calls` of tools, or one of `TOKENS` (of the episodes
-            whose tokens were counted).
+            without such a step are left out), `calls` of tools, `edits` of the context, or one of
+            `TOKENS` (of the episodes whose tokens were counted).
 
     Returns:
         By the values of the fields: a share in [0, 1], or a number of tokens or calls, with its interval;

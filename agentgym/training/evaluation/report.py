@@ -41,7 +41,7 @@ _LEVELLED = "each policy at the size where it solves about as much without oracl
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
     "prompt_tokens": "prompts",
-    "reusable_prompt_tokens": "reusable",
+    "missed_prompt_tokens": "cache misses",
     "tool_output_tokens": "tool output",
     "hidden_tool_tokens": "hidden",
     "summary_tokens": "summaries",
@@ -204,6 +204,8 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     for metric, title in _TOKENS.items():
         means = summarize(rows, ("context",), metric)
         columns[title] = [f"{means[name,].value:,.0f}" for name in contexts]
+    rewrites = summarize(rows, ("context",), "edits")
+    columns["rewrites"] = [f"{rewrites[name,].value:.1f}" for name in contexts]
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
         f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "

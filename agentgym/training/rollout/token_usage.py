@@ -42,6 +42,11 @@ class Usage:
     hidden_tool_tokens: int
     edits: int
 
+    @property
+    def missed_prompt_tokens(self) -> int:
+        """Of all prompts together, what a cache of the prompts before does not spare."""
+        return self.prompt_tokens - self.reusable_prompt_tokens
+
 
 def usage(trajectory: Trajectory) -> Usage | None:
     """Return the tokens of an episode; None if it was played without a context wrapper, or has no

@@ -175,10 +175,14 @@ def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
     ]
     shown = command("ablate", *grid, *few, "--out", str(tmp_path / "a"))
     assert shown.returncode == 0, shown.stderr
-    assert "trajectory length" in shown.stdout
     assert "programmatic" in shown.stdout
+    summary = tmp_path / "a" / "summary.md"
+    header = next(line for line in summary.read_text("utf-8").splitlines() if "context |" in line)
+    assert {"trajectory length", "cache misses", "rewrites"} <= {*header.strip("| ").split(" | ")}
+    summary.unlink()
     again = command("score", str(tmp_path / "a"))
-    assert "trajectory length" in again.stdout
+    assert "programmatic" in again.stdout
+    assert header in summary.read_text("utf-8")
     wrong = command("ablate", "--context", "forget", *few, "--out", str(tmp_path / "b"))
     assert wrong.returncode == 2
     assert "there is no context strategy 'forget'" in wrong.stderr
