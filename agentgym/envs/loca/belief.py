@@ -28,6 +28,10 @@ _COMMON = 500
 """The records that a needed word leads to; one in more of them, such as a year, says little about
 what is needed, and would take a look at all that was ever learnt.
 """
+_LOOKED_AT = 1_000
+"""The places of needed words that are looked at, the rarest words first: several times as many as
+there is room for.
+"""
 _KINDS = 12
 """The kinds of reads that are told apart; plans have at most eight, and one more stands for others."""
 _OTHERS = "others"
@@ -189,10 +193,14 @@ class Belief:
     def _ranked(self, needed: frozenset[str]) -> Iterator[tuple[str, int]]:
         """Yield the places of pieces: those with needed words, then the newest."""
         weights: dict[tuple[str, int], float] = {}
-        for word in sorted(needed & self._index.keys()):  # sums depend on the order of their terms
-            spots = self._index[word]
-            for spot in spots if len(spots) <= _COMMON else ():
-                weights[spot] = weights.get(spot, 0.0) + 1 / len(spots)
+        rarest = sorted((len(self._index[word]), word) for word in needed & self._index.keys())
+        looked_at = 0
+        for count, word in rarest:  # in order, on which sums depend
+            looked_at += count
+            if count > _COMMON or looked_at > _LOOKED_AT:
+                break
+            for spot in self._index[word]:
+                weights[spot] = weights.get(spot, 0.0) + 1 / count
         ages = self._ages
         yield from sorted(weights, key=lambda spot: (-weights[spot], -ages[spot[0]], spot[1]))
         for label in reversed(self._pieces):

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -160,8 +161,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             )
             for area in areas
         ]
-        games = [_game(text) for texts in lists for text in texts]
-        rows = _count(sorted({team for game in games for team in game[1:3]}), games)
+        rows = _count_texts(tuple(chain.from_iterable(lists)))
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
         sheet = self.outputs[0]
         label = f"Make the spreadsheet {RESULT}."
@@ -270,6 +270,12 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
             {"Team": team, **{kind: counts[kind] for kind in KINDS}, "Total": counts.total()}
         )
     return rows
+
+
+@lru_cache(maxsize=8)  # a plan is made anew for each hint, and the games stay as they were read
+def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
+    games = [_game(text) for text in texts]
+    return _count(sorted({team for game in games for team in game[1:3]}), games)
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:
