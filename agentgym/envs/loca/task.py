@@ -115,6 +115,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.tokens = 0
         self._protected_hashes: Mapping[str, str] = {}
         self.progress = Progress(self.plan, functools.partial(canonical_call, self.servers))
+        self._failures = _FailureCount()
 
     @functools.cached_property
     def office(self) -> Office:
@@ -332,10 +333,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label calls as productive, redundant or harmful; see the class."""
-        before, pending = len(list(self.all_failures())), self.progress.pending()
+        before, pending = self._failures.count(self), self.progress.pending()
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
-            after = len(list(self.all_failures()))
+            after = self._failures.count(self)
             return [self._label(call, pending, before, after) for call in calls]
 
         return label
@@ -374,6 +375,26 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the call of the step with that order."""
         return next((step.call for step in self._steps() if _order(step) == subtask), None)
+
+
+class _FailureCount:
+    """Number of failures, counted anew only if the office has changed: a label asks for it twice a
+    step, and looks at the whole office. Copies of a task begin without it.
+    """
+
+    def __init__(self) -> None:
+        self._version: object = None
+        self._count = 0
+
+    def count(self, task: OfficeTask[Any]) -> int:
+        """Return the number of failures of the task whose count it is."""
+        version = task.office.version()
+        if version != self._version:
+            self._version, self._count = version, len(list(task.all_failures()))
+        return self._count
+
+    def __reduce__(self) -> tuple[type[_FailureCount], tuple[()]]:
+        return _FailureCount, ()
 
 
 def _order(step: Step) -> str:

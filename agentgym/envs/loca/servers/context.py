@@ -116,6 +116,10 @@ class OfficeContext:
 
         return restore
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing has changed."""
+        return self.clock.now(), self._ids, self.files.version()
+
     def begin(self) -> None:
         """Return to the moment of the first call of this method."""
         self._initial.begin(self)

@@ -82,6 +82,12 @@ class Office:
         """Return the servers in order."""
         return tuple(self._servers.values())
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing in the office has changed; it neither
+        pickles nor is it copied.
+        """
+        return self.context.version(), [server.version() for server in self.toolsets()]
+
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run one call without an env; return its result as a policy would be shown it.
 

@@ -76,6 +76,12 @@ class Server(Toolset):
         self.context.begin()
         self._initial.begin(self)
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing of the server has changed; its context,
+        which servers share, left out.
+        """
+        return self.store.version(), pickle.dumps(self.session)
+
     def undo_points(self) -> Iterator[Callable[[], None]]:
         """Yield functions that return a part of the state to what it is now.
 

@@ -6,13 +6,15 @@ import functools
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from agentgym.tools import ToolError, echo
 
 Row: TypeAlias = dict[str, Any]
+ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -47,6 +49,8 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         self._kinds, self._columns = _columns(self._schema)
         self._depth = self._undone = 0
+        self._table_changes: Counter[str] = Counter()  # those known to concern one table alone
+        self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
         """Return the records that a SELECT gives, each as a dict in the order of its columns.
@@ -111,7 +115,8 @@ class Store:
         """Add a record; its rowid, which is its id where that is an integer."""
         names = ", ".join(f'"{name}"' for name in record)
         marks = ", ".join("?" * len(record))
-        cursor = self._db.execute(
+        cursor = self._write(
+            table,
             f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
             [_encode(v) for v in record.values()],
         )
@@ -132,7 +137,8 @@ class Store:
         """Change columns of the record with an id."""
         if changes:
             names = ", ".join(f'"{name}" = ?' for name in changes)
-            self._db.execute(
+            self._write(
+                table,
                 f'UPDATE "{table}" SET {names} WHERE id = ?',
                 list(map(_encode, [*changes.values(), id])),
             )
@@ -140,14 +146,42 @@ class Store:
     def delete(self, table: str, **equal: Any) -> int:
         """Remove the records whose columns have these values; how many there were."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
-        return self._db.execute(
-            f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
+        return self._write(
+            table, f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
         ).rowcount
+
+    def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
+        """Run a statement that changes a table, and others only as foreign keys ask for it."""
+        before = self._db.total_changes
+        cursor = self._db.execute(sql, values)
+        if self._db.total_changes - before == cursor.rowcount:  # no other table was changed
+            self._table_changes[table] += cursor.rowcount
+        return cursor
 
     @property
     def changes(self) -> int:
         """Return a number that grows with every change, and where changes are undone."""
         return self._db.total_changes + self._undone
+
+    def version(self) -> object:
+        """Return what is equal later as long as nothing has changed."""
+        return self._db, self.changes
+
+    def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:
+        """Return what is made of some tables, made anew only if one of them has changed since.
+
+        Args:
+            key: What it is; it belongs to this one way to make it.
+            tables: The tables that it is made of.
+            make: Makes it.
+        """
+        elsewhere = self.changes - self._table_changes.total()  # perhaps in these tables
+        version = (elsewhere, *(self._table_changes[table] for table in tables))
+        known, value = self._derived.get(key, (None, None))
+        if known != version:
+            value = make()
+            self._derived[key] = (version, value)
+        return cast("ValueT", value)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the names of the columns of a table."""
@@ -159,7 +193,12 @@ class Store:
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
         """Return a hash of all records of a table, but for some columns."""
-        names = ", ".join(f'"{name}"' for name in self.columns(table) if name not in without)
+        columns = tuple(name for name in self.columns(table) if name not in without)
+        key = ("fingerprint", table, columns)
+        return self.derive(key, (table,), lambda: self._fingerprint(table, columns))
+
+    def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
+        names = ", ".join(f'"{name}"' for name in columns)
         hashed = hashlib.sha256()
         for record in self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2'):
             hashed.update(repr(record).encode())

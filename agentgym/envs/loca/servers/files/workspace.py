@@ -71,6 +71,10 @@ class Workspace:
         before = {"_files": self._files.copy(), "_folders": self._folders.copy()}
         return functools.partial(vars(self).update, before, _bytes=self._bytes)
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing has changed."""
+        return self._files.copy(), self._folders.copy()
+
     def resolve(self, path: str) -> str:
         """Return the canonical form of a path, which begins with `/workspace`.
 

@@ -40,6 +40,10 @@ class GoogleCloud(Server):
         # The published server lists its tools in this order.
         self.parts = (self.bigquery, self.storage, self.compute, self.logging)
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing of the server and its engine has changed."""
+        return super().version(), self.engine.version()
+
     def undo_points(self) -> Iterator[Callable[[], None]]:
         """Yield the undo points of the server and of its engine."""
         yield from super().undo_points()

@@ -367,6 +367,11 @@ class Engine:
         self._live, self._loaded, self._merged = None, {}, {}
         self._library = {}
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing has changed."""
+        rows = self._version, self._dirty.copy()
+        return rows, self.schemas.copy(), self.tables.copy(), self._committed
+
     def undo_point(self) -> Callable[[], None]:
         """Return a function that returns the engine to what it is now."""
         names = ("schemas", "tables", "_dirty", "_loaded")

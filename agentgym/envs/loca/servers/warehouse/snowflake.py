@@ -237,6 +237,10 @@ class Snowflake(Server):
         """Return the memo."""
         return [row["insight"] for row in self.store.find("insights")]
 
+    def version(self) -> object:
+        """Return what is equal later as long as nothing of the server and its engine has changed."""
+        return super().version(), self.engine.version()
+
     def undo_points(self) -> Iterator[Callable[[], None]]:
         """Yield the undo points of the server and of its engine."""
         yield from super().undo_points()
