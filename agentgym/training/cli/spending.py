@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentgym.training.cli.common import console, parse_tokens
+from agentgym.training.cli.common import parse_tokens, progress_bar
 from agentgym.training.evaluation import Ablation, Budget, Limits, Price, estimate, load_results
 from agentgym.training.evaluation.budget import REPLY_TOKENS, Estimate
 from agentgym.training.evaluation.study import result_cell
@@ -95,8 +96,12 @@ def plan_budgets(
         tokens = {}
         if want:
             missing = [cell for cell in ablation.cells() if cell not in done]
-            with console.status(f"estimating what {ablation.policy.column} will take"):
-                expected = estimate(ablation, missing, played, size)
+            with progress_bar() as progress:
+                task = progress.add_task(
+                    f"estimate for {ablation.policy.column}", total=len(missing)
+                )
+                advance = partial(progress.advance, task)
+                expected = estimate(ablation, missing, played, size, advance)
             tokens = expected.tokens
             typer.echo(describe(ablation.policy.column, expected, limit.price))
         budgets.append(Budget(limit, tokens))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated
@@ -108,6 +108,7 @@ def estimate(
     cells: Sequence[Cell],
     played: Iterable[Result] = (),
     reply_tokens: int = REPLY_TOKENS,
+    on_cells: Callable[[int], object] = lambda count: None,
 ) -> Estimate:
     """Return the tokens that cells will take: the mean of those of their kind that were played,
     else those of an episode that is played optimally.
@@ -120,6 +121,7 @@ def estimate(
         cells: The cells that are to be played.
         played: The results of the folder, those of other policies included.
         reply_tokens: The tokens of a reply, where none was seen.
+        on_cells: Called with the number of cells whose tokens have been estimated.
     """
     known: dict[Kind, list[Tokens]] = {}
     for row in played:
@@ -129,9 +131,12 @@ def estimate(
     tokens = {kind: _mean(some) for kind, some in known.items()}
     counts = Counter(cell[:4] for cell in cells)
     first = {cell[:4]: cell for cell in reversed(cells)}
-    for kind in counts.keys() - tokens.keys():
-        if (optimal := _play_optimally(ablation, first[kind], reply_tokens)) is not None:
-            tokens[kind] = optimal
+    for kind, count in counts.items():
+        if kind not in tokens:
+            optimal = _play_optimally(ablation, first[kind], reply_tokens)
+            if optimal is not None:
+                tokens[kind] = optimal
+        on_cells(count)
     sums = [
         sum(count * tokens[kind][side] for kind, count in counts.items() if kind in tokens)
         for side in (0, 1)

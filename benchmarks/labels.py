@@ -1,0 +1,60 @@
+"""Cost of labels of step optimality in office tasks: `python benchmarks/labels.py [task …]
+[--length 128k]`, where `agentgym[office]` is installed.
+
+A label compares the failures of the office before and after a step. One episode of the oracle policy
+is played without labels and with them, by turns in one process; the table tells the CPU time of a
+step, which includes the policy, and the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import agentgym
+from agentgym.envs.loca.task import OfficeTask
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rollout import rollout
+
+ROUNDS = 3
+"""Episodes of each kind; the fastest counts, since other programs only make one slower."""
+
+
+def main(tasks: list[str], length: str) -> None:
+    """Print the table."""
+    print("| task | steps | step, ms | with labels, ms | ratio |\n|---|---|---|---|---|")
+    for task in tasks:
+        seconds = {labels: float("inf") for labels in (False, True)}
+        for _ in range(ROUNDS):
+            for labels, least in seconds.items():
+                spent, steps = play(task, {"length": length, "labels": labels})
+                seconds[labels] = min(least, spent)
+        bare, labelled = (1e3 * seconds[labels] / steps for labels in (False, True))
+        print(
+            f"| {task} | {steps} | {bare:.2f} | {labelled:.2f} | {labelled / bare:.1f} |",
+            flush=True,
+        )
+
+
+def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
+    """Return the CPU time of an episode without its reset, and the number of its steps."""
+    env, policy = agentgym.make(task, **options), OraclePolicy(task)
+    env.reset(seed=0)  # what is loaded and drawn once
+    start = time.process_time()
+    env.reset(seed=0)
+    reset = time.process_time() - start
+    start = time.process_time()
+    steps = len(rollout(env, policy, 0).steps)
+    return time.process_time() - start - reset, steps
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [
+        entry.world.__name__ for entry in agentgym.worlds() if issubclass(entry.world, OfficeTask)
+    ]
+    parser.add_argument("tasks", nargs="*", default=names)
+    parser.add_argument("--length", default="128k")
+    given = parser.parse_args()
+    main(given.tasks, given.length)
