@@ -107,7 +107,10 @@ class Plan(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for length in self.lengths:
+        names = {name.lower(): name for name in LENGTHS}
+        lengths = tuple(names.get(length.lower(), length) for length in self.lengths)
+        object.__setattr__(self, "lengths", lengths)
+        for length in lengths:
             if length not in LENGTHS and not length.isdigit():
                 raise ValueError(
                     f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got "

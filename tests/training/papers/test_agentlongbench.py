@@ -257,6 +257,10 @@ def test_wrong_plans_are_refused() -> None:
             Plan(**dict([options]))  # type: ignore[arg-type]
 
 
+def test_lengths_are_named_in_any_case() -> None:
+    assert Plan(lengths=("1m", "32K", "4M", "900")).lengths == ("1M", "32k", "4M", "900")
+
+
 def test_the_commands_run(tmp_path: Path) -> None:
     options = [
         "--lengths",
