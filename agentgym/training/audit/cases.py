@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -250,16 +250,3 @@ def _context(turn: int) -> dict[str, Any]:
     if "programmatic" in chosen:  # a loop without end takes all of it
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context
-
-
-def case_of_finding(finding: Finding, actions: Sequence[str], smaller: str = "") -> Case:
-    """Return the case of a finding with other replies."""
-    return replace(finding.case, actions=list(actions), smaller=smaller)
-
-
-def by_cause(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
-    """Return findings by their cause."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.kind, finding.mark), []).append(finding)
-    return groups
