@@ -128,29 +128,41 @@ class _Read(dict[str, Any]):
 def share_read(world: Any) -> float:
     """Return the share of a state's tokens that are values which the reference plan reads."""
     office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
-    total, read, loads = 0, 0, json.loads
+    total, read = 0, 0
 
     def play(step: Step) -> str:
-        return str(office.call(step.call.name, step.call.arguments)) if step.learn else ""
+        nonlocal total, read
+        if step.learn is None:
+            return ""
+        text = str(office.call(step.call.name, step.call.arguments))
+        if not step.changes:
+            total += length(text)
+            read += sum(map(length, _values_read(step.learn, text)))
+        return text
 
-    seen: list[Any] = []
+    for _ in steps_of(world.plan, play):
+        pass
+    return read / total
 
-    def noting(text: str, **options: Any) -> Any:
-        value = loads(text, object_pairs_hook=_Read) if text[:1] in "[{" else loads(text, **options)
-        seen.append(value)
-        return value
 
+def _values_read(learn: Callable[[str], Any], text: str) -> list[str]:
+    """Return the values of a result that are read to learn from it; all of a text without keys."""
+    if text[:1] not in ("[", "{"):
+        return [text]
+    values: list[Any] = []
+    loads = json.loads
+
+    def noting(source: str, **options: Any) -> Any:
+        values.append(loads(source, object_pairs_hook=_Read, **options))
+        return values[-1]
+
+    # Servers and the progress of a plan parse JSON too, so this lasts for one result only.
     json.loads = noting
     try:
-        texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
+        learn(text)
     finally:
         json.loads = loads
-    for text in texts:
-        total += length(text)
-        if text[:1] not in "[{":
-            read += length(text)  # a text has no keys
-    read += sum(length(str(leaf)) for value in seen for leaf in _leaves(value))
-    return read / total
+    return [str(leaf) for value in values for leaf in _leaves(value)]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
