@@ -36,6 +36,7 @@ _NUMBERS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
     "minutes|days?|weeks?|am|pm"
 )
+_NAME = re.compile(r"[A-Z]\S*( #)+")
 _DRAWN = re.compile(rf"\S*[0-9@]\S*|\b(?:{_NUMBERS})\b|(?<=\S )[\"(]?[A-Z][\w'-]*")
 
 
@@ -81,7 +82,7 @@ def documents(world: Any) -> dict[str, list[str]]:
         email = world.office.get(Email)
         for user in email.users():
             mails = email.messages(user["email"])
-            texts.setdefault("mails", []).extend(mail.body for mail in mails)
+            texts.setdefault("mails", []).extend(_without_structure(mail.body) for mail in mails)
     if "woocommerce" in world.servers:
         products = world.office.get(WooCommerce).products.all()
         texts["descriptions"] = [item.get("description") or "" for item in products]
@@ -90,14 +91,19 @@ def documents(world: Any) -> dict[str, list[str]]:
     return {kind: found for kind, found in texts.items() if any(found)}
 
 
+def _without_structure(text: str) -> str:
+    """Return a mail without the paragraphs that are lists of folders and files."""
+    return "\n\n".join(part for part in text.split("\n\n") if "<Student_ID>" not in part)
+
+
 def variety(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the number of texts, of distinct sentences, of occurrences of each, and of words."""
-    sentences = [
+    masked = (
         " ".join(_DRAWN.sub("#", sentence).split())
         for text in texts
         for sentence in _SENTENCE.split(text)
-        if sentence.strip()
-    ]
+    )
+    sentences = [sentence for sentence in masked if sentence and not _NAME.fullmatch(sentence)]
     words = {word for text in texts for word in re.findall(r"(?<!\S)[a-z]+(?=[\s.,;:!?]|$)", text)}
     count = Counter(sentences)
     return (
@@ -255,6 +261,21 @@ def find_reminders(world: Any) -> float:
     return right / len(world.truth["reminders"])
 
 
+def find_professors(world: Any) -> float:
+    """Return the overlap with the professors of ApplyPhDEmail: whose newest mail has a structure,
+    with and without a word of having no need of it.
+    """
+    newest = {
+        re.sub(".*<|>", "", mail.sender): mail.body
+        for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
+        if not mail.subject.startswith("Automatic reply:")
+    }
+    texts = {address: text for address, text in newest.items() if "<Student_ID>" in text}
+    idle = r"no (open )?place|\bnot\b|cannot|would|full\b|once|next year|coming year|example"
+    right = world.truth["wanted"]
+    return max(best_overlap(texts, words, right) for words in ("nothing to send", idle))
+
+
 _DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
 
 
@@ -373,6 +394,7 @@ def find_alerts(world: Any) -> float:
 
 
 REGEX: Mapping[str, Callable[[Any], float]] = {
+    "ApplyPhDEmail": find_professors,
     "CanvasArrangeExam": find_exams,
     "CanvasListTest": find_coursework,
     "CourseAssistant": find_students,
