@@ -87,7 +87,7 @@ class CourseAssistantConfig(OfficeConfig):
     """
 
     withdrawal_rate: Share = 0.2
-    submission_rate: Share = 0.7
+    submission_rate: Share = 0.6
     attempt_rate: Share = 0.6
     draft_rate: Share = 0.65
     private_rate: Share = 0.15
@@ -111,7 +111,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 605.0
+    tokens_per_unit = 590.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""

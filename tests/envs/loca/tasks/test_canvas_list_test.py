@@ -45,7 +45,7 @@ from tests.envs.loca.office import (
 from tests.envs.loca.phrases import check_readings
 
 TASK = "CanvasListTest"
-OPTIONS = {"length": 16_000, "seed": 4}
+OPTIONS = {"length": 24_000, "seed": 4}
 
 
 def rewrite(change: Callable[[Rows], Rows], name: str = QUIZ_FILE, **form: Any) -> Change:
