@@ -66,6 +66,8 @@ PROTECTED = (
     "customers", "coupons", "settings", "webhooks",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
+OTHERS = {"old": 0.15, "exact": 0.05, "done": 0.1, "unpaid": 0.15, "void": 0.1, "withdrawn": 0.45}
+"""The probability of each reason why an order does not count; most have to be read in its note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -130,7 +132,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; the stock follows from the needs of the orders."""
-        materials = self._materials(self.config.materials or min(100, max(5, round(1.2 * sqrt(size)))))
+        materials = self._materials(
+            self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
+        )
         recipes = self._recipes(
             materials, self.config.products or max(2, round(1.2 * sqrt(size))), size
         )
@@ -247,8 +251,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Draw orders, in the order of creation; add up the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.6 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
-        kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void", "withdrawn"],
-                                                        max(0, size - len(kinds)), p=[0.15, 0.05, 0.1, 0.15, 0.1, 0.45])]  # fmt: skip
+        rest = self.rng.choice(list(OTHERS), max(0, size - len(kinds)), p=list(OTHERS.values()))
+        kinds += map(str, rest)
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
