@@ -99,7 +99,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         "own:email.sent.messages.html": "the same as HTML",
         "own:email.sent.messages.words": "the same as the index of the mailbox has it",
     }
-    tokens_per_unit = 315.0
+    tokens_per_unit = 308.0
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
