@@ -79,18 +79,8 @@ def draw_papers(
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
             when = datetime(2021, 1, 5) + timedelta(days=int(day))
             paper = f"{kind}_{int(number)}.pdf"
-            files.write(
-                f"{FLAT}/{paper}",
-                write_pdf(
-                    _pages(
-                        rng,
-                        kind,
-                        name,
-                        when,
-                        [author, *(each for each in others if each != author)],
-                    )
-                ),
-            )
+            writers = [author, *(other for other in others if other != author)]
+            files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, writers)))
             dated.setdefault(kind, []).append((when, paper, author))
     letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
     return letters, [paper for _, paper, _ in sorted(dated["award"])]
@@ -113,7 +103,6 @@ def _pages(
         f"Registered by the office on {later.day} {later:%B %Y}",
     ]
     number = int(rng.integers(10**6))
-
     values = functools.partial(_values, rng, name, when, number, people)
 
     def says(*counts: tuple[str, int]) -> str:

@@ -17,9 +17,9 @@ SLOTS = {"number": Slot(r"\d+", read=int)}
 
 # An empty variant or colour is twice as likely, so that plain names occur that others begin with.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
+_COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
 _SENTENCES = ((3, 3), (5, 5))
 """The fewest sentences of each sort in a description, and one more than the most: a paragraph."""
-_COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
 
 
 @functools.cache

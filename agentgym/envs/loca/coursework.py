@@ -28,6 +28,7 @@ SLOTS = {
 _LIMITS = (80, 85, 90, 95)  # points that exempt
 _NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
 _RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
+_CHANGE_ASIDES = ("aside", "workload_aside")
 _NEWS = 2
 """Pieces of news around what an announcement decides: as in a letter to the class each week."""
 _STYLES = {
@@ -183,14 +184,8 @@ def draw_changes(
             kinds.append("restored")
         if kinds == ["dropped"]:
             dropped.add(title)
-        threads.append(
-            [
-                _post(
-                    rng, "change_title", _say(rng, each, title=title), ("aside", "workload_aside")
-                )
-                for each in kinds
-            ]
-        )
+        texts = [_say(rng, each, title=title) for each in kinds]
+        threads.append([_post(rng, "change_title", text, _CHANGE_ASIDES) for text in texts])
     return threads, dropped
 
 

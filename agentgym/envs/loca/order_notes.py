@@ -10,10 +10,10 @@ import numpy as np
 from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
+Shop: TypeAlias = Literal["furniture", "books"]
+
 _REMARKS = 3
 """The most remarks of a customer; who has more to say calls."""
-
-Shop: TypeAlias = Literal["furniture", "books"]
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs.loca.news import idle_values, inbox_news
-from agentgym.envs.loca.phrase_book import PhraseBook, load_texts, sentences
+from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
 ASKING = ("ask", "changed")
@@ -46,12 +46,12 @@ class Correspondence:
 
     def says(self, kind: str) -> str:
         """Draw a sentence of a kind."""
-        return self._some(kind, 1)
+        return replies_book().write(kind, self._rng, **self._values())
 
     def request(self, kind: str, tree: str) -> str:
         """Draw a reply around a structure; a later one does not begin like an answer."""
         begin = self.says("remark" if kind == "changed" else "opening")
-        close = self.says("remark") if kind == "shown" else self._some("end", 2)
+        close = self.says("remark") if kind == "shown" else " ".join(self._some("end", 2))
         return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
 
     def refusal(self) -> str:
@@ -64,12 +64,13 @@ class Correspondence:
 
     def absence(self) -> str:
         """Draw an automatic reply."""
-        return self._some("absent", 2)
+        return " ".join(self._some("absent", 2))
 
     def news(self) -> tuple[str, str, str]:
         """Draw sender, subject and text of a mail from the university or anywhere else."""
         if self._rng.integers(2):
-            return "news@campus.example.org", self.says("campus_subject"), self._some("campus", 4)
+            text = " ".join(self._some("campus", 4))
+            return "news@campus.example.org", self.says("campus_subject"), text
         news = inbox_news()
         topic = news.topics[int(self._rng.integers(len(news.topics)))]
         return news.draw(self._rng, topic, self._values)
@@ -78,13 +79,13 @@ class Correspondence:
         """Draw greeting and closing of a letter."""
         return f"{self.says('greeting')}\n\n{text}\n\n{self.says('closing')}\n{name}"
 
-    def _some(self, kind: str, most: int) -> str:
+    def _some(self, kind: str, most: int) -> list[str]:
         """Draw one or more sentences of a kind."""
         count = int(self._rng.integers(1, most + 1))
-        return " ".join(replies_book().write_some(kind, self._rng, count, self._values))
+        return replies_book().write_some(kind, self._rng, count, self._values)
 
     def _among_remarks(self, kind: str) -> str:
-        texts = sentences(self._some("remark", 2))
+        texts = self._some("remark", 2)
         texts.insert(int(self._rng.integers(len(texts) + 1)), self.says(kind))
         return " ".join(texts)
 
