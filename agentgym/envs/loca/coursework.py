@@ -96,7 +96,7 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
 def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
     values = functools.partial(_values, rng, course, part)
-    return _with_note(rng, coursework_book().write_some("quiz", rng, 6, values), voluntary)
+    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, values), voluntary)
 
 
 def describe_assignment(

@@ -112,7 +112,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    tokens_per_unit = 2050.0
+    tokens_per_unit = 2010.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
