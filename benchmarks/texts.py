@@ -3,8 +3,8 @@ installed.
 
 For each task at 128K tokens, by kind of document: how many sentences differ
 once names, dates, numbers and places are masked, how often a sentence comes again, and how many
-different words there are; then the share of the tokens that the reference plan reads to decide, and
-what 20 lines of regular expressions find of the answer at 64K.
+different words there are; then the share of the tokens that the reference plan reads to decide (the
+mean of four states), and what 20 lines of regular expressions find of the answer at 64K.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import agentgym
@@ -31,11 +32,13 @@ from agentgym.tokens import counter
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
+SHARE_SEEDS = 4  # the share of one state is within two points of that of others
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
 _NUMBERS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
     "minutes|days?|weeks?|am|pm"
 )
+_NAME = re.compile(r"[A-Z]\S*( #)+")
 _DRAWN = re.compile(rf"\S*[0-9@]\S*|\b(?:{_NUMBERS})\b|(?<=\S )[\"(]?[A-Z][\w'-]*")
 
 
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     print("\n| task | share of tokens that is read | rows right | episodes solved |")
     print("|---|---|---|---|")
     for name in names:
-        share = f"{100 * share_read(start(name, LENGTH, 0)):.0f} %"
+        share = f"{100 * mean_share_read(name, LENGTH):.0f} %"
         regex = "| |"
         if name in REGEX:
             scores = [REGEX[name](start(name, REGEX_LENGTH, seed)) for seed in range(REGEX_SEEDS)]
@@ -81,7 +84,7 @@ def documents(world: Any) -> dict[str, list[str]]:
         email = world.office.get(Email)
         for user in email.users():
             mails = email.messages(user["email"])
-            texts.setdefault("mails", []).extend(mail.body for mail in mails)
+            texts.setdefault("mails", []).extend(_without_structure(mail.body) for mail in mails)
     if "woocommerce" in world.servers:
         products = world.office.get(WooCommerce).products.all()
         texts["descriptions"] = [item.get("description") or "" for item in products]
@@ -90,14 +93,19 @@ def documents(world: Any) -> dict[str, list[str]]:
     return {kind: found for kind, found in texts.items() if any(found)}
 
 
+def _without_structure(text: str) -> str:
+    """Return a mail without the paragraphs that are lists of folders and files."""
+    return "\n\n".join(part for part in text.split("\n\n") if "<Student_ID>" not in part)
+
+
 def variety(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the number of texts, of distinct sentences, of occurrences of each, and of words."""
-    sentences = [
+    masked = (
         " ".join(_DRAWN.sub("#", sentence).split())
         for text in texts
         for sentence in _SENTENCE.split(text)
-        if sentence.strip()
-    ]
+    )
+    sentences = [sentence for sentence in masked if sentence and not _NAME.fullmatch(sentence)]
     words = {word for text in texts for word in re.findall(r"(?<!\S)[a-z]+(?=[\s.,;:!?]|$)", text)}
     count = Counter(sentences)
     return (
@@ -125,32 +133,49 @@ class _Read(dict[str, Any]):
         return super().get(key, default)
 
 
+def mean_share_read(name: str, length: int) -> float:
+    """Return the mean of `share_read` over states of a task."""
+    return fmean(share_read(start(name, length, seed)) for seed in range(SHARE_SEEDS))
+
+
 def share_read(world: Any) -> float:
     """Return the share of a state's tokens that are values which the reference plan reads."""
     office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
-    total, read, loads = 0, 0, json.loads
+    total, read = 0, 0
 
     def play(step: Step) -> str:
-        return str(office.call(step.call.name, step.call.arguments)) if step.learn else ""
+        nonlocal total, read
+        if step.learn is None:
+            return ""
+        text = str(office.call(step.call.name, step.call.arguments))
+        if not step.changes:
+            total += length(text)
+            read += sum(map(length, values_read(step.learn, text)))
+        return text
 
-    seen: list[Any] = []
+    for _ in steps_of(world.plan, play):
+        pass
+    return read / total
 
-    def noting(text: str, **options: Any) -> Any:
-        value = loads(text, object_pairs_hook=_Read) if text[:1] in "[{" else loads(text, **options)
-        seen.append(value)
-        return value
 
+def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
+    """Return the values of a result that are read to learn from it; all of a text without keys."""
+    if text[:1] not in ("[", "{"):
+        return [text]
+    values: list[Any] = []
+    loads = json.loads
+
+    def noting(source: str, **options: Any) -> Any:
+        values.append(loads(source, object_pairs_hook=_Read, **options))
+        return values[-1]
+
+    # Servers and the progress of a plan parse JSON too, so this lasts for one result only.
     json.loads = noting
     try:
-        texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
+        learn(text)
     finally:
         json.loads = loads
-    for text in texts:
-        total += length(text)
-        if text[:1] not in "[{":
-            read += length(text)  # a text has no keys
-    read += sum(length(str(leaf)) for value in seen for leaf in _leaves(value))
-    return read / total
+    return [str(leaf) for value in values for leaf in _leaves(value)]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -241,6 +266,21 @@ def find_reminders(world: Any) -> float:
         begin = world.truth["reminders"][key]
         right += bool(days) and days[-1] == f"{begin:%m/%d/%Y}"
     return right / len(world.truth["reminders"])
+
+
+def find_professors(world: Any) -> float:
+    """Return the overlap with the professors of ApplyPhDEmail: whose newest mail has a structure,
+    with and without a word of having no need of it.
+    """
+    newest = {
+        re.sub(".*<|>", "", mail.sender): mail.body
+        for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
+        if not mail.subject.startswith("Automatic reply:")
+    }
+    texts = {address: text for address, text in newest.items() if "<Student_ID>" in text}
+    idle = r"no (open )?place|\bnot\b|cannot|would|full\b|once|next year|coming year|example"
+    right = world.truth["wanted"]
+    return max(best_overlap(texts, words, right) for words in ("nothing to send", idle))
 
 
 _DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
@@ -361,6 +401,7 @@ def find_alerts(world: Any) -> float:
 
 
 REGEX: Mapping[str, Callable[[Any], float]] = {
+    "ApplyPhDEmail": find_professors,
     "CanvasArrangeExam": find_exams,
     "CanvasListTest": find_coursework,
     "CourseAssistant": find_students,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.files.workspace import Workspace
+from agentgym.envs.loca.slots import COMMON_SLOTS
 
 FLAT = "Application_Materials_flat"
 ROOT, LETTER = (
@@ -46,6 +50,10 @@ THEMES = (
     (("Letters", "Recommendation", "References"), (LETTERS,)),
     (("Awards", "Honours", "Certificates"), (OLDEST, NEWEST)),
 )
+SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
+"""The types of slots in letters and certificates."""
+_LETTER_PART = 4
+"""Sentences each on the work and on the person: a letter of a page."""
 Layout: TypeAlias = dict[str, str]
 """The phrase for each paper, by its path in the archive."""
 
@@ -71,12 +79,18 @@ def draw_papers(
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
             when = datetime(2021, 1, 5) + timedelta(days=int(day))
             paper = f"{kind}_{int(number)}.pdf"
-            files.write(
-                f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, [author, *others]))
-            )
+            writers = [author, *(other for other in others if other != author)]
+            files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, writers)))
             dated.setdefault(kind, []).append((when, paper, author))
     letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
     return letters, [paper for _, paper, _ in sorted(dated["award"])]
+
+
+@functools.cache
+def papers_books() -> dict[str, PhraseBook]:
+    """Return the sentences of letters of recommendation and of certificates of awards."""
+    texts = load_texts("applications")
+    return {kind: PhraseBook(texts[f"{kind}s"], SLOTS) for kind in ("letter", "award")}
 
 
 def _pages(
@@ -89,20 +103,39 @@ def _pages(
         f"Registered by the office on {later.day} {later:%B %Y}",
     ]
     number = int(rng.integers(10**6))
+    values = functools.partial(_values, rng, name, when, number, people)
+
+    def says(*counts: tuple[str, int]) -> str:
+        book = papers_books()[kind]
+        texts = (book.write_some(part, rng, count, values) for part, count in counts)
+        return " ".join(itertools.chain.from_iterable(texts))
+
     if kind == "letter":
-        about = f"{name} has worked with {people[1]}, {people[2]} and me for {int(rng.integers(3, 30))} months."
-        return [
-            [
-                "Letter of recommendation",
-                about,
-                f"Number {number}",
-                *dates,
-                f"Author: Prof. {people[0]}",
-            ]
-        ]
-    about = f"{name} has won prize {int(rng.integers(1, 9))} of contest {number}."
-    report = [[f"Report of the jury of contest {number}"]] if rng.random() < 0.4 else []
-    return [["Certificate of an award", about, *dates], *report]
+        about = says(("known", 1), ("work", _LETTER_PART))
+        verdict = says(("person", _LETTER_PART), ("verdict", 2))
+        title, author = "Letter of recommendation", f"Author: Prof. {people[0]}"
+        return [[title, about, verdict, f"Number {number}", *dates, author]]
+    about = says(("won", 1), ("reason", 1), ("event", 2))
+    report = [[f"Report of the jury of contest {number}", says(("jury", 5))]]
+    return [["Certificate of an award", about, *dates], *(report if rng.random() < 0.4 else [])]
+
+
+def _values(
+    rng: np.random.Generator, name: str, when: datetime, number: int, people: Sequence[str]
+) -> dict[str, Any]:
+    """Draw values for the slots of a sentence about an applicant."""
+    before, after = (timedelta(days=int(days)) for days in rng.integers(1, (500, 60)))
+    return {
+        "name": name,
+        "one_person": people[1],
+        "other_person": people[2],
+        "number": int(rng.integers(13, 90)),
+        "few_number": int(rng.integers(3, 10)),
+        "big_number": number,
+        "date": (when - before).date().isoformat(),
+        "later_date": (when + after).date().isoformat(),
+        "time": f"{int(rng.integers(15, 22))}:00",
+    }
 
 
 def _picture(rng: np.random.Generator) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,8 @@ SLOTS = {"number": Slot(r"\d+", read=int)}
 # An empty variant or colour is twice as likely, so that plain names occur that others begin with.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
+_SENTENCES = ((3, 3), (5, 5))
+"""The fewest sentences of each sort in a description, and one more than the most: a paragraph."""
 
 
 @functools.cache
@@ -63,14 +64,15 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
 
 
 def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
-    """Draw one or two sentences on the product, and one that would do for any."""
-    phrases = [about[int(k)] for k in rng.permutation(len(about))[: 1 + int(rng.integers(2))]]
-    values: dict[str, Any] = {
-        "number": int(rng.integers(20, 91)),
-        "few_number": int(rng.integers(3, 10)),
-    }
-    texts = [phrase.write(rng, values) for phrase in phrases]
-    return " ".join([*texts, products_book().write("about", rng, **values)])
+    """Draw sentences on the product, and others that would do for any."""
+
+    def values() -> dict[str, int]:
+        return {"number": int(rng.integers(20, 91)), "few_number": int(rng.integers(3, 10))}
+
+    count, more = (int(each) for each in rng.integers(*_SENTENCES))
+    phrases = [about[int(k)] for k in rng.permutation(len(about))[:count]]
+    texts = [phrase.write(rng, values()) for phrase in phrases]
+    return " ".join([*texts, *products_book().write_some("about", rng, more, values)])
 
 
 def add_note(rng: np.random.Generator, description: str, kind: str) -> str:

@@ -5,7 +5,8 @@ about them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ SLOTS = {
 _LIMITS = (80, 85, 90, 95)  # points that exempt
 _NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
 _RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
+_CHANGE_ASIDES = ("aside", "workload_aside")
+_NEWS = 2
+"""Pieces of news around what an announcement decides: as in a letter to the class each week."""
 _STYLES = {
     "exact": "CS AI MATH PHYS NET DB",
     "life": "BIO CHEM MED",
@@ -91,8 +95,8 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
 
 def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
-    texts = [_say(rng, "quiz", **_values(rng, course, part)) for _ in range(3)]
-    return _with_note(rng, list(dict.fromkeys(texts)), voluntary)
+    values = functools.partial(_values, rng, course, part)
+    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, values), voluntary)
 
 
 def describe_assignment(
@@ -100,25 +104,26 @@ def describe_assignment(
 ) -> str:
     """Draw the description of an assignment of a kind."""
     style = _STYLE[course.code.rstrip("0123456789")]
-    kinds = (kind.lower(), style, "hint")
-    texts = [_say(rng, each, **_values(rng, course, part)) for each in kinds]
-    return _with_note(rng, texts, voluntary)
+    values, book = functools.partial(_values, rng, course, part), coursework_book()
+    counts = {kind.lower(): 1, style: 2, "hint": 3}
+    texts = [book.write_some(each, rng, count, values) for each, count in counts.items()]
+    return _with_note(rng, list(itertools.chain.from_iterable(texts)), voluntary)
 
 
 def describe_submission(rng: np.random.Generator, part: int) -> str:
     """Draw what a student writes when handing something in."""
-    values = {
-        "number": int(rng.integers(13, 90)),
-        "few_number": int(rng.integers(2, 10)),
-        "part_number": part,
-    }
-    texts = [_say(rng, "handed_in", **values) for _ in range(3)]
-    return " ".join(dict.fromkeys(texts))
+    values = functools.partial(_numbers, rng, part)
+    return " ".join(coursework_book().write_some("handed_in", rng, 3, values))
 
 
 def is_voluntary(description: str) -> bool:
     """Return whether a description says that nobody has to do it."""
     return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
+
+
+def _numbers(rng: np.random.Generator, part: int = 1) -> dict[str, Any]:
+    number, few = int(rng.integers(13, 90)), int(rng.integers(2, 10))
+    return {"number": number, "few_number": few, "part_number": part}
 
 
 def _values(rng: np.random.Generator, course: Course, part: int) -> dict[str, Any]:
@@ -179,14 +184,16 @@ def draw_changes(
             kinds.append("restored")
         if kinds == ["dropped"]:
             dropped.add(title)
-        threads.append(
-            [_post(rng, "change_title", _say(rng, each, title=title), ("aside",)) for each in kinds]
-        )
+        texts = [_say(rng, each, title=title) for each in kinds]
+        threads.append([_post(rng, "change_title", text, _CHANGE_ASIDES) for text in texts])
     return threads, dropped
 
 
 def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
-    return Post(_say(rng, title), f"{text} {_say(rng, asides[int(rng.integers(len(asides)))])}")
+    """Draw an announcement with a sentence that decides something; what looks back to it follows."""
+    texts = [text, *(_say(rng, each, **_numbers(rng)) for each in asides)]
+    before, after = coursework_book().write_some("near", rng, 2, functools.partial(_numbers, rng))
+    return Post(_say(rng, title), " ".join([before, *texts, after]))
 
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
@@ -194,6 +201,15 @@ def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[
     rest = [list(thread) for thread in threads]
     order = rng.permutation([k for k, thread in enumerate(rest) for _ in thread])
     return [rest[int(k)].pop(0) for k in order]
+
+
+def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
+    """Put news around what each post says, and into a post of its own where there is none."""
+    whole = []
+    for post in posts or [next(news)]:
+        parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
+        whole.append(Post(post.title, "\n\n".join(map(str, rng.permutation(parts)))))
+    return whole
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:

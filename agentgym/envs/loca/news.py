@@ -14,7 +14,7 @@ from agentgym.envs.loca.phrase_book import Phrase, Slot, load_texts
 
 ANCHORS = ("midterm", "project")
 """Topics of course announcements whose first sentence is for the task to write."""
-_MORE = (2, 4)
+_MORE = (3, 4)
 """The fewest and the most sentences after the first."""
 
 

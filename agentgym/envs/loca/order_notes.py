@@ -12,6 +12,9 @@ from agentgym.envs.loca.slots import COMMON_SLOTS
 
 Shop: TypeAlias = Literal["furniture", "books"]
 
+_REMARKS = 3
+"""The most remarks of a customer; who has more to say calls."""
+
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
@@ -26,13 +29,13 @@ def draw_note(rng: np.random.Generator, shop: Shop, kind: str, rate: float) -> s
         rng: The generator to draw from.
         shop: The shop.
         kind: The kind of the sentence.
-        rate: The probability of a remark on delivery, before the sentence or after it.
+        rate: The probability of remarks on delivery, around the sentence.
     """
     book = notes_book(shop)
-    texts = [book.write(kind, rng)] if kind else []
-    if rng.random() < rate:
-        remark = book.write("remark", rng, number=int(rng.integers(13, 29)))
-        texts.insert(int(rng.integers(len(texts) + 1)), remark)
+    count = int(rng.integers(1, _REMARKS + 1)) if rng.random() < rate else 0
+    texts = book.write_some("remark", rng, count, lambda: {"number": int(rng.integers(13, 29))})
+    if kind:
+        texts.insert(int(rng.integers(len(texts) + 1)), book.write(kind, rng))
     return " ".join(texts)
 
 

@@ -120,6 +120,17 @@ class PhraseBook:
         phrases = self.kinds[kind]
         return phrases[int(rng.integers(len(phrases)))].write(rng, values)
 
+    def write_some(
+        self,
+        kind: str,
+        rng: np.random.Generator,
+        count: int,
+        values: Callable[[], Mapping[str, Any]],
+    ) -> list[str]:
+        """Draw sentences of a kind by different phrases; `values` draws those of each."""
+        phrases = self.kinds[kind]
+        return [phrases[int(k)].write(rng, values()) for k in rng.permutation(len(phrases))[:count]]
+
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
         """Return what the sentences of a text say, in their order: kind and values, without those
         that are in no phrase of the book.

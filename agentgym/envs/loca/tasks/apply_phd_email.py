@@ -37,6 +37,7 @@ from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.replies import Correspondence, asks_for_papers
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
@@ -46,39 +47,7 @@ from agentgym.tools import ToolError, echo
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
-ASKS = (
-    "Thank you for your letter. Your background fits our group well. Please send me your papers as one zip file, sorted like this:",
-    "I would like to show your case to the committee. Kindly submit your documents to me as a zip file in this form:",
-    "You are on my short list. To go on I need your papers. Could you please mail them to me, zipped, in these folders?",
-    "Good news: I can take one more student this year. Please provide the following, packed as a zip file:",
-    "What you wrote about your thesis has convinced me. Please hand in your application materials, in a zip file that looks so:",
-)
-ENDS = (
-    "A program sorts the papers, so the names and folders have to be exactly as given.",
-    "Nothing else is needed; other files only confuse my office.",
-    "The placeholders are your data, of course. The folders matter to us.",
-)
-REFUSALS = (
-    "I have no place for a PhD student, but I look for a research assistant for {n} months. You need no papers for that.",
-    "Thank you for your interest in my group. It is full, and I cannot take on students in the next {n} months.",
-    "I do not take application materials by mail. The graduate school collects them on its portal, which opens in {n} days.",
-    "Before we go on, I would like to talk to you for {n} minutes. My office will propose a date; there is nothing to send yet.",
-    "The committee meets in {n} days. I will tell you after that whether we need your application materials.",
-    "Your papers look strong, as far as a letter can tell, but {n} others have applied before you, and the place is taken.",
-)
-EXAMPLE = (
-    "I have no open place. For your information: this is what our graduate school asks of those who are admitted; there is nothing "
-    "to send to me."
-)
-CLOSED = "I had asked for your application materials. The place has been filled meanwhile, so please do not send them any more."
-CHANGED = "The structure that I wrote of before is out of date; only this one counts. Please send me your papers as one zip file:"
 AUTOMATIC = "Automatic reply: "
-ABSENT = "I am travelling for {n} days and read few mails. Please send urgent ones to my office. This is an automatic answer."
-NEWS = (
-    "The graduate fair takes place in {n} days. Bring your application materials, and please submit questions before.",
-    "Your parcel {n} is on its way. Please send nothing back without a label.",
-    "The library closes for {n} days. Please hand in borrowed books in time.",
-)
 SCRIPT = f"""python -c '
 import json, pathlib, zipfile
 for target, members in json.load(open("{LIST}")).items():
@@ -87,8 +56,9 @@ for target, members in json.load(open("{LIST}")).items():
         for name, source in members.items():
             archive.write(source, name)
 '"""
-_ASK = re.compile(r"\b(?:please|kindly) (?:send|submit|mail|provide|hand in)\b", re.IGNORECASE)
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
+_SHOWN_RATE = 0.12
+"""The probability that a professor who wants nothing shows a structure: as many as ask for one."""
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 
@@ -129,7 +99,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         "own:email.sent.messages.html": "the same as HTML",
         "own:email.sent.messages.words": "the same as the index of the mailbox has it",
     }
-    tokens_per_unit = 280.0
+    tokens_per_unit = 308.0
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
@@ -137,6 +107,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         name = f"Mary {rng.choice(['', 'Ann ', 'Jo '])}{rng.choice([last for last in LAST if last.startswith('C')])}"
         student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
         names = people(rng, size + 3)
+        self._mails = Correspondence(rng, self.start, names[size:])
         letters, awards = papers.draw_papers(rng, files, name, student, names[size:])
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
@@ -154,9 +125,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             mails += self._letters(professor, sender, texts)
         others = self.config.other_mails
         for _ in range(-(-size // 8) if others is None else others):
-            mails.append(
-                Mail("news@campus.example.org", ME, "News", self._filled(NEWS), self._moment())
-            )
+            sender, subject, text = self._mails.news()
+            mails.append(Mail(sender, ME, subject, text, self._moment()))
         email.add_user(ME, "castillo-2025", name)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
@@ -189,61 +159,41 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _positive(self, layout: Layout) -> list[str]:
         """Draw the mails of a professor who finally asks for papers, in the order of writing."""
-        ask = f"{self._pick(ASKS)}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"
+        write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
-            return [ask]
+            return [write.request("ask", tree)]
         if self.rng.random() < 0.5:
-            return [self._filled(REFUSALS), ask]
-        old = f"{self._pick(ASKS)}\n\n{self._tree()}\n\n{self._pick(ENDS)}"
-        return [old, f"{CHANGED}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"]
+            return [write.refusal(), write.request("ask", tree)]
+        return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
         """Draw the mails of a professor who asks for none."""
-        kind = self.rng.random()
-        if kind < 0.06:
-            return [f"{EXAMPLE}\n\n{self._tree()}"]
-        if kind < 0.06 + 0.3 * self.config.repeat_rate:
-            return [f"{self._pick(ASKS)}\n\n{self._tree()}\n\n{self._pick(ENDS)}", CLOSED]
+        kind, write = self.rng.random(), self._mails
+        if kind < _SHOWN_RATE:
+            return [write.request("shown", self._tree())]
+        if kind < _SHOWN_RATE + 0.3 * self.config.repeat_rate:
+            return [write.request("ask", self._tree()), write.withdrawal()]
         return [
-            self._filled(REFUSALS)
-            for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))
+            write.refusal() for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))
         ]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
         """Return the mails of a professor, and perhaps an automatic reply at any time."""
         sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
-        moment, mails = self._moment(), []
+        write, moment, mails = self._mails, self._moment(), []
         for text in texts:
-            subject = self._pick(
-                ["Re: PhD application", "Your application", "Re: Application for a PhD position"]
-            )
-            mails.append(
-                Mail(
-                    sender,
-                    ME,
-                    subject,
-                    f"Dear Mary,\n\n{text}\n\nBest regards\n{professor}",
-                    moment,
-                )
-            )
+            body = write.signed(text, professor)
+            mails.append(Mail(sender, ME, write.says("subject"), body, moment))
             moment += timedelta(minutes=int(self.rng.integers(60, 2_000)))
         if self.rng.random() < self.config.automatic_rate:
             moment = mails[0].date + timedelta(minutes=int(self.rng.integers(-2_000, 4_000)))
-            mails.append(
-                Mail(sender, ME, f"{AUTOMATIC}PhD application", self._filled([ABSENT]), moment)
-            )
+            mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", write.absence(), moment))
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
         return papers.draw_tree(
             self.rng, papers.draw_layout(self.rng) if layout is None else layout
         )
-
-    def _pick(self, texts: Sequence[str]) -> str:
-        return texts[int(self.rng.integers(len(texts)))]
-
-    def _filled(self, texts: Sequence[str]) -> str:
-        return self._pick(texts).format(n=int(self.rng.integers(3, 60)))
 
     def _moment(self) -> datetime:
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
@@ -422,7 +372,7 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
     return (
         _SENDER.findall(mail["from"])[0],
         mail["date"],
-        files if _ASK.search(mail["body"]) and files else None,
+        files if files and asks_for_papers(mail["body"]) else None,
     )
 
 

@@ -36,6 +36,7 @@ from agentgym.envs.loca.coursework import (
     is_voluntary,
     merged,
     read_posts,
+    with_news,
 )
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
@@ -96,10 +97,10 @@ class CanvasListTestConfig(OfficeConfig):
     quiz_rate: Share = 0.8
     assignment_rate: Share = 0.7
     submission_rate: Share = 0.3
-    exemption_rate: Share = 0.3
+    exemption_rate: Share = 0.4
     past_rate: Share = 0.15
     voluntary_rate: Share = 0.2
-    drop_rate: Share = 0.25
+    drop_rate: Share = 0.35
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):
@@ -111,7 +112,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    tokens_per_unit = 1876.0
+    tokens_per_unit = 2010.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
@@ -178,21 +179,22 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             score = min(score, need - 1) if sure else score
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
-        merged_posts = merged(self.rng, [*threads, *([post] for post in self._news())])
-        first = NOW - timedelta(days=3 * len(merged_posts))
-        for k, post in enumerate(merged_posts):
+        posts = with_news(self.rng, merged(self.rng, threads), self._news())
+        first = NOW - timedelta(days=3 * len(posts))
+        for k, post in enumerate(posts):
             canvas.discussions.add_announcement(
                 course_id, post.title, post.text, posted_at=first + timedelta(days=3 * k)
             )
         return set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
-        """Draw two announcements that are beside the point."""
+        """Draw announcements that are beside the point, without end."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
         values = functools.partial(idle_values, self.rng, NOW, self._names)
-        for k in self.rng.permutation(len(topics))[:2]:
-            yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
+        while True:
+            for k in self.rng.permutation(len(topics)):
+                yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""

@@ -82,14 +82,14 @@ class CourseAssistantConfig(OfficeConfig):
         draft_rate: The probability that only its text says so, and otherwise that a submission
             speaks of drafts.
         private_rate: The probability that a mail comes from a private address.
-        other_mails: The number of mails that are from no student; by default one for each five
+        other_mails: The number of mails that are from no student; by default one for each ten
             students.
     """
 
     withdrawal_rate: Share = 0.2
-    submission_rate: Share = 0.7
-    attempt_rate: Share = 0.5
-    draft_rate: Share = 0.5
+    submission_rate: Share = 0.6
+    attempt_rate: Share = 0.6
+    draft_rate: Share = 0.65
     private_rate: Share = 0.15
     other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
@@ -111,7 +111,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    tokens_per_unit = 560.0
+    tokens_per_unit = 590.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -130,7 +130,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
-        mails += [self._news() for _ in range(-(-size // 5) if others is None else others)]
+        mails += [self._news() for _ in range(-(-size // 10) if others is None else others)]
         email, files = self.office.get(Email), self.office.context.files
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
@@ -196,8 +196,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         elif self.rng.random() < 0.5:
             attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
         other = students[int(self.rng.integers(len(students)))].name
-        says = functools.partial(self._says, other=other)
-        texts = [says("remark") for _ in range(int(self.rng.integers(1, 4)))]
+        says, values = functools.partial(self._says, other=other), lambda: self._values(other)
+        count = int(self.rng.integers(3, 6))
+        texts = presentations_book().write_some("remark", self.rng, count, values)
         texts.append(says("attached"))
         if speaks:
             place = int(self.rng.integers(len(texts) + 1))
@@ -218,12 +219,14 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return Mail(sender, ME, self._says("news_subject"), body, self._moment())
 
     def _says(self, kind: str, other: str = "") -> str:
-        values = {
+        return presentations_book().write(kind, self.rng, **self._values(other))
+
+    def _values(self, other: str) -> dict[str, Any]:
+        return {
             "number": int(self.rng.integers(13, 90)),
             "few_number": int(self.rng.integers(4, 13)),
             "other_name": other,
         }
-        return presentations_book().write(kind, self.rng, **values)
 
     def _moment(self) -> Any:
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))

@@ -79,7 +79,7 @@ class FilterLowSellingProductsConfig(OfficeConfig):
 
     Attributes:
         low_selling: The number of products that go to the outlet (all, if the size is less); by
-            default a third.
+            default 40 of 100.
         subscribers: The entries of the list of subscribers; by default 27 for 100 products.
         boundary_rate: The probability that a product that stays lies exactly on the limit of days
             or of sales.
@@ -93,7 +93,7 @@ class FilterLowSellingProductsConfig(OfficeConfig):
     low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
     subscribers: Annotated[int, Field(ge=1, le=10_000)] | None = None
     boundary_rate: Share = 0.2
-    excluded_rate: Share = 0.35
+    excluded_rate: Share = 0.45
     note_rate: Share = 0.5
     tie_rate: Share = 0.25
     inactive_rate: Share = 0.15
@@ -120,11 +120,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.display": "what its page shows",
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
-    tokens_per_unit = 275.0
+    tokens_per_unit = 318.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
-        low = min(size, self.config.low_selling or max(1, round(size / 3)))
+        low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = [
             str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
         ]

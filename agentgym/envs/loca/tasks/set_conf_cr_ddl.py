@@ -109,7 +109,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         "own:calendar.events.updated": "when a reminder was changed last",
         "own:calendar.events.sequence": "how often a reminder was changed",
     }
-    tokens_per_unit = 2_150.0
+    tokens_per_unit = 2_190.0
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""

@@ -66,6 +66,8 @@ PROTECTED = (
     "customers", "coupons", "settings", "webhooks",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
+OTHERS = {"old": 0.15, "exact": 0.05, "done": 0.1, "unpaid": 0.15, "void": 0.1, "withdrawn": 0.45}
+"""The probability of each reason why an order does not count; most have to be read in its note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -75,12 +77,12 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
 
     Attributes:
         new_orders: The number of orders to take from the stock (all, if the size is less); by
-            default 45 of 100.
-        products: The number of products that are made of material; by default 2 for 13 orders and
-            11 for 400.
-        materials: The number of materials; by default 5 for up to 30 orders and 20 for 400.
+            default 60 of 100.
+        products: The number of products that are made of material; by default 4 for 13 orders and
+            24 for 400.
+        materials: The number of materials; by default 5 for up to 20 orders and 24 for 400.
         materials_per_product: The most materials that a product is made of; by default 3 to 5.
-        note_rate: The probability that an order has a note on its delivery; a third of the others
+        note_rate: The probability that an order has remarks on its delivery; a third of the others
             speak of being cancelled, without being so.
         edge_rate: The probability that the rest of a material is just enough, or just not enough,
             for a whole number of a product.
@@ -90,7 +92,7 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
     products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
     materials: Annotated[int, Field(ge=2, le=100)] | None = None
     materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
-    note_rate: Share = 0.5
+    note_rate: Share = 0.8
     edge_rate: Share = 0.6
 
 
@@ -113,7 +115,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "woocommerce.products.date_modified": "when a product was changed last"
     }
-    tokens_per_unit = 400.0
+    tokens_per_unit = 430.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -130,9 +132,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; the stock follows from the needs of the orders."""
-        materials = self._materials(self.config.materials or min(100, max(5, round(sqrt(size)))))
+        materials = self._materials(
+            self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
+        )
         recipes = self._recipes(
-            materials, self.config.products or max(2, round(0.55 * sqrt(size))), size
+            materials, self.config.products or max(2, round(1.2 * sqrt(size))), size
         )
         shop, sold = self.office.get(WooCommerce), Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
@@ -245,10 +249,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
         """Draw orders, in the order of creation; add up the items of those that count."""
-        new_count = min(size, self.config.new_orders or max(1, round(0.45 * size)))
+        new_count = min(size, self.config.new_orders or max(1, round(0.6 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
-        kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void", "withdrawn"],
-                                                        max(0, size - len(kinds)), p=[0.2, 0.05, 0.15, 0.2, 0.1, 0.3])]  # fmt: skip
+        rest = self.rng.choice(list(OTHERS), max(0, size - len(kinds)), p=list(OTHERS.values()))
+        kinds += map(str, rest)
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]

@@ -114,14 +114,14 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
             one more for each 10 orders.
         declined_rate: The probability that a new customer asks for no mails, in the note of the
             order.
-        note_rate: The probability that an order has a note on its delivery; a third of them speak
-            of mails without asking for none.
+        note_rate: The probability that an order has remarks on its delivery; a third of the notes
+            speak of mails without asking for none.
         incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None
     declined_rate: Share = 0.25
-    note_rate: Share = 0.5
+    note_rate: Share = 0.8
     incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
 
 
@@ -134,7 +134,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    tokens_per_unit = 362.0
+    tokens_per_unit = 374.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the

@@ -110,7 +110,7 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
     Attributes:
         low_stock: The number of products that call for an alert (all, if the size is less); by
-            default 35 of 100.
+            default 45 of 100.
         boundary_rate: The probability that the stock lies on the limit: of a product that calls for
             an alert, one below its threshold; of another, exactly the threshold.
         reported_rate: The probability that any other product was reported before, whether it is
@@ -125,10 +125,10 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
     boundary_rate: Share = 0.25
-    reported_rate: Share = 0.15
+    reported_rate: Share = 0.35
     hidden_rate: Share = 0.1
-    gone_rate: Share = 0.35
-    outlook_rate: Share = 0.5
+    gone_rate: Share = 0.6
+    outlook_rate: Share = 0.85
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
@@ -144,14 +144,14 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         f"google_sheet.sheets/{TITLE}/{ALERTS}.row_count": "empty rows at the end of the sheet of alerts",
         f"google_sheet.sheets/{TITLE}/{ALERTS}.column_count": "empty columns at the end of the sheet of alerts",
     }
-    tokens_per_unit = 278.0
+    tokens_per_unit = 324.0
 
     def draw(self, size: int) -> None:
         """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
         template.
         """
-        low = min(size, self.config.low_stock or max(1, round(0.35 * size)))
-        suppliers = self._suppliers(2 + size // 6)
+        low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
+        suppliers = self._suppliers(2 + size // 4)
         roles = [
             str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
         ]

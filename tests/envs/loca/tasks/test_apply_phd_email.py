@@ -24,13 +24,17 @@ from agentgym.envs.loca.applications import (
     OLDEST,
     PAPERS,
     ROOT,
+    _pages,
     draw_layout,
     draw_tree,
+    papers_books,
 )
+from agentgym.envs.loca.replies import ASKING, replies_book
 from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
+from benchmarks.texts import documents, find_professors, variety
 from tests.envs.loca.office import (
     Change,
     carry_out,
@@ -41,6 +45,7 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
+from tests.envs.loca.phrases import check_readings
 from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"
@@ -251,9 +256,75 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
+NOT_NOW = re.compile(
+    r"nothing to send|shall want from you|application elsewhere|and not I|cannot take you|Hold back|to give you an idea"
+    r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only afterwards"
+    r"|decide about applicants|would want your file|too early"
+)
+"""Why papers are not needed, beside a structure; by other words than the package goes by."""
+
+
 def positive(text: str) -> bool:
-    """Whether a mail asks for papers, told by other words than those that the plan looks for."""
-    return ROOT in text and "nothing to send" not in text
+    """Whether a mail asks for papers."""
+    return ROOT in text and not NOT_NOW.search(text)
+
+
+VALUES = {
+    "number": 17,
+    "few_number": 4,
+    "big_number": 4711,
+    "date": "2024-05-06",
+    "later_date": "2024-06-05",
+    "time": "18:00",
+    "name": "Mary Costa",
+    "one_person": "Ada Beck",
+    "other_person": "Jan Ito",
+}
+
+
+def test_each_sentence_asks_or_does_not() -> None:
+    book = replies_book()
+    check_readings(book, ASKING, VALUES, others=book.kinds.keys() - set(ASKING))
+
+
+def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
+    """So that the test of the truth misses none."""
+    phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
+    for kind, group in phrases.items():
+        for phrase in group:
+            texts = list(phrase.forms())
+            assert all(bool(NOT_NOW.search(text)) == (kind == "shown") for text in texts), texts
+
+
+def test_texts_do_not_repeat() -> None:
+    count, distinct, _, words = variety(documents(fresh(TASK, 128_000, 0))["mails"])
+    assert int(count) > 400
+    assert int(distinct) >= 300
+    assert int(words) >= 600
+    for book in papers_books().values():
+        assert sum(map(len, book.kinds.values())) >= 100
+
+
+def test_fields_and_telling_words_do_not_find_the_professors() -> None:
+    scores = [find_professors(fresh(TASK, 64_000, seed)) for seed in range(3)]
+    assert max(scores) < 0.8
+
+
+@pytest.mark.parametrize("kind", ["letter", "award"])
+def test_papers_say_different_things_and_end_with_their_facts(kind: str) -> None:
+    """Other dates and people than those in the lines of facts are in the prose."""
+    rng, people = np.random.default_rng(0), ["Ada Beck", "Jan Ito", "Mia Fox"]
+    texts = {
+        sentence
+        for _ in range(40)
+        for page in _pages(rng, kind, "Mary Costa", datetime(2023, 5, 17), people)
+        for line in page
+        for sentence in re.split(r"(?<=\.) ", line)
+    }
+    assert len(texts) > 150
+    page = _pages(rng, kind, "Mary Costa", datetime(2023, 5, 17), people)[0]
+    assert [line for line in page if line.startswith("Date: ")] == ["Date: 17 May 2023"]
+    assert page[-1] == "Author: Prof. Ada Beck" or kind == "award"
 
 
 def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
@@ -344,6 +415,7 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
     for _ in range(300):
         layout = draw_layout(rng)
         tree = draw_tree(rng, layout)
+        asking = replies_book().write("ask", rng)
         styles.add(
             "lines"
             if "├" in tree or "└" in tree
@@ -356,7 +428,7 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
             "subject": "x",
             "from": "A B <a@b.example.edu>",
             "date": "d",
-            "body": f"Please send it:\n\n{tree}\n\nBye (soon)\nA/B",
+            "body": f"{asking}\n\n{tree}\n\nBye (soon)\nA/B",
         }
         read = _read_request(mail)
         assert read is not None

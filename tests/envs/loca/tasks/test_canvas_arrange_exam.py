@@ -246,7 +246,7 @@ def test_the_truth_by_another_reader(seed: int) -> None:
 
 
 def test_all_cases_occur() -> None:
-    world = fresh(TASK, 128_000, 0)
+    world = fresh(TASK, 128_000, 1)
     exams, total = world.truth["exams"], len(world.office.get(Canvas).store.find("courses"))
     assert 0.5 * total < len(exams) < 0.9 * total
     assert {row[SOURCE] for row in exams} == {"Email", "Announcement"}

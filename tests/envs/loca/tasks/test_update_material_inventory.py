@@ -279,7 +279,7 @@ def test_the_orders() -> None:
     for seed in range(3):
         orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
         statuses.update(each["status"] for each in orders)
-        assert 0.35 < sum(map(is_new, orders)) / len(orders) < 0.55
+        assert 0.55 < sum(map(is_new, orders)) / len(orders) < 0.65
         assert any(each["date_paid"] == MOMENT for each in orders)
         assert all(
             datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9)
