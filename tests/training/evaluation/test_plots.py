@@ -130,8 +130,9 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("draw", [*FIGURES, policy_plots.levelled_figure, plots.contexts_figure])
-@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
+@pytest.mark.family(
+    draw=[*FIGURES, policy_plots.levelled_figure, plots.contexts_figure], shape=SHAPES
+)
 def test_nothing_is_cut_off_or_covered(
     tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], shape: dict[str, Any]
 ) -> None:
