@@ -82,7 +82,7 @@ def fill_frame(frame: bytes, contents: Sequence[bytes]) -> bytes:
     body = _STREAM.sub(stream, body)
     table = [b"%010d 00000 n \n" % match.start() for match in _OBJECT.finditer(body)]
     head, _, rest = trailer.partition(b" f \n")
-    rest = rest[rest.index(b"trailer") : rest.rindex(b"startxref\n")]
+    rest = rest[rest.index(b"trailer") : rest.index(b"startxref\n")]
     end = b"startxref\n%d\n%%%%EOF\n" % len(body)
     return b"".join((body, b"xref\n", head, b" f \n", *table, rest, end))
 

@@ -207,7 +207,7 @@ class Warehouse(ABC):
         """Return a statement in the SQL of DuckDB, the tables that it needs, and what its random
         functions depend on.
         """
-        seed = tree.sql(self.dialect) if any(tree.find(kind) for kind in _RANDOM) else ""
+        seed = tree.sql(self.dialect) if tree.find(*_RANDOM) else ""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
