@@ -58,6 +58,8 @@ def from_python(value: Any) -> Any:
     """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
     times count as such in formulas.
     """
+    if isinstance(value, str):
+        return value
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
@@ -71,8 +73,6 @@ def from_python(value: Any) -> Any:
             "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
             "s": value.isoformat(),
         }
-    if isinstance(value, str):
-        return value
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
 
