@@ -61,7 +61,7 @@ class News:
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> dict[str, Any]:
     """Draw values for the slots of a sentence that nothing depends on; `names` are of people."""
-    day, hour, number, few, room, name = map(int, rng.integers(1_000_000, size=6))
+    day, hour, number, few, room, name = rng.integers(1_000_000, size=6).tolist()
     return {
         "date": (now + timedelta(days=day % 60 - 20)).date().isoformat(),
         "time": f"{8 + hour % 12:02}:00",
