@@ -15,6 +15,7 @@ from agentgym.tools import ToolError, echo
 Row: TypeAlias = dict[str, Any]
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
+_from_json = json.JSONDecoder().raw_decode  # of our own texts, which have no spaces around them
 
 
 class _Database(sqlite3.Connection):
@@ -66,7 +67,7 @@ class Store:
             for k, kind in kinds:
                 if values_[k] is not None:
                     record[names[k]] = (
-                        bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
+                        bool(values_[k]) if kind == "BOOL" else _from_json(values_[k])[0]
                     )
             records.append(record)
         return records

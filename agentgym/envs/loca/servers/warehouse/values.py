@@ -128,8 +128,11 @@ def _text(value: Any) -> str | None:
 
 def to_plain(kind: ValueType, values: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column of a type as plain JSON."""
-    if set(map(type, values)) <= _PLAIN:
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
         return values
+    if kinds <= {date, type(None)}:
+        return [None if value is None else value.isoformat() for value in values]
     return list(map(converter(kind), values))
 
 
