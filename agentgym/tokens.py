@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.arguments import list_names
@@ -55,6 +55,8 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 """Two or more spaces before something else: all but the last are a word, and the last one belongs to
 what follows. Spaces before the end of a line or of the text are no such run.
 """
+_LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
+"""An end of a line before a line that is not blank."""
 
 _CACHED_BLOCKS = 1_024
 """More than the blocks of the longest texts of a step."""
@@ -171,6 +173,26 @@ def cl100k() -> TokenCounter:
         return len(encode("".join(parts))) + words
 
     return TokenCounter("cl100k_base", _by_blocks(length))
+
+
+def count_texts(texts: Iterable[str]) -> int:
+    """Count the tokens of texts in the GPT-4 vocabulary, each as `cl100k` counts it.
+
+    A line that occurs often, as in data that is printed with a line for each field, is encoded
+    once: a word does not go on after the end of a line, unless the next line is blank.
+    """
+    length = counter("cl100k_base").length
+    lines: Counter[str] = Counter()
+    total = 0
+    for text in texts:
+        first, *rest = _LINE_END.split(text)
+        total += length(f"{first}\n" if rest else first)
+        total += length(rest.pop()) if rest else 0
+        lines.update(rest)
+    by_count: dict[int, list[str]] = {}
+    for line, count in lines.items():
+        by_count.setdefault(count, []).append(f"{line}\n")
+    return total + sum(count * length("".join(group)) for count, group in by_count.items())
 
 
 def cl100k_encoder() -> Callable[[str], list[int]]:

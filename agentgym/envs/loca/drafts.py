@@ -16,7 +16,7 @@ from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
 from agentgym.envs.loca.servers.office import Office
-from agentgym.tokens import counter
+from agentgym.tokens import count_texts
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeTask
@@ -97,7 +97,7 @@ def _draw_draft(
         results, steps = _play(world, world.office)
     else:
         results = [world.office.call(call.name, call.arguments) for call in calls]
-    return _Draft(state, sum(map(counter("cl100k_base").length, results)), steps)
+    return _Draft(state, count_texts(results), steps)
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:

@@ -17,8 +17,14 @@ from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 
 pytest.importorskip("reportlab")
 
-WORDS = ("a", "Müller", "(x)", "back\\slash", "1,000.00", "Copper wire", "–", "a.b@c.example", "W" * 20, "il", "€5", "'", "A & B")  # fmt: skip
-SPECIAL = ("a <b>", " lead", "two  spaces", "tab\tstop", "x" * 120, "no\xa0break", "soft\xadhyphen", "A & B & C", "A & " + "long " * 40)  # fmt: skip
+WORDS = (
+    *("a", "Müller", "(x)", "back\\slash", "1,000.00", "Copper wire", "–", "a.b@c.example"),
+    *("W" * 20, "il", "€5", "'", "A & B"),
+)
+SPECIAL = (
+    *("a <b>", " lead", "two  spaces", "tab\tstop", "x" * 120, "no\xa0break", "soft\xadhyphen"),
+    *("A & B & C", "A & " + "long " * 40),
+)
 A4 = (595.2755905511812, 841.8897637795277)
 
 
