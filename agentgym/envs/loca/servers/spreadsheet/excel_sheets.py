@@ -40,6 +40,14 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 """Titles that Excel allows."""
 
 
+@functools.lru_cache(maxsize=8)
+def last_place(sheet: Any) -> tuple[int, int]:
+    """Return the last row and column of a sheet that is only looked at. The library looks for them
+    among all cells, and a long sheet is read in many parts.
+    """
+    return sheet.max_row, sheet.max_column
+
+
 class Workbooks:
     """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
 
