@@ -351,7 +351,7 @@ class Excel(Server):
             filepath: Path of the workbook.
             include_ranges: Give the range that each sheet fills.
         """
-        book, file = self._books.open(filepath), self.context.files.file(filepath)
+        book, file = self._books.look(filepath), self.context.files.file(filepath)
         facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:
