@@ -71,10 +71,12 @@ class Phrase:
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
-        number, texts = int(rng.integers(self.count)), []
+        number, texts = int(rng.integers(self.count)) if self.count > 1 else 0, []
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(self._slots[part].write(values[part], rng))
+            elif len(part) == 1:
+                texts.append(part[0])
             else:
                 number, place = divmod(number, len(part))
                 texts.append(part[place])
