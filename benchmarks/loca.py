@@ -67,8 +67,7 @@ def row_of(task: str, resets_only: bool) -> str:
     draw, as_json, reset, play, check, steps = [], [], [], [], [], []
     for seed in range(SEEDS):
         draw.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
-        state = state_of(env.world)
-        as_json.append(seconds(lambda state=state: json.loads(json.dumps(state))))  # type: ignore[misc]
+        as_json.append(json_seconds(env.world))
         reset.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
         if resets_only:
             continue
@@ -84,6 +83,12 @@ def row_of(task: str, resets_only: bool) -> str:
     if not resets_only:
         cells += [f"{median(steps)}", f"{median(play):.2f}", f"{1_000 * median(check):.0f}"]
     return f"| {task} | {' | '.join(cells)} |"
+
+
+def json_seconds(world: Any) -> float:
+    """Return the seconds that it takes to write a state as JSON and read it."""
+    state = state_of(world)
+    return seconds(lambda: json.loads(json.dumps(state)))
 
 
 def state_of(world: Any) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentgym.envs.loca.servers.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.envs.loca.servers.libraries import pdf_library
 
 LEADING = 1.3
 """The distance of lines by the size of their letters."""
@@ -292,17 +293,13 @@ def _text_width(text: str, size: float, bold: bool) -> float:
 
 @functools.cache
 def _glyph_widths(font: str) -> list[int]:
-    from reportlab.pdfbase.pdfmetrics import getFont  # noqa: PLC0415 - it is in the extra
-
-    widths: list[int] = getFont(font).widths
+    widths: list[int] = pdf_library("reportlab.pdfbase.pdfmetrics").getFont(font).widths
     return widths
 
 
 @functools.lru_cache(maxsize=4_096)
 def _number(value: float) -> str:
-    from reportlab.lib.rl_accel import fp_str  # noqa: PLC0415 - it is in the extra
-
-    text: str = fp_str(value)
+    text: str = pdf_library("reportlab.lib.rl_accel").fp_str(value)
     return text
 
 

@@ -11,7 +11,6 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from io import BytesIO
 from typing import Any, Self
 from xml.sax.saxutils import escape
@@ -25,7 +24,7 @@ from agentgym.envs.loca.servers.files.pdf_pages import (
     fill_frame,
     set_page,
 )
-from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.libraries import pdf_library
 from agentgym.tools import ToolError
 
 MAX_PAGES = 500
@@ -63,7 +62,7 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
         ValueError: A text has a sign that the standard fonts lack.
         ImportError: reportlab is not installed.
     """
-    size = _library("reportlab.lib.pagesizes").A4
+    size = pdf_library("reportlab.lib.pagesizes").A4
     layouts = [layout for blocks in pages if (layout := set_page(blocks, size))]
     if not layouts or len(layouts) < len(pages):
         return _build_pdf(pages, title)
@@ -108,14 +107,14 @@ _written_texts = _WrittenTexts()
 
 def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
     """Return a file that reportlab has laid out."""
-    platypus = _library("reportlab.platypus")
+    platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
         story += [platypus.PageBreak()] if story else []
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
     margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
-    size = _library("reportlab.lib.pagesizes").A4
+    size = pdf_library("reportlab.lib.pagesizes").A4
     platypus.SimpleDocTemplate(
         buffer, pagesize=size, title=title, author="", invariant=1, **margins
     ).build(story)
@@ -140,7 +139,7 @@ def _flowable(platypus: Any, block: Block) -> Any:
 
 
 def _paragraph(platypus: Any, text: Text) -> Any:
-    style = _library("reportlab.lib.styles").ParagraphStyle(
+    style = pdf_library("reportlab.lib.styles").ParagraphStyle(
         "text",
         fontName="Helvetica-Bold" if text.bold else "Helvetica",
         fontSize=text.size,
@@ -183,7 +182,7 @@ def _read(data: bytes) -> tuple[str, ...]:
         "lzw_maximum_output_length": _STREAM_BYTES,
         "run_length_maximum_output_length": _STREAM_BYTES,
     }
-    with guarded(), _library("pypdf").apply_configuration(**limits):
+    with guarded(), pdf_library("pypdf").apply_configuration(**limits):
         texts = [work.read(page) for page in open_pdf(data).pages]
     return tuple(
         text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
@@ -258,7 +257,7 @@ def open_pdf(data: bytes) -> Any:
         ToolError: There are too many pages.
         ImportError: pypdf is not installed.
     """
-    reader = _library("pypdf").PdfReader(BytesIO(data))
+    reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(
             f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can "
@@ -276,7 +275,7 @@ def guarded() -> Iterator[None]:
         ToolError: A file cannot be read as PDF.
         ImportError: pypdf is not installed.
     """
-    errors = _library("pypdf.errors")
+    errors = pdf_library("pypdf.errors")
     try:
         with _QUIET:
             yield
@@ -341,9 +340,4 @@ def new_writer() -> Any:
     Raises:
         ImportError: pypdf is not installed.
     """
-    return _library("pypdf").PdfWriter()
-
-
-def _library(name: str) -> Any:
-    with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
-        return import_module(name)
+    return pdf_library("pypdf").PdfWriter()
