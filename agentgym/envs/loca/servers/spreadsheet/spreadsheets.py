@@ -237,11 +237,12 @@ class Spreadsheets:
         if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet["id"]):
             for row in lines:
                 store.delete("lines", sheet=sheet["id"], row=row)
-        records = []
-        for row, cells in lines.items():
-            if cells:
-                text = _to_json(dict(sorted(cells.items())))
-                records.append({"sheet": sheet["id"], "row": row, "cells": text})
+        number = sheet["id"]
+        records = [
+            {"sheet": number, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
+            for row, cells in lines.items()
+            if cells
+        ]
         store.insert_all("lines", records)
 
     def area(self, sheet: Row, text: str | None) -> Area:
