@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import pickle
@@ -90,7 +91,10 @@ def _draw_draft(
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    world.draw(size)
+    with contextlib.ExitStack() as transactions:  # one for all, as each takes time to end
+        for server in world.office.toolsets():
+            transactions.enter_context(server.store.change())
+        world.draw(size)
     state = pickle.dumps((world.office, world.truth))
     calls, steps = world.describe(), None
     if calls is None:
