@@ -8,7 +8,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.arguments import list_names
@@ -41,6 +42,21 @@ _CL100K_WORDS = (
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
 """The pattern by which cl100k_base splits a text into words, within which tokens are merged."""
+_CL100K_PLAIN_WORDS = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s+$|\s*[\r\n]|\s"
+)
+"""The same for texts without the runs of `_SPACES`. A pattern that neither looks ahead nor is
+possessive is matched without backtracking, in less than half of the time.
+"""
+_SPACE = "\\t\\x0b\\x0c \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
+"""Unicode's white space, without the ends of lines that cl100k_base treats apart."""
+_SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])")
+"""Two or more spaces before something else: all but the last are a word, and the last one belongs to
+what follows. Spaces before the end of a line or of the text are no such run.
+"""
+_LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
+"""An end of a line before a line that is not blank."""
 
 _CACHED_BLOCKS = 1_024
 """More than the blocks of the longest texts of a step."""
@@ -147,8 +163,36 @@ def cl100k() -> TokenCounter:
     Raises:
         RuntimeError: The vocabulary is not the one that OpenAI published.
     """
-    encode = cl100k_encoder()
-    return TokenCounter("cl100k_base", _by_blocks(lambda block: len(encode(block))))
+    encode = _cl100k_encoder(_CL100K_PLAIN_WORDS)
+
+    def length(block: str) -> int:
+        parts = _SPACES.split(block)
+        runs = parts[1::2]
+        parts[1::2] = [run[-1] for run in runs]
+        words = sum(count * len(encode(run[:-1])) for run, count in Counter(runs).items())
+        return len(encode("".join(parts))) + words
+
+    return TokenCounter("cl100k_base", _by_blocks(length))
+
+
+def count_texts(texts: Iterable[str]) -> int:
+    """Count the tokens of texts in the GPT-4 vocabulary, each as `cl100k` counts it.
+
+    A line that occurs often, as in data that is printed with a line for each field, is encoded
+    once: a word does not go on after the end of a line, unless the next line is blank.
+    """
+    length = counter("cl100k_base").length
+    lines: Counter[str] = Counter()
+    total = 0
+    for text in texts:
+        first, *rest = _LINE_END.split(text)
+        total += length(f"{first}\n" if rest else first)
+        total += length(rest.pop()) if rest else 0
+        lines.update(rest)
+    by_count: dict[int, list[str]] = {}
+    for line, count in lines.items():
+        by_count.setdefault(count, []).append(f"{line}\n")
+    return total + sum(count * length("".join(group)) for count, group in by_count.items())
 
 
 def cl100k_encoder() -> Callable[[str], list[int]]:
@@ -157,10 +201,14 @@ def cl100k_encoder() -> Callable[[str], list[int]]:
     Raises:
         RuntimeError: The vocabulary is not the one that OpenAI published.
     """
+    return _cl100k_encoder(_CL100K_WORDS)
+
+
+def _cl100k_encoder(words: str) -> Callable[[str], list[int]]:
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
     encoding = tiktoken.Encoding(
-        "cl100k_base", pat_str=_CL100K_WORDS, mergeable_ranks=_cl100k_ranks(), special_tokens={}
+        "cl100k_base", pat_str=words, mergeable_ranks=_cl100k_ranks(), special_tokens={}
     )
     return encoding.encode_ordinary
 

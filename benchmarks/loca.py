@@ -1,8 +1,11 @@
 """The office tasks: `python benchmarks/loca.py` where `agentgym[office]` is installed.
 
 For each task, what it takes to draw a state of 256K tokens (at most 20 times as long as to write and
-read the same state as JSON, measured in the same run), to reset to one that was drawn before (at most
-100 ms), to carry out the reference plan, and to check the final state.
+read the same state as JSON, measured in the same run and by turns), to reset to one that was drawn
+before (at most 100 ms), to carry out the reference plan, and to check the final state. As JSON, a
+state is all records of the services with the names of their columns, and all files: texts, the pages
+of PDF files, the cells of workbooks. Only this process counts; DuckDB works in another one.
+`python benchmarks/loca.py resets [task …]` prints draws and resets alone.
 `python benchmarks/loca.py units` prints what `tokens_per_unit` of each task is at that length: where
 the attribute is further from it than the tolerance, a state is drawn more than once.
 `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the environment description length
@@ -12,8 +15,10 @@ keeps what the page says of the others.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
-import pickle
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -21,12 +26,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from openpyxl import load_workbook
+
 import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.plan import CLAIM, Step
-from agentgym.envs.loca.progress import steps_of
+from agentgym.envs.loca.plan import CLAIM
+from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.task import OfficeTask
+from agentgym.reset_cache import VARIABLE
 
 SEEDS = 5
 DRAW_JSON, RESET_MS = 20.0, 100.0
@@ -36,6 +44,7 @@ TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 def main() -> None:
     """Print the times or the units, or write the table of lengths."""
+    os.environ.pop(VARIABLE, None)  # or states would be read that were drawn before
     if sys.argv[1:2] == ["lengths"]:
         write_lengths(sys.argv[2:])
         return
@@ -43,26 +52,25 @@ def main() -> None:
         for task in TASKS:
             print(f"{task}: {tokens_per_unit(task):.0f}", flush=True)
         return
-    print(
-        "| task, 256K tokens | draw, s | as JSON, ms | draw : JSON | of 20 | reset, ms | of 100 ms | "
-        "plan, steps | plan, s | check, ms |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    for task in TASKS:
-        print(row_of(task), flush=True)
+    resets_only = sys.argv[1:2] == ["resets"]
+    heads = ["task, 256K tokens", "draw, s", "as JSON, ms", "draw : JSON", "of 20", "reset, ms"]
+    heads += ["of 100 ms"] if resets_only else ["of 100 ms", "plan, steps", "plan, s", "check, ms"]
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for task in sys.argv[2:] if resets_only and sys.argv[2:] else TASKS:
+        print(row_of(task, resets_only), flush=True)
 
 
-def row_of(task: str) -> str:
+def row_of(task: str, resets_only: bool) -> str:
     """The times of a task; seconds of the processor, the median over seeds."""
-    env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["8k"]))
-    env.reset(seed=0)  # whatever a first state imports
     env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["256k"]))
+    env.reset(seed=SEEDS)  # whatever a first state loads
     draw, as_json, reset, play, check, steps = [], [], [], [], [], []
-    for seed in range(3):
+    for seed in range(SEEDS):
         draw.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
-        state = description_of(env.world)
-        as_json += [seconds(lambda state=state: json.loads(json.dumps(state))) for _ in range(3)]  # type: ignore[misc]
+        as_json.append(json_seconds(env.world))
         reset.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
+        if resets_only:
+            continue
         counted: list[int] = []
         play.append(seconds(lambda counted=counted: counted.append(carry_out(env.world))))  # type: ignore[misc]
         check.append(seconds(lambda: list(env.world.task_failures())))
@@ -70,35 +78,65 @@ def row_of(task: str) -> str:
         steps += counted
     ms = 1_000 * median(reset)
     ratio = median(draw) / median(as_json)
-    shares = (
-        f"{median(draw):.2f} | {1_000 * median(as_json):.1f} | {ratio:.1f} | "
-        f"{ratio / DRAW_JSON:.2f} | {ms:.0f} | {ms / RESET_MS:.2f}"
-    )
-    return (
-        f"| {task} | {shares} | {median(steps)} | {median(play):.2f} | "
-        f"{1_000 * median(check):.0f} |"
-    )
+    cells = [f"{median(draw):.2f}", f"{1_000 * median(as_json):.1f}", f"{ratio:.1f}"]
+    cells += [f"{ratio / DRAW_JSON:.2f}", f"{ms:.0f}", f"{ms / RESET_MS:.2f}"]
+    if not resets_only:
+        cells += [f"{median(steps)}", f"{median(play):.2f}", f"{1_000 * median(check):.0f}"]
+    return f"| {task} | {' | '.join(cells)} |"
 
 
-def description_of(world: Any) -> list[Any]:
-    """Return what an agent would read of a state, each answer as JSON has it."""
-    office = pickle.loads(pickle.dumps(world.office))  # reading leaves traces in it
-
-    def play(step: Step) -> str:
-        return str(office.call(step.call.name, step.call.arguments))
-
-    texts = [text for step, text in steps_of(world.plan, play) if not step.changes]
-    calls = world.describe()
-    if calls is not None:
-        texts = [office.call(call.name, call.arguments) for call in calls]
-    return [_parsed(text) for text in texts]
+def json_seconds(world: Any) -> float:
+    """Return the seconds that it takes to write a state as JSON and read it."""
+    state = state_of(world)
+    return seconds(lambda: json.loads(json.dumps(state)))
 
 
-def _parsed(text: str) -> Any:
+def state_of(world: Any) -> Any:
+    """Return the records and files of an office as data."""
+    files = world.office.context.files
+    services: dict[str, Any] = {}
+    for server in world.office.toolsets():
+        store = server.store
+        services[server.name] = {
+            table: [_plain(row) for row in store.rows(f'SELECT * FROM "{table}"')]
+            for table in store.tables()
+        }
+        for name, table in getattr(getattr(server, "engine", None), "tables", {}).items():
+            columns = [column.name for column in table.columns]
+            values = zip(*map(json.loads, table.data), strict=True)
+            records = [dict(zip(columns, row, strict=True)) for row in values]
+            services[server.name][".".join(name)] = records
+    return {
+        "services": services,
+        "files": {path: _content(path, files.read(path)) for path in files.walk()},
+    }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without bytes, which stand in base64."""
+    return {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in row.items()
+    }
+
+
+def _content(path: str, data: bytes) -> Any:
+    """Return what is in a file: pages, cells or text, and bytes in base64."""
+    if path.endswith(".pdf"):
+        return list(read_pdf(data))
+    if path.endswith(".xlsx"):
+        return {
+            sheet.title: [
+                {"address": cell.coordinate, "value": cell.value}
+                for row in sheet.iter_rows()
+                for cell in row
+            ]
+            for sheet in load_workbook(io.BytesIO(data)).worksheets
+        }
     try:
-        return json.loads(text)
-    except ValueError:  # an answer that is text
-        return text
+        return data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode()
 
 
 def tokens_per_unit(task: str) -> float:

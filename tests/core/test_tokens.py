@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import pickle
 import weakref
 
@@ -25,6 +26,7 @@ from agentgym.tokens import (
     TokenCounter,
     _blocks,
     cl100k,
+    count_texts,
     counter,
     heuristic,
     huggingface,
@@ -32,6 +34,7 @@ from agentgym.tokens import (
 from benchmarks.hostile_texts import TEXTS
 
 cl100k_encoder = functools.cache(agentgym.tokens.cl100k_encoder)
+cl100k_counter = functools.cache(cl100k)
 
 # Counts of the GPT-4 vocabulary, as OpenAI's own tokenizer gives them.
 KNOWN = {
@@ -91,6 +94,44 @@ def test_a_text_may_be_cut_where_words_end(text: str) -> None:
         parts = text[: end.end()], text[end.end() :]
         assert [*encode(parts[0]), *encode(parts[1])] == encode(text)
         assert sum(map(heuristic().length, parts)) == heuristic().length(text)
+
+
+SPACES = " \n\r\t\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000\u200b"
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(f"{SPACES}   aB1ſ'_,é漢😀\u0301²", max_size=60))
+def test_counts_are_those_of_the_whole_pattern(text: str) -> None:
+    assert cl100k_counter().length(text) == len(cl100k_encoder()(text))
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.text(f"{SPACES}\n\n\n  aB1'_,\"é漢", max_size=40), max_size=5), st.integers(1, 3)
+)
+def test_texts_are_counted_as_one_by_one(texts: list[str], copies: int) -> None:
+    total = sum(len(cl100k_encoder()(text)) for text in texts)
+    assert count_texts(texts * copies) == total * copies
+
+
+def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    whole = cl100k_counter()
+    part = TokenCounter("cl100k_base", lambda text: encoded.append(text) or whole.length(text))
+    monkeypatch.setattr(agentgym.tokens, "counter", lambda name: part)
+    for size in (100, 10_000):
+        encoded.clear()
+        records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
+        text = json.dumps(records, indent=2)
+        assert count_texts([text]) == whole.length(text)
+        assert sum(map(len, encoded)) < 2_000  # however many records there are
+
+
+def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
+    for name, text in TEXTS.items():
+        blocks = _blocks(text(60_000).encode("utf-8", "replace").decode("utf-8"))
+        expected = sum(len(cl100k_encoder()(block)) for block in blocks)
+        assert cl100k_counter().length(text(60_000)) == expected, name
 
 
 def test_long_texts_are_counted_at_once() -> None:

@@ -184,5 +184,6 @@ def test_labels_and_rollouts_survive_a_scorer_that_breaks(monkeypatch: pytest.Mo
     monkeypatch.setattr(FilterLowSellingProducts, "task_failures", breaks)
     played = rollout(make(env_id, labels=True), OraclePolicy(env_id), 0)
     assert played.failure == "the scorer broke"
-    assert {step.info["optimal"] for step in played.steps} == {None}
-    assert all(step.info["detail"]["faults"] for step in played.steps)
+    broken = [step for step in played.steps if step.info["detail"]["faults"]]
+    assert len(broken) > 1  # each that changed the office, and the end
+    assert {step.info["optimal"] for step in broken} == {None}

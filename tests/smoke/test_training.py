@@ -89,7 +89,16 @@ def test_export(tmp_path: Path) -> None:
 
 
 def test_longbench(tmp_path: Path) -> None:
-    options = ["--lengths", "16384", "--settings", "kf-v", "--samples", "1", "--tokens", "heuristic"]
+    options = [
+        "--lengths",
+        "16384",
+        "--settings",
+        "kf-v",
+        "--samples",
+        "1",
+        "--tokens",
+        "heuristic",
+    ]
     assert "wrote 8 rows" in command("longbench", "write", str(tmp_path / "d"), *options)
     log = tmp_path / "t.jsonl"
     command("rollout", "LongContextQA", "--episodes", "1", "--out", str(log))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs.loca.payments import write_payment
-from agentgym.envs.loca.servers.files.pdfs import Block, Table, Text, write_pdf
+from agentgym.envs.loca.servers.files.pdf_blocks import Block, Table, Text
+from agentgym.envs.loca.servers.files.pdfs import write_pdf
 
 SUPPLIERS = {
     "NS": "Northern Steel", "NSW": "Northern Steel Works", "ON": "O'Neil & Sons", "MW": "Müller Werkzeuge", "BP": "Baker Paper",

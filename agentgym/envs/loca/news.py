@@ -59,18 +59,35 @@ class News:
         return one("senders"), one("titles"), " ".join([first or one("first"), *more])
 
 
-def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> dict[str, Any]:
+def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
     """Draw values for the slots of a sentence that nothing depends on; `names` are of people."""
-    day, hour, number, few, room, name = map(int, rng.integers(1_000_000, size=6))
-    return {
-        "date": (now + timedelta(days=day % 60 - 20)).date().isoformat(),
-        "time": f"{8 + hour % 12:02}:00",
-        "number": 13 + number % 77,
-        "few_number": 3 + few % 9,
-        "place": f"{BUILDINGS[room % len(BUILDINGS)]} {1 + room // 100 % 89}",
-        "duration": (60, 90, 120)[few % 3],
-        "name": names[name % len(names)],
-    }
+    return _IdleValues(rng.integers(1_000_000, size=6).tolist(), now, names)
+
+
+class _IdleValues(dict[str, Any]):
+    """Values by slot, each made when it is asked for: most sentences have one slot or none."""
+
+    def __init__(self, numbers: Sequence[int], now: datetime, names: Sequence[str]) -> None:
+        self._numbers, self._now, self._names = numbers, now, names
+
+    def __missing__(self, slot: str) -> Any:
+        day, hour, number, few, room, name = self._numbers
+        match slot:
+            case "date":
+                return (self._now + timedelta(days=day % 60 - 20)).date().isoformat()
+            case "time":
+                return f"{8 + hour % 12:02}:00"
+            case "number":
+                return 13 + number % 77
+            case "few_number":
+                return 3 + few % 9
+            case "place":
+                return f"{BUILDINGS[room % len(BUILDINGS)]} {1 + room // 100 % 89}"
+            case "duration":
+                return (60, 90, 120)[few % 3]
+            case "name":
+                return self._names[name % len(self._names)]
+        raise KeyError(slot)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.servers.files.pdfs import Box
+from agentgym.envs.loca.servers.files.pdf_blocks import Box
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
 SLOTS: Mapping[str, Slot] = {

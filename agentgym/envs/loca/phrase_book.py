@@ -71,10 +71,12 @@ class Phrase:
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
-        number, texts = int(rng.integers(self.count)), []
+        number, texts = int(rng.integers(self.count)) if self.count > 1 else 0, []
         for part in self.parts:
             if isinstance(part, str):
                 texts.append(self._slots[part].write(values[part], rng))
+            elif len(part) == 1:
+                texts.append(part[0])
             else:
                 number, place = divmod(number, len(part))
                 texts.append(part[place])
@@ -115,10 +117,19 @@ class PhraseBook:
                 for start in {_starts(form)[0] for form in phrase.forms()}:
                     self._by_start.setdefault(start, []).append((kind, phrase))
 
-    def write(self, kind: str, rng: np.random.Generator, **values: Any) -> str:
-        """Draw a sentence that says something of a kind."""
+    def write(
+        self,
+        kind: str,
+        rng: np.random.Generator,
+        idle: Mapping[str, Any] | None = None,
+        /,
+        **values: Any,
+    ) -> str:
+        """Draw a sentence that says something of a kind, with values by name or, where nothing
+        depends on them, those of `idle`.
+        """
         phrases = self.kinds[kind]
-        return phrases[int(rng.integers(len(phrases)))].write(rng, values)
+        return phrases[int(rng.integers(len(phrases)))].write(rng, values if idle is None else idle)
 
     def write_some(
         self,

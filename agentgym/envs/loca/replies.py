@@ -7,7 +7,7 @@ they have asked for.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -46,7 +46,7 @@ class Correspondence:
 
     def says(self, kind: str) -> str:
         """Draw a sentence of a kind."""
-        return replies_book().write(kind, self._rng, **self._values())
+        return replies_book().write(kind, self._rng, self._values())
 
     def request(self, kind: str, tree: str) -> str:
         """Draw a reply around a structure; a later one does not begin like an answer."""
@@ -89,5 +89,5 @@ class Correspondence:
         texts.insert(int(self._rng.integers(len(texts) + 1)), self.says(kind))
         return " ".join(texts)
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self) -> Mapping[str, Any]:
         return idle_values(self._rng, self._now, self._names)

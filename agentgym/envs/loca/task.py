@@ -12,18 +12,16 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
-
-import numpy as np
 
 from agentgym.digests import digest
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
+from agentgym.envs.loca.drafts import DrawnState, draw_state, plan_length
 from agentgym.envs.loca.plan import CLAIM, Plan, Step
-from agentgym.envs.loca.progress import Progress, steps_of
+from agentgym.envs.loca.progress import Progress
 from agentgym.envs.loca.protected_state import (
     DRAFTS,
     HARMLESS,
@@ -36,7 +34,6 @@ from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
-from agentgym.tokens import counter
 from agentgym.world import World, phrase
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
@@ -46,17 +43,6 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 
 MAX_CALLS = 128
 """The most calls in a reply, so that a single step cannot run the servers for minutes."""
-
-TOLERANCE = 0.08
-"""The relative error of the length of a state above which another size is tried; it is small beside
-the steps between the preset lengths.
-"""
-
-_IDS = 1
-"""Marks the random stream of the identifiers in a state, which is apart from that of `draw`."""
-
-_TRIES = 12
-"""The most sizes that are tried, which bounds the time of a reset where no size fits."""
 
 _HORIZON_SIZES = (4, 64)
 """Sizes whose plans show how plans grow: far enough apart for plans that read pages of records."""
@@ -166,8 +152,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def generate(self) -> None:
         """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
         kind: Any = type(self)
-        drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
-        self.office, self.truth, self.tokens, self._protected_hashes = pickle.loads(drawn.state)
+        drawn: DrawnState = draw_state(kind, self.config, int(self.rng.integers(2**63)))
+        self.office, self.truth = pickle.loads(drawn.state)
+        self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = int(self.rng.integers(2**63))
         self.max_turns = self.config.budget(drawn.steps)
 
@@ -238,7 +225,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         plan really has.
         """
         kind: Any = cls
-        low, high = (_plan_length(kind, size) for size in _HORIZON_SIZES)
+        low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
         first, second = _HORIZON_SIZES
         slope = max(1, high - low) / (second - first)
         errors: dict[int, int] = {}
@@ -249,7 +236,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
                     f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
                     f"at size {first}, {high} at {second}"
                 )
-            length = _plan_length(kind, size)
+            length = plan_length(kind, size)
             errors[size] = abs(length - steps)
             if errors[size] <= steps // 10 or length <= low:
                 break
@@ -393,6 +380,12 @@ class _FailureCount:
             self._version, self._count = version, len(list(task.all_failures()))
         return self._count
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is one too: what is known of a state is no part of it."""
+        return isinstance(other, _FailureCount)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __reduce__(self) -> tuple[type[_FailureCount], tuple[()]]:
         return _FailureCount, ()
 
@@ -405,65 +398,3 @@ def _order(step: Step) -> str:
 def register_task(task: type[OfficeTask[Any]]) -> None:
     """Register a task with the paper's lengths as presets (`agentgym/<Task>-8k-v0`, …)."""
     register(task, {name: {"length": length} for name, length in LENGTHS.items()})
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A pickled state with its length, and the number of steps of the plan."""
-
-    state: bytes
-    steps: int
-    tokens: int
-
-
-@functools.lru_cache(maxsize=8)
-def _draw(task: Any, config: OfficeConfig, seed: int) -> _Drawn:
-    """Draw a state of the configured length, from better and better guesses of the size."""
-    if config.size is not None:
-        return _draw_size(task, config, (seed, config.size), config.size)
-    size = max(1, round(config.length / task.tokens_per_unit))
-
-    def error(state: _Drawn) -> int:
-        return abs(state.tokens - config.length)
-
-    drawn = [_draw_size(task, config, (seed, 0), size)]
-    sizes = [size]
-    while len(drawn) < _TRIES and min(map(error, drawn)) > TOLERANCE * config.length:
-        # The nearest size so far is corrected by most of its relative error: the exponent makes
-        # this converge for lengths that grow with the size, with its square, or in between. A size
-        # may come up again: where one unit more is too much, another draw of the same size may fit.
-        size, best = min(zip(sizes, drawn, strict=True), key=lambda pair: error(pair[1]))
-        size = round(size * math.pow(config.length / max(1, best.tokens), 0.75))
-        sizes.append(min(MAX_SIZE, max(1, size)))
-        drawn.append(_draw_size(task, config, (seed, len(drawn)), sizes[-1]))
-    return min(drawn, key=error)
-
-
-def _draw_size(
-    task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
-) -> _Drawn:
-    world = task(config, 0)
-    world.rng = np.random.default_rng(seed)
-    world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    world.draw(size)
-    initial = pickle.dumps((world.office, world.truth))
-
-    def play(step: Step) -> str:
-        return world.office.call(step.call.name, step.call.arguments) if step.learn else ""
-
-    steps = list(steps_of(world.plan, play))
-    results = [result for step, result in steps if not step.changes]
-    office, truth = pickle.loads(initial)
-    calls = world.describe()
-    if calls is not None:
-        results = [office.call(call.name, call.arguments) for call in calls]
-        office, truth = pickle.loads(initial)  # without the traces of the calls
-    tokens = sum(map(counter("cl100k_base").length, results))
-    hashes = fingerprint_protected(office, task.mutable_tables, task.harmless_differences())
-    return _Drawn(pickle.dumps((office, truth, tokens, hashes)), len(steps) + 1, tokens)
-
-
-@functools.cache
-def _plan_length(task: Any, size: int) -> int:
-    drawn: _Drawn = _draw(task, task.Config(size=size), 0)
-    return drawn.steps

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 @contextmanager
@@ -23,3 +25,9 @@ def install_hint(need: str, *modules: str) -> Iterator[None]:
         if error.name not in modules:
             raise
         raise ImportError(f"{need}: pip install 'agentgym[office]'") from error
+
+
+def pdf_library(name: str) -> Any:
+    """Return a module of pypdf or reportlab."""
+    with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
+        return import_module(name)

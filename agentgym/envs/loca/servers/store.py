@@ -17,6 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
+_from_json = json.JSONDecoder().raw_decode  # of our own texts, which have no spaces around them
 
 
 class _Database(sqlite3.Connection):
@@ -70,7 +71,7 @@ class Store:
             for k, kind in kinds:
                 if values_[k] is not None:
                     record[names[k]] = (
-                        bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
+                        bool(values_[k]) if kind == "BOOL" else _from_json(values_[k])[0]
                     )
             records.append(record)
         return records
@@ -113,12 +114,8 @@ class Store:
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record; its rowid, which is its id where that is an integer."""
-        names = ", ".join(f'"{name}"' for name in record)
-        marks = ", ".join("?" * len(record))
         cursor = self._write(
-            table,
-            f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
-            [_encode(v) for v in record.values()],
+            table, _insertion(table, tuple(record)), list(map(_encode, record.values()))
         )
         return int(cursor.lastrowid or 0)
 
@@ -127,11 +124,10 @@ class Store:
         rows = list(records)
         if not rows:
             return
-        names = ", ".join(f'"{name}"' for name in rows[0])
-        marks = ", ".join("?" * len(rows[0]))
-        values = [[_encode(record[name]) for name in rows[0]] for record in rows]
+        names = tuple(rows[0])
+        values = [[_encode(record[name]) for name in names] for record in rows]
         with self.change():
-            self._db.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', values)
+            self._db.executemany(_insertion(table, names), values)
 
     def update(self, table: str, id: int | float | str, **changes: Any) -> None:
         """Change columns of the record with an id."""
@@ -233,7 +229,20 @@ class Store:
         self._open(state["image"])
 
 
+@functools.lru_cache(maxsize=1_024)
+def _insertion(table: str, names: tuple[str, ...]) -> str:
+    """Return the statement that adds a record."""
+    columns = ", ".join(f'"{name}"' for name in names)
+    return f'INSERT INTO "{table}" ({columns}) VALUES ({", ".join("?" * len(names))})'
+
+
+_STORED = frozenset({str, float, bool, bytes, type(None)})
+"""Types whose values SQLite keeps as they are; the others are encoded, or have to be in range."""
+
+
 def _encode(value: Any) -> Any:
+    if type(value) in _STORED:
+        return value
     if isinstance(value, (dict, list, tuple)):
         return _to_json(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -106,7 +106,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     def _row(self, game: Game) -> list[Any]:
         day, visitor, home, played = game
         hour = int(self.rng.integers(12, 22))
-        scores = [int(score) for score in self.rng.integers(0, 8, 2)]
+        scores = self.rng.integers(0, 8, 2).tolist()
         scores[1] += scores[0] == scores[1]
         result: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
         return [

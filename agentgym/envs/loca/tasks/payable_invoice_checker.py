@@ -387,10 +387,14 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     """Draw different numbers of invoices: those of the folder, then others, some of which closely
     resemble one of the folder.
     """
-    prefixes = list(SUPPLIERS)
+    suppliers = list(SUPPLIERS)
+
+    def prefix() -> str:  # as `choice` draws it, which makes an array of the list each time
+        return suppliers[int(rng.integers(len(suppliers)))]
+
     ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
     while len(ids) < size:
-        ids[f"{rng.choice(prefixes)}-2024-{rng.integers(100, 10_000)}"] = None
+        ids[f"{prefix()}-2024-{rng.integers(100, 10_000)}"] = None
     near = [
         f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
         for k, key in enumerate(ids)
@@ -398,9 +402,7 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     for key in near[: others // 2]:
         ids[key] = None
     while len(ids) < size + others:
-        ids[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
-            None
-        )
+        ids[f"{prefix()}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = None
     return list(ids)
 
 

@@ -215,7 +215,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def _values(self, key: str, name: str) -> dict[str, Any]:
         """Draw values for the slots of a sentence that nothing depends on."""
-        day, number, few, hour = map(int, self.rng.integers(1_000_000, size=4))
+        day, number, few, hour = self.rng.integers(1_000_000, size=4).tolist()
         return {
             "key": key,
             "name": name,

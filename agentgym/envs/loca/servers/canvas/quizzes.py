@@ -409,9 +409,9 @@ class Quizzes:
 
     def _update_totals(self, quiz_id: int) -> None:
         """Set the count and the points of a quiz to those of its questions."""
-        questions = self._records.store.find("quiz_questions", "position", quiz_id=quiz_id)
-        total = float(sum(question["points_possible"] for question in questions))
-        totals = {"question_count": len(questions), "points_possible": total}
+        sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
+        points = [row["points_possible"] for row in self._records.store.rows(sql, quiz_id)]
+        totals = {"question_count": len(points), "points_possible": float(sum(points))}
         self._records.store.update("quizzes", quiz_id, **totals)
 
 

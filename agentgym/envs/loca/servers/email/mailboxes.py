@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.email.messages import Mail, addresses, iso_date, normalize
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
+
+UserIds: TypeAlias = Callable[[str], int | None]
+"""Return the id of the user with an address, if there is one."""
 
 SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")
 """The folders that every mailbox has, in the order of listings."""
@@ -153,10 +156,13 @@ class Mailboxes:
             self.store.insert("folders", user=user, name=name)
         return self.folder(user, name)
 
-    def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
+    def places(
+        self, mail: Mail, author: int | None, user_id: UserIds | None = None
+    ) -> list[tuple[int, str]]:
         """Return the folders that a mail comes into, each with its user.
 
-        They are the Sent folder of the author and the INBOX of each recipient with a mailbox here.
+        They are the Sent folder of the author and the INBOX of each recipient with a mailbox here;
+        `user_id` may know the users of addresses.
 
         Raises:
             ToolError: There are too many recipients.
@@ -167,19 +173,20 @@ class Mailboxes:
             raise ToolError(
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
-        users = map(self.user_id, recipients)
+        users = map(user_id or self.user_id, recipients)
         return places + [(user, "INBOX") for user in users if user is not None]
 
-    def unknown_recipients(self, mail: Mail) -> list[str]:
+    def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
         """Return the recipients without a mailbox whose domain has mailboxes here; mails to other
-        domains leave the office.
+        domains leave the office. See `places`.
         """
+        user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         return [
             address
             for address in mail.recipients
-            if self.user_id(address) is None and self.store.value(sql, address.partition("@")[2])
+            if user_id(address) is None and self.store.value(sql, address.partition("@")[2])
         ]
 
     def check(self, mail: Mail) -> Mail:
@@ -214,7 +221,8 @@ class Mailboxes:
         """
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
-        columns = {**columns_of(mail), "created": iso_date(mail.date)}
+        columns = columns_of(mail)
+        columns["created"] = columns["date"]
         message = self.store.insert("messages", author=author, origin=origin, **columns)
         for filename, data in mail.attachments.items():
             self.store.insert(

@@ -11,13 +11,20 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
 from io import BytesIO
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.envs.loca.servers.files.pdf_pages import (
+    BLANK,
+    LEADING,
+    MARGIN,
+    PADDING,
+    fill_frame,
+    set_page,
+)
+from agentgym.envs.loca.servers.libraries import pdf_library
 from agentgym.tools import ToolError
 
 MAX_PAGES = 500
@@ -39,39 +46,8 @@ _CACHED_BYTES = 2**20
 """A larger file is read anew each time, so that the cache stays below 64 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A paragraph; it breaks into lines where it is too long.
-
-    Attributes:
-        text: What it says.
-        size: Of the letters, in points.
-        bold: Whether the letters are.
-        align: Where its lines stand.
-    """
-
-    text: str
-    size: float = 11
-    bold: bool = False
-    align: Literal["left", "center", "right"] = "left"
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """Large bold text in a frame, such as the status of an invoice."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of cells with lines around them; the first row is the head."""
-
-    rows: Sequence[Sequence[str]]
-
-
-Block: TypeAlias = str | Text | Box | Table
-"""A part of a page; a `str` is a `Text`, an empty one a blank line."""
+_WRITTEN = 1_024
+"""Written files whose texts are known without reading them: more than a state of 1M tokens has."""
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
@@ -86,14 +62,59 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
         ValueError: A text has a sign that the standard fonts lack.
         ImportError: reportlab is not installed.
     """
-    platypus = _library("reportlab.platypus")
+    size = pdf_library("reportlab.lib.pagesizes").A4
+    layouts = [layout for blocks in pages if (layout := set_page(blocks, size))]
+    if not layouts or len(layouts) < len(pages):
+        return _build_pdf(pages, title)
+    bold = next((k for k, layout in enumerate(layouts) if layout.bold), len(layouts))
+    frame = _page_frame(title, len(layouts), bold)
+    data = fill_frame(frame, [layout.content for layout in layouts])
+    _written_texts.add(data, tuple(layout.text for layout in layouts))
+    return data
+
+
+@functools.lru_cache(maxsize=64)
+def _page_frame(title: str, count: int, bold: int) -> bytes:
+    """Return a file with some pages whose content does not matter, except that the page of the index
+    `bold` is the first one with bold letters: fonts are numbered when they are used.
+    """
+    return _build_pdf([[Text("text", bold=k == bold)] for k in range(count)], title)
+
+
+class _WrittenTexts:
+    """The texts of the pages of files that were written lately, the same as reading them gives.
+    Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: dict[bytes, tuple[str, ...]] = {}
+
+    def add(self, data: bytes, texts: tuple[str, ...]) -> None:
+        """Add a file, and drop the oldest one if there are many."""
+        with self._lock:
+            self._texts[data] = texts
+            if len(self._texts) > _WRITTEN:
+                del self._texts[next(iter(self._texts))]
+
+    def get(self, data: bytes) -> tuple[str, ...] | None:
+        """Return the texts of a file, if it is one of those."""
+        return self._texts.get(data)
+
+
+_written_texts = _WrittenTexts()
+
+
+def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
+    """Return a file that reportlab has laid out."""
+    platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
         story += [platypus.PageBreak()] if story else []
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
-    margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), 56)
-    size = _library("reportlab.lib.pagesizes").A4
+    margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
+    size = pdf_library("reportlab.lib.pagesizes").A4
     platypus.SimpleDocTemplate(
         buffer, pagesize=size, title=title, author="", invariant=1, **margins
     ).build(story)
@@ -107,22 +128,22 @@ def _flowable(platypus: Any, block: Block) -> Any:
             ("GRID", (0, 0), (-1, -1), 0.5, "black"),
             ("FONT", (0, 0), (-1, 0), "Helvetica-Bold"),
         ]
-        return platypus.Table(cells, style=grid, spaceBefore=6, spaceAfter=6)
+        return platypus.Table(cells, style=grid, spaceBefore=PADDING, spaceAfter=PADDING)
     if isinstance(block, Box):
         frame = [("BOX", (0, 0), (-1, -1), 1.5, "black")]
         text = _paragraph(platypus, Text(block.text, 15, bold=True, align="center"))
-        return platypus.Table([[text]], style=frame, spaceBefore=6, spaceAfter=6)
+        return platypus.Table([[text]], style=frame, spaceBefore=PADDING, spaceAfter=PADDING)
     if not block:
-        return platypus.Spacer(1, 11)
-    return _paragraph(platypus, Text(block) if isinstance(block, str) else block)
+        return platypus.Spacer(1, BLANK)
+    return _paragraph(platypus, as_text(block))
 
 
 def _paragraph(platypus: Any, text: Text) -> Any:
-    style = _library("reportlab.lib.styles").ParagraphStyle(
+    style = pdf_library("reportlab.lib.styles").ParagraphStyle(
         "text",
         fontName="Helvetica-Bold" if text.bold else "Helvetica",
         fontSize=text.size,
-        leading=1.3 * text.size,
+        leading=LEADING * text.size,
         alignment={"left": 0, "center": 1, "right": 2}[text.align],
     )
     return platypus.Paragraph(escape(_check_encoding(text.text)), style)
@@ -146,6 +167,8 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
         ToolError: It cannot be read as a PDF file.
         ImportError: pypdf is not installed.
     """
+    if (texts := _written_texts.get(data)) is not None:
+        return texts
     return _read(data) if len(data) <= _CACHED_BYTES else _read.__wrapped__(data)
 
 
@@ -159,7 +182,7 @@ def _read(data: bytes) -> tuple[str, ...]:
         "lzw_maximum_output_length": _STREAM_BYTES,
         "run_length_maximum_output_length": _STREAM_BYTES,
     }
-    with guarded(), _library("pypdf").apply_configuration(**limits):
+    with guarded(), pdf_library("pypdf").apply_configuration(**limits):
         texts = [work.read(page) for page in open_pdf(data).pages]
     return tuple(
         text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
@@ -234,7 +257,7 @@ def open_pdf(data: bytes) -> Any:
         ToolError: There are too many pages.
         ImportError: pypdf is not installed.
     """
-    reader = _library("pypdf").PdfReader(BytesIO(data))
+    reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(
             f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can "
@@ -252,7 +275,7 @@ def guarded() -> Iterator[None]:
         ToolError: A file cannot be read as PDF.
         ImportError: pypdf is not installed.
     """
-    errors = _library("pypdf.errors")
+    errors = pdf_library("pypdf.errors")
     try:
         with _QUIET:
             yield
@@ -317,9 +340,4 @@ def new_writer() -> Any:
     Raises:
         ImportError: pypdf is not installed.
     """
-    return _library("pypdf").PdfWriter()
-
-
-def _library(name: str) -> Any:
-    with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
-        return import_module(name)
+    return pdf_library("pypdf").PdfWriter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -16,6 +15,7 @@ from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import from_bigquery
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
+from agentgym.guard import to_answer
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def _response(outcome: ConversionResult) -> str:
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."
-    table = json.dumps(rows, ensure_ascii=False, indent=2)
+    table = to_answer(rows, indent=2)
     return f"{head}\n\nResults ({len(rows)} rows):\n{note}{table}"
 
 

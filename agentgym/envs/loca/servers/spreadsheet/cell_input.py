@@ -54,10 +54,18 @@ def parse(value: Any) -> Any:
     return _parse_dressed(text) or _parse_date(text) or value or None
 
 
+_SHOWN_WHOLE = 10**15
+"""Numbers from here on are shown with an exponent, as `text_of` does."""
+
+
 def from_python(value: Any) -> Any:
     """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
     times count as such in formulas.
     """
+    if isinstance(value, str):
+        return value
+    if type(value) is int and abs(value) < _SHOWN_WHOLE:
+        return {"v": value, "s": str(value)}
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
@@ -71,8 +79,6 @@ def from_python(value: Any) -> Any:
             "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
             "s": value.isoformat(),
         }
-    if isinstance(value, str):
-        return value
     exact = validate(value)
     return {"v": exact, "s": text_of(exact)}
 

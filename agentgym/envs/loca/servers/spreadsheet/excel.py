@@ -12,6 +12,7 @@ from agentgym.envs.loca.servers.spreadsheet.cells import Area, split_sheet
 from agentgym.envs.loca.servers.spreadsheet.excel_sheets import (
     Workbooks,
     area_of,
+    last_place,
     sheet_of,
     spot,
     spots,
@@ -125,11 +126,12 @@ class Excel(Server):
         sheet = self._books.read_sheet(filepath, sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
-        bottom, right = spot(corner) if corner else (sheet.max_row, sheet.max_column)
+        filled = last_place(sheet)
+        bottom, right = spot(corner) if corner else filled
         if not corner and (top, left) == (1, 1):
             top, left = sheet.min_row, sheet.min_column
         bottom = min(bottom, top + 9) if preview_only else bottom
-        if top > sheet.max_row or left > sheet.max_column or bottom < top or right < left:
+        if top > filled[0] or left > filled[1] or bottom < top or right < left:
             return "No data found in specified range"
         area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
         cells = [parts.describe_cell(sheet, *place) for place in spots(area)]
@@ -349,7 +351,7 @@ class Excel(Server):
             filepath: Path of the workbook.
             include_ranges: Give the range that each sheet fills.
         """
-        book, file = self._books.open(filepath), self.context.files.file(filepath)
+        book, file = self._books.look(filepath), self.context.files.file(filepath)
         facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:

@@ -40,6 +40,14 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 """Titles that Excel allows."""
 
 
+@functools.lru_cache(maxsize=8)
+def last_place(sheet: Any) -> tuple[int, int]:
+    """Return the last row and column of a sheet that is only looked at. The library looks for them
+    among all cells, and a long sheet is read in many parts.
+    """
+    return sheet.max_row, sheet.max_column
+
+
 class Workbooks:
     """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
 
@@ -61,15 +69,16 @@ class Workbooks:
             raise ToolError(f"not found: there is no workbook {echo(path)}")
         return open_workbook(self._server.context.files.read(path))
 
-    def read_sheet(self, path: str, title: str) -> Any:
-        """Return a sheet to be looked at only: who reads the same file next gets the same one."""
+    def look(self, path: str) -> Any:
+        """Return a workbook to be looked at only: who looks at the same file next gets the same."""
         check_path(path)
-        data = (
-            self._server.context.files.read(path)
-            if self._server.context.files.is_file(path)
-            else b""
-        )
-        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path), title)
+        files = self._server.context.files
+        data = files.read(path) if files.is_file(path) else b""
+        return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
+
+    def read_sheet(self, path: str, title: str) -> Any:
+        """Return a sheet to be looked at only; see `look`."""
+        return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
         """Write a workbook; a new one says that it was made now."""

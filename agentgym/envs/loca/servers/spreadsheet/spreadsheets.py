@@ -8,7 +8,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from agentgym.envs.loca.servers.context import iso
@@ -21,6 +21,8 @@ from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with
 from agentgym.envs.loca.servers.spreadsheet.unsupported import check_supported
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
+
+CellT = TypeVar("CellT")
 
 MAX_CELLS = 10_000_000
 """Cells of the sheets of one spreadsheet, filled or not, as in the real service."""
@@ -105,6 +107,25 @@ class Cell(NamedTuple):
         if isinstance(self.content, dict) and "f" not in self.content:
             return self.content["s" if self.content.get("k") else "v"]
         return self.shown
+
+
+def _shown(content: Any) -> Any:
+    """Return what an entry without a formula is shown as."""
+    return content["s"] if isinstance(content, dict) else content
+
+
+def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
+    """Return the rows of an area.
+
+    Raises:
+        ToolError: They have too many cells.
+    """
+    count = sum(map(len, rows))
+    if count > MAX_READ:
+        raise ToolError(
+            f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
+        )
+    return rows
 
 
 def _without_end(items: list[Any]) -> list[Any]:
@@ -203,12 +224,12 @@ class Spreadsheets:
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
         """Return the filled cells of some rows, by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
-        lines = {}
-        for line in self._server.store.rows(sql, sheet["id"], first, last):
-            lines[line["row"]] = {
-                int(column): cell for column, cell in json.loads(line["cells"]).items()
-            }
-        return lines
+        rows = self._server.store.rows(sql, sheet["id"], first, last)
+        lines = json.loads(f"[{','.join(row['cells'] for row in rows)}]")
+        return {
+            row["row"]: {int(column): cell for column, cell in cells.items()}
+            for row, cells in zip(rows, lines, strict=True)
+        }
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
         """Replace rows; one without cells is removed."""
@@ -216,11 +237,12 @@ class Spreadsheets:
         if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet["id"]):
             for row in lines:
                 store.delete("lines", sheet=sheet["id"], row=row)
-        records = []
-        for row, cells in lines.items():
-            if cells:
-                text = _to_json(dict(sorted(cells.items())))
-                records.append({"sheet": sheet["id"], "row": row, "cells": text})
+        number = sheet["id"]
+        records = [
+            {"sheet": number, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
+            for row, cells in lines.items()
+            if cells
+        ]
         store.insert_all("lines", records)
 
     def area(self, sheet: Row, text: str | None) -> Area:
@@ -281,20 +303,24 @@ class Spreadsheets:
         Raises:
             ToolError: The area has too many cells, or is not one of the sheet.
         """
-        rows = self._cells(sheet, self.area(sheet, text))
-        count = sum(map(len, rows))
-        if count > MAX_READ:
-            raise ToolError(
-                f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller "
-                "range"
-            )
-        return rows
+        return _within_limit(self._cells(sheet, self.area(sheet, text)))
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return the values of an area: what was typed, numbers and truth values as such, and the
         results of formulas; see `cells`.
         """
-        return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        if self._results(sheet["spreadsheet"]):
+            return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
+
+    def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
+        """Return the values of an area of a sheet without formulas; see `cells`."""
+        filled: dict[int, list[Any]] = {}
+        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
+            last = max((k for k in cells if area.left <= k <= (area.right or 0)), default=0)
+            if last:
+                filled[row] = [_shown(cells.get(k, "")) for k in range(area.left, last + 1)]
+        return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return what was entered into an area; see `cells`."""

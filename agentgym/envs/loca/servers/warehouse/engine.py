@@ -34,8 +34,8 @@ from agentgym.envs.loca.servers.warehouse.tables import (
 from agentgym.envs.loca.servers.warehouse.values import (
     Rows,
     ValueType,
-    converter,
     pack_values,
+    to_plain,
 )
 
 MAX_CHARACTERS = 1 << 26
@@ -232,11 +232,9 @@ class Engine:
         names, types, shapes, records, total, too_long = self._open().request(
             "read", _opening(now, seed), sql, limit, most_characters
         )
-        converters = [converter(ValueType.of(shape)) for shape in shapes]
-        plain = [
-            [convert(value) for convert, value in zip(converters, record, strict=True)]
-            for record in records[:limit]
-        ]
+        columns = zip(shapes, zip(*records[:limit], strict=True), strict=False)  # or no records
+        plain_columns = [to_plain(ValueType.of(shape), values) for shape, values in columns]
+        plain = list(map(list, zip(*plain_columns, strict=True)))
         return Rows(names, types, plain, total, too_long)
 
     def write(

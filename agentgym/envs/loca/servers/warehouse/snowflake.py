@@ -280,7 +280,7 @@ class Snowflake(Server):
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
     """Return records as text: lines about them, and then a block for each, a line for each field."""
     rows = [
-        "\n".join(["- ", *(f"  {name}: {_shown(value)}" for name, value in record.items())])
+        "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
         for record in records
     ]
     about = [f"{name}: {text}" for name, text in lines.items()]
@@ -299,8 +299,9 @@ def _shown(value: Any) -> str:
     """
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _to_json(value)
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")
 """Texts that break the lines of a block, or that look like a value that is missing."""

@@ -21,7 +21,13 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
-from agentgym.envs.loca.servers.warehouse.trees import check_length, comment_in, is_cte, set_name
+from agentgym.envs.loca.servers.warehouse.trees import (
+    check_length,
+    comment_in,
+    is_cte,
+    nodes_of,
+    set_name,
+)
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.envs.loca.servers.warehouse.work_limits import limit_work
 from agentgym.tools import ToolError, echo
@@ -145,7 +151,7 @@ class Warehouse(ABC):
         """
         try:
             # Children come before their parents, whose rewrites copy them.
-            for node in list(tree.walk())[::-1]:
+            for node in nodes_of(tree)[::-1]:
                 rewrite = self.rewrites.get(type(node))
                 new = rewrite(node) if rewrite else node
                 if new is not node:
@@ -207,7 +213,11 @@ class Warehouse(ABC):
         """Return a statement in the SQL of DuckDB, the tables that it needs, and what its random
         functions depend on.
         """
-        seed = tree.sql(self.dialect) if any(tree.find(kind) for kind in _RANDOM) else ""
+        seed = (
+            tree.sql(self.dialect)
+            if any(isinstance(node, _RANDOM) for node in nodes_of(tree))
+            else ""
+        )
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
@@ -224,7 +234,7 @@ class Warehouse(ABC):
         """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
         versions of a table.
         """
-        for node in tree.walk():
+        for node in nodes_of(tree):
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
             if isinstance(
@@ -259,7 +269,7 @@ class Warehouse(ABC):
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Write the engine's name for every table; those tables, without repetition."""
         needed: dict[TableName, None] = {}
-        for table in list(tree.find_all(exp.Table)):
+        for table in [node for node in nodes_of(tree) if isinstance(node, exp.Table)]:
             if is_cte(table):
                 continue
             if not isinstance(table.this, exp.Identifier):
@@ -283,9 +293,10 @@ class Warehouse(ABC):
                 name = self.find_table(table)
                 needed[name] = None
                 set_name(table, name)
-        for column in tree.find_all(exp.Column):
-            column.set("db", None)
-            column.set("catalog", None)
+        for column in nodes_of(tree):
+            if isinstance(column, exp.Column):
+                column.set("db", None)
+                column.set("catalog", None)
         return list(needed)
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:

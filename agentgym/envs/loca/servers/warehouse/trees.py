@@ -10,6 +10,20 @@ from agentgym.envs.loca.servers.warehouse.tables import TableName
 from agentgym.tools import ToolError, echo
 
 
+def nodes_of(tree: exp.Expression) -> list[Any]:
+    """Return the nodes of a tree in the order of its `walk`, which takes three times as long: each
+    node passes through several generators.
+    """
+    nodes: list[Any] = [tree]
+    for node in nodes:
+        for value in node.args.values():
+            if isinstance(value, exp.Expr):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, exp.Expr)]
+    return nodes
+
+
 def is_cte(table: exp.Table) -> bool:
     """Tell the name of a common table expression that is visible there from that of a table."""
     if table.args.get("db") or not table.name:

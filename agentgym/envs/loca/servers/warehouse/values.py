@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -75,12 +75,9 @@ class ConversionResult:
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that a result can hold, and a line about those that it cannot."""
-    size, retained = 0, []
-    for row in rows.objects():
-        size += len(_to_json(row).encode())
-        if size > MAX_BYTES:
-            break
-        retained.append(row)
+    retained = rows.objects()
+    if len(_to_json(retained).encode()) > MAX_BYTES:  # with what separates them, so maybe not all
+        retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
     why = (
@@ -92,6 +89,16 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
         f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
         "LIMIT and OFFSET.\n"
     )
+
+
+def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the records that have at most `MAX_BYTES` together."""
+    size = 0
+    for row in rows:
+        size += len(_to_json(row).encode())
+        if size > MAX_BYTES:
+            return
+        yield row
 
 
 def pack_values(values: Sequence[Any]) -> str:
@@ -117,6 +124,20 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bytes):
         return "".join(f"\\x{byte:02X}" for byte in value)
     return str(value)
+
+
+def to_plain(kind: ValueType, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column of a type as plain JSON."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return values
+    if kinds <= {date, type(None)}:
+        return [None if value is None else value.isoformat() for value in values]
+    return list(map(converter(kind), values))
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types that are plain JSON already."""
 
 
 def converter(kind: ValueType) -> Callable[[Any], Any]:

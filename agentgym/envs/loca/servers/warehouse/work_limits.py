@@ -16,7 +16,7 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.macros import RECURSIONS, copies_of_arguments
 from agentgym.envs.loca.servers.warehouse.tables import TableName
-from agentgym.envs.loca.servers.warehouse.trees import is_cte
+from agentgym.envs.loca.servers.warehouse.trees import is_cte, nodes_of
 from agentgym.tools import ToolError
 
 MAX_FREE_ROWS = 1_000_000
@@ -29,6 +29,9 @@ MAX_COPIES = 20_000
 """Nodes that a tree may gain where functions of `lib` repeat their arguments. DuckDB binds some ten
 thousand a second, and nested calls multiply.
 """
+
+_MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample)
+"""Sources whose number of rows is not that of a table."""
 
 _PLAIN_WINDOWS = (
     *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag),
@@ -91,10 +94,14 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
     sizes: dict[str, float] = {}
 
     def size_of(node: Node) -> float:
-        sources = [source for source in node.find_all(exp.Table) if _belongs(source, node)]
-        size = math.prod(1 + size_of_source(source) for source in sources)
-        others = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample)
-        made = sum(_belongs(other, node) for kind in others for other in node.find_all(kind))
+        own = [
+            part
+            for part in nodes_of(node)
+            if isinstance(part, (exp.Table, *_MAKERS)) and _belongs(part, node)
+        ]
+        tables = (part for part in own if isinstance(part, exp.Table))
+        size = math.prod(1 + size_of_source(table) for table in tables)
+        made = sum(isinstance(part, _MAKERS) for part in own)
         return float(size * _GENERATED_ROWS**made) if made < 50 else math.inf
 
     def size_of_source(source: Any) -> float:
@@ -173,7 +180,7 @@ def _check_copies(tree: exp.Expression) -> None:
     """Refuse calls of functions of `lib` that multiply, one in an argument of the other."""
     factors: dict[int, int] = {id(tree): 1}
     copies = 0
-    for node in tree.walk():
+    for node in nodes_of(tree):
         factor = factors.get(id(node.parent), 1) * _repeated(node)
         factors[id(node)] = factor
         copies += factor - 1
