@@ -94,7 +94,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     )
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
-    tokens_per_unit = 4_300.0
+    tokens_per_unit = 3_740.0
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
