@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from agentgym.training.rollout.engines import GRACE, describe
 from agentgym.training.rollout.workers import (
+    GONE,
     describe_exit,
     follow_the_parent,
     interrupts_left_to_parent,
@@ -151,7 +152,7 @@ def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
 
 def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
     follow_the_parent()
-    with suppress(EOFError):
+    with suppress(*GONE):
         while True:
             for cell in connection.recv():
                 try:

@@ -221,6 +221,12 @@ def describe_exit(code: int | None) -> str:
     return text
 
 
+GONE = (EOFError, ConnectionError)
+"""What reading from the parent and writing to it raise once it has closed its end, as it does at any
+moment when it is interrupted.
+"""
+
+
 def _serve(connection: Connection, make_env: bytes, number: int) -> None:
     follow_the_parent()
     server = WorkerServer(make_env, number)
@@ -231,7 +237,7 @@ def _serve(connection: Connection, make_env: bytes, number: int) -> None:
                 server.use(policy)
             for request in requests:
                 connection.send(server.answer(request))
-    except EOFError:
+    except GONE:
         server.close_all()
 
 
