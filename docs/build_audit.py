@@ -71,8 +71,12 @@ In the worlds of the package, trained on the split `train` and played on `test` 
 
 | world | instances | score | seeds | ceiling | verdict |
 | --- | --- | --- | --- | --- | --- |
+| CodeWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
+| DocumentWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
 | GridWorld | 150 | 6.7 [5.0, 8.8] | 1,200 | 10.0 | holds |
 | ListWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
+| LongContextQA | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
+| PuzzleWorld | 60 | 0.4 [0.0, 6.9] | 100 | 10.0 | holds |
 | SearchWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
 | TreeWorld | 100 | 10.0 [6.8, 14.5] | 400 | 10.0 | holds (chance is 10.0) |
 
