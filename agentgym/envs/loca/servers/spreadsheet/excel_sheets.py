@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
@@ -40,12 +41,18 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 """Titles that Excel allows."""
 
 
-@functools.lru_cache(maxsize=8)
+_last_places: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+
+
 def last_place(sheet: Any) -> tuple[int, int]:
     """Return the last row and column of a sheet that is only looked at. The library looks for them
-    among all cells, and a long sheet is read in many parts.
+    among all cells, and a long sheet is read in many parts; what is known goes with the sheet, which
+    may be large.
     """
-    return sheet.max_row, sheet.max_column
+    place = _last_places.get(sheet)
+    if place is None:
+        place = _last_places[sheet] = sheet.max_row, sheet.max_column
+    return place
 
 
 class Workbooks:
