@@ -217,8 +217,8 @@ class World(Generic[ConfigT]):
     def brief_state(self) -> str:
         """Return `state()`, or what in it matters for the next steps where it is long: for an agent
         that sees its history too, or that has a tool for the rest. A text that is not whole is none
-        that `read_state` takes, but it takes `state()` behind one. Fill `state_chars` too, so that
-        a turn takes no work for all that is known.
+        that `read_state` takes. Fill `state_chars` too, so that a turn takes no work for all that
+        is known.
         """
         return self.state()
 

@@ -261,8 +261,8 @@ class StateOracle(HintOracle):
         hint_scope: `persistent` or `ephemeral`.
         whole: Whether the state is to stand in place of the history. Then an agent that is shown
             the brief state of a long episode (`World.brief_state`) has a tool for the rest
-            (`StatePages`); without it there is the history. To an agent of a team, whose chat is a
-            part of the history, the whole is always shown behind the brief one.
+            (`StatePages`); without it there is the history. An agent of a team, whose chat is a
+            part of the history, always has the tool.
         accuracy: The probability that a hint is right; a wrong one is the state of another
             instance.
         placebo: Whether text that says nothing stands in place of the hints.
@@ -290,9 +290,8 @@ class StateOracle(HintOracle):
         self.whole = whole
         self._pages = StatePages()
         self._offers_pages = (
-            whole
+            (whole or not self.world_env.sees_all)
             and not placebo
-            and self.world_env.sees_all
             and has_hook(self.world_env.world_class, "brief_state")
         )
         if self._offers_pages:
@@ -311,11 +310,7 @@ class StateOracle(HintOracle):
         """Return the state of a world in words, in the length that is asked for."""
         if self._offers_pages:
             return self._pages.describe(world)
-        brief = world.brief_state()
-        if self.world_env.sees_all:
-            return brief
-        state = world.state()
-        return state if state == brief else f"{brief}\n\n{state}"
+        return world.brief_state()
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Forget the last episode."""

@@ -75,9 +75,7 @@ class ScriptedPolicy:
         """
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
-        if pages := missing_pages(parsed.hints.get("state", "")):
-            return parsed.render(ToolCall(TOOL, {"pages": [*pages]}), self.dialect)
-        return parsed.render(self.act(parsed), self.dialect)
+        return parsed.render(ask_for_state(parsed) or self.act(parsed), self.dialect)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose a call."""
@@ -105,6 +103,12 @@ class ScriptedPolicy:
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
+
+
+def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
+    """Return the call that shows all that a state hint leaves out; None if it is whole."""
+    pages = missing_pages(parsed.hints.get("state", ""))
+    return ToolCall(TOOL, {"pages": [*pages]}) if pages else None
 
 
 class OraclePolicy(ScriptedPolicy):

@@ -14,8 +14,8 @@ from typing import Any
 
 from agentgym.arguments import check_int
 from agentgym.messages import Chat, Message, ToolCall
-from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy
+from agentgym.oracles.hints import HISTORY_NOTE, split_hints
+from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy, ask_for_state
 from agentgym.oracles.reading import ChatReading, ParsedChat, PastCalls, Readings
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
@@ -184,6 +184,8 @@ class TeamPolicy:
             return parsed.render(
                 ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
             )
+        if _is_hidden(chat) and (request := ask_for_state(parsed)):
+            return parsed.render(request, self.dialect)  # the state is all that it knows
         call = self.player.act(parsed)
         if "tell" in tools:
             call = self._share(chat, view, parsed, call)
@@ -210,11 +212,16 @@ class TeamPolicy:
         others = [name for name in owners if name != me]
         # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
         # the state to all, so that sending it once more does no harm.
-        if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
+        if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)
             return ToolCall("tell", {"agent": others[0], "text": text, "wait": last})
         return ToolCall("wait", {})
+
+
+def _is_hidden(chat: Chat) -> bool:
+    """Return whether a chat shows no history, and the state in its place."""
+    return HISTORY_NOTE in chat.messages[0].text
 
 
 def _tag(world: World[Any]) -> str:

@@ -352,9 +352,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
-        """Read a text of `state()`, what stands before it left out."""
+        """Read a text of `state()`."""
         lines = state.split("\n")
-        lines = lines[lines.index(_FACTS) :] if _FACTS in lines else lines
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])

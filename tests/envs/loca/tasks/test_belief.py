@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from statistics import fmean, median
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym import ToolCall, tool_env
+from agentgym import Chat, ToolCall, tool_env
 from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.recall import missing_pages
+from agentgym.oracles.recall import TOOL, missing_pages
+from agentgym.policy import Reply
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import calls_of
@@ -85,7 +86,7 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
         fresh("ApplyPhDEmail").read_state(brief)
     assert pickle.loads(pickle.dumps(world)).brief_state() == brief
     other = fresh("ApplyPhDEmail")
-    other.read_state(f"{brief}\n\n{world.state()}")
+    other.read_state(world.state())
     assert other.state() == world.state()
     assert other.brief_state() == brief
 
@@ -133,6 +134,47 @@ def test_play_with_the_belief_is_optimal(name: str, length: str, oracles: str) -
 @pytest.mark.rotation(name=TASKS, oracles=["S", "SP", "SH", "SPH"])
 def test_play_with_the_belief_is_optimal_at_256k(name: str, oracles: str) -> None:
     check_play(name, "256k", oracles)
+
+
+class WatchingTeam(TeamPolicy):
+    """A team that keeps the longest hint of a state without pages, and counts requests for these."""
+
+    def __init__(self, env_id: str) -> None:
+        super().__init__(env_id, patience=1_000)
+        self.longest = self.asked = 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        for chat in chats:
+            hint = split_hints(chat.messages[-1].text)[1].get("state", "")
+            if "\n# Page " not in hint:
+                self.longest = max(self.longest, len(hint))
+        replies = super().__call__(chats)
+        self.asked += sum(f'"{TOOL}"' in reply.text for reply in replies)
+        return replies
+
+
+def check_team(name: str, length: str, oracles: str, kind: str) -> None:
+    """Play as a team, each from its chat alone, in the turns of the plan."""
+    options: dict[str, Any] = {"oracles": oracles, "length": LENGTHS[length]}
+    env: Any = agentgym.make(f"{name}-{kind}", max_message=131_072, **options)
+    policy = WatchingTeam(f"{name}-{kind}")
+    trajectory = rollout(env, policy, seed=3)
+    assert trajectory.reward == 1.0
+    world = next(iter(env.unwrapped.game.team.worlds.values()))
+    assert world.turn == len(world.progress.completed()), "a turn for each step of the plan"
+    assert 0 < policy.longest <= LIMIT
+    assert bool(policy.asked) == ("H" in oracles and world.state_chars() > LIMIT)
+
+
+@pytest.mark.parametrize("oracles", ["S", "SPH"])
+@pytest.mark.parametrize("kind", ["team", "manager"])
+def test_a_team_is_shown_a_belief_as_brief(oracles: str, kind: str) -> None:
+    check_team("AcademicWarning", "256k", oracles, kind)
+
+
+@pytest.mark.rotation(name=TASKS, oracles=["S", "SH", "SPH"])
+def test_a_team_plays_with_a_brief_belief(name: str, oracles: str) -> None:
+    check_team(name, "128k", oracles, "team")
 
 
 def play_beside(world: Any, other: Any) -> Iterator[int]:
@@ -245,21 +287,3 @@ def test_what_is_rare_and_needed_comes_first() -> None:
         belief.learn(f"Read page {page}.", [{"id": 100 * page + k} for k in range(90)])
     *_, rest = belief.brief(frozenset(), 900, [])
     assert re.fullmatch("- in part: [0-9]+ of 270 records of 3 reads; .*: Read page 3.", rest)
-
-
-def test_an_agent_of_a_team_is_shown_all() -> None:
-    options: Any = {"length": LENGTHS["128k"], "max_message": 100_000}
-    env: Any = agentgym.make("AcademicWarning-team", oracles="S", **options)
-    policy = TeamPolicy("AcademicWarning-team")
-    chat, info = env.reset(seed=3)
-    longest, over = 0, False
-    while not over:
-        hint = split_hints(chat.messages[-1].text)[1].get("state", "")
-        assert len(hint) <= LIMIT or "\nKnown so far:\n" in hint
-        longest = max(longest, len(hint))
-        (reply,) = policy([chat])
-        chat, reward, terminated, truncated, info = env.step(reply.text)
-        over = terminated or truncated
-    assert longest > LIMIT
-    assert info["success"]
-    assert reward
