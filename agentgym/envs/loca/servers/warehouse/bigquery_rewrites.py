@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.bigquery_dates import DATE_REWRITES, in_format
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
 
 FUNCTIONS = frozenset(
@@ -20,20 +21,18 @@ FUNCTIONS = frozenset(
         "array_last",
         "unicode",
         "cbrt",
+        "ieee_divide",
     }
 )
 """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
-_PARTS = {
-    "DAYOFWEEK": "extract(dow FROM {0}) + 1", "WEEK": "CAST(strftime({0}, '%U') AS BIGINT)", "ISOWEEK": "extract(week FROM {0})",
-    "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)", "DAYOFYEAR": "extract(doy FROM {0})",
-    "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
-}  # fmt: skip
 
 
 def _cast(node: Node) -> Node:
     kind = node.to.this
     if isinstance(node.this, exp.Literal) and node.this.is_int:
         return node
+    if node.args.get("format"):
+        return in_format(node.this, node.args["format"])
     label = {exp.DType.BIGINT: "whole", exp.DType.TEXT: "text"}.get(kind)
     if not label:
         return node
@@ -50,13 +49,6 @@ def _type(node: Node) -> Node:
     if node.this in (exp.DType.TEXT, exp.DType.VARCHAR) and node.expressions:
         return exp.DataType.build("VARCHAR", dialect="duckdb")
     return node
-
-
-def _extract(node: Node) -> Node:
-    part = node.this.name.upper()
-    if isinstance(node.this, exp.WeekStart) or part not in _PARTS:
-        return node
-    return duck(_PARTS[part], node.expression)
 
 
 def _array_agg(node: Node) -> Node:
@@ -203,60 +195,20 @@ def _literal(node: Node) -> Node:
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
 
 
-def _now(text: str) -> Callable[[Node], Node]:
-    """Return the present of the episode, in a time zone."""
-
-    def change(node: Node) -> Node:
-        zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
-        return duck(text, zone)
-
-    return change
-
-
-def _trunc(node: Node) -> Node:
-    unit = node.args["unit"]
-    if isinstance(unit, exp.WeekStart) or unit.name.upper() == "WEEK" or node.args.get("zone"):
-        return (
-            node
-            if not node.args.get("zone")
-            else duck(
-                f"timezone({{1}}, date_trunc('{unit.name}', timezone({{1}}, {{0}})))",
-                node.this,
-                node.args["zone"],
-            )
-        )
-    return library(
-        "cut",
-        exp.Literal.string(
-            {"ISOWEEK": "week", "ISOYEAR": "isoyear"}.get(unit.name.upper(), unit.name)
-        ),
-        node.this,
-    )
-
-
-def _as_date(node: Node) -> Node:
-    """DATE_ADD and DATE_SUB give a DATE, where DuckDB gives a moment."""
-    if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
-        return node
-    return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
-
-
-def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units, where DuckDB's date_diff counts the borders between
-    them.
-    """
-    return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
-
-
-def _moment(node: Node) -> Node:
-    """PARSE_TIMESTAMP gives a moment in UTC."""
-    return duck("{0} AT TIME ZONE 'UTC'", node)
-
-
 def _insert_row(node: Node) -> Node:
     if isinstance(node.this, exp.Var) and node.this.name.upper() == "ROW":
         node.set("this", exp.Star())
     return node
+
+
+def _substring(node: Node) -> Node:
+    """Count from the first character where a text is said to begin before it."""
+    return library("part", node.this, node.args["start"], node.args.get("length"))
+
+
+def _by_name(node: Node) -> Node:
+    """Return a call of a function that neither SQLGlot nor DuckDB has."""
+    return library("ieee", *node.expressions) if node.name.lower() == "ieee_divide" else node
 
 
 REWRITES: dict[type, Callable[[Node], Node]] = {
@@ -264,10 +216,12 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Mod: lambda node: library("modulo", node.this, node.expression),
     exp.IntDiv: lambda node: library("quotient", node.this, node.expression),
     **COMMON_REWRITES,
+    **DATE_REWRITES,
+    exp.Substring: _substring,
+    exp.Anonymous: _by_name,
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.DataType: _type,
-    exp.Extract: _extract,
     exp.ArrayAgg: _array_agg,
     exp.IgnoreNulls: _ignore_nulls,
     exp.GroupConcat: _string_agg,
@@ -280,16 +234,6 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
         this="printf", expressions=[library("style", node.this), *node.expressions]
     ),
     exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
-    exp.CurrentTimestamp: _now(NOW),
-    exp.CurrentDatetime: _now(f"timezone({{0}}, {NOW})"),
-    exp.CurrentDate: _now(f"CAST(timezone({{0}}, {NOW}) AS DATE)"),
-    exp.CurrentTime: _now(f"CAST(timezone({{0}}, {NOW}) AS TIME)"),
-    exp.DateTrunc: _trunc,
-    exp.TimestampTrunc: _trunc,
-    exp.DateAdd: _as_date,
-    exp.DateSub: _as_date,
-    exp.TimestampDiff: _between_moments,
-    exp.StrToTime: _moment,
     exp.SessionUser: lambda node: exp.Literal.string("user@example.com"),
     exp.Insert: _insert_row,
 }

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.envs.loca.servers.libraries import install_hint
-from agentgym.envs.loca.servers.warehouse.macros import COUNTERS, MACROS
+from agentgym.envs.loca.servers.warehouse.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.tools import HostLimitError, ToolError
 
 SECONDS = 60.0
@@ -174,6 +174,11 @@ class Database:
             "CREATE SCHEMA lib",
             *(f"CREATE SEQUENCE lib.{name} MAXVALUE {n}" for name, n in self._counters.items()),
             *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]),
+            *(
+                f"CREATE MACRO {hidden}() AS "
+                f"CAST(error('there is no column or function {name}') AS VARCHAR)"
+                for hidden, name in HIDDEN.items()
+            ),
             "SET lock_configuration = true",
         ]
         self._ask(SECONDS, _CONFIG, statements, dict(self._counters))

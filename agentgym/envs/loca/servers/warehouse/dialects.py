@@ -124,6 +124,7 @@ COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.JarowinklerSimilarity: _checked("near", "expression"),
     exp.Replace: _checked("room", "expression", "replacement"),
     exp.RegexpReplace: _checked("matched", "replacement"),
+    exp.ByteLength: lambda node: library("bytes_in", node.this),
     exp.Space: _few(1),
     exp.Randstr: _few(100),  # DuckDB has to draw one character after the other
     exp.ApproxDistinct: lambda node: exp.Count(this=exp.Distinct(expressions=[node.this])),

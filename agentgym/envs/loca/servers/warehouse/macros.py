@@ -91,6 +91,7 @@ _COMMON = (
         r"style(a) AS CASE WHEN regexp_matches(a, '%[-+ #0-9.'']*([0-9]{4}|\*)') THEN error('a "
         "width or precision is a number below 1000') ELSE a END"
     ),
+    "bytes_in(a VARCHAR) AS strlen(a), (a BLOB) AS octet_length(a)",
     (
         "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS "
         "date_trunc(part, a), "
@@ -104,6 +105,21 @@ dates.
 """
 
 _BIGQUERY = (
+    (
+        "cut_week(days, a DATE) AS CAST(date_trunc('week', a - days) AS DATE) + days, (days, a TIMESTAMP) AS "
+        "date_trunc('week', a - to_days(days)) + to_days(days), (days, a TIMESTAMPTZ) AS "
+        "date_trunc('week', a - to_days(days)) + to_days(days)"
+    ),
+    (
+        "zone_offset(a, utc, mark) AS CASE WHEN a < utc THEN '-' ELSE '+' END || strftime(TIMESTAMP '2000-01-01' + "
+        "(greatest(a, utc) - least(a, utc)), '%H' || mark || '%M')"
+    ),
+    (
+        "part(a, n) AS list_transform([a], lambda x: substring(x, CASE WHEN n = 0 OR n < -length(x) THEN 1 ELSE n "
+        "END))[1], (a, n, size) AS list_transform([a], lambda x: substring(x, CASE WHEN n = 0 OR n < -length(x) THEN "
+        "1 ELSE n END, size))[1]"
+    ),
+    "ieee(a, b) AS CAST(a AS DOUBLE) / CAST(b AS DOUBLE)",
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
     (
@@ -162,6 +178,7 @@ _SNOWFLAKE = (
     ),
     "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
     "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
+    "values(a) AS from_json(a, '[\"JSON\"]')",
 )
 """Division, casts and dates as Snowflake defines them, by the type of the argument where that
 matters.
@@ -172,6 +189,24 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     "snowflake": (*_SNOWFLAKE, *_COMMON),
 }
 """The macros of each dialect; a later one may call those before it."""
+
+
+HIDDEN: Mapping[str, str] = {
+    **{
+        name: name
+        for name in ("current_catalog", "current_database", "current_date", "current_role", "current_schema",
+                     "current_schemas", "current_user", "now", "session_user", "today", "transaction_timestamp",
+                     "user", "version")
+    },
+    "current_localtime": "localtime",
+    "current_localtimestamp": "localtimestamp",
+    "get_current_time": "current_time",
+    "get_current_timestamp": "current_timestamp",
+}  # fmt: skip
+"""Functions of DuckDB that tell of its process, by the names that they are called by. It calls most of
+them wherever a name is none of a column, with and without quotes: `SELECT user`. The time of the
+episode is in a variable.
+"""
 
 
 @functools.cache

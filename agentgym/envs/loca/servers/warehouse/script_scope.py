@@ -109,6 +109,8 @@ class Binding:
         is_item = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
         if is_item and isinstance(node, exp.Column):
             mark = exp.alias_(mark, node.name, quoted=True)
+        elif is_item:
+            mark = exp.Paren(this=mark)  # which has no name of its own, as a parameter has not
         node.replace(mark)
 
     def fill(self, tree: Node) -> None:

@@ -21,7 +21,6 @@ FUNCTIONS = frozenset(
         "degrees",
         "radians",
         "cbrt",
-        "soundex",
         "factorial",
         "object_keys",
     }
@@ -50,7 +49,7 @@ _COMPARISONS = (
 def _type(node: Node) -> Node:
     if node.this in _WIDE:
         return exp.DataType.build("BIGINT", dialect="duckdb")
-    if node.this in _JSON:
+    if node.this in _JSON and not isinstance(node.parent, exp.Cast):
         return exp.DataType.build("JSON", dialect="duckdb")
     if node.this in _TEXT and node.expressions:
         return exp.DataType.build("VARCHAR", dialect="duckdb")
@@ -59,13 +58,19 @@ def _type(node: Node) -> Node:
 
 def _cast(node: Node) -> Node:
     kind = node.to.this
-    if isinstance(node.this, exp.Literal) and node.this.is_string and kind not in _TEXT:
+    text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else None
+    if kind in _JSON:
+        parsed = text is not None and kind != exp.DType.VARIANT  # of a VARIANT it is a text
+        return exp.Anonymous(this="json" if parsed else "to_json", expressions=[node.this])
+    if text is not None and kind not in _TEXT:
+        if kind == exp.DType.TIMESTAMPTZ:  # DuckDB wants a colon, and no space before the offset
+            text = re.sub(r" ?([+-]\d\d):?(\d\d)$", r"\1:\2", text)
+            node.set("this", exp.Literal.string(text))
         return node
     if kind in _TEXT:
         return library("text", node.this)
-    if kind in (exp.DType.BIGINT, *_WIDE) and not isinstance(node, exp.TryCast):
-        return library("whole", node.this)
-    return exp.Anonymous(this="to_json", expressions=[node.this]) if kind in _JSON else node
+    whole = kind in (exp.DType.BIGINT, *_WIDE) and not isinstance(node, exp.TryCast)
+    return library("whole", node.this) if whole else node
 
 
 def _path(node: Node) -> Node:
@@ -133,6 +138,11 @@ def _within_group(node: Node) -> Node:
     )
 
 
+_TYPE_NAMES = (
+    "CASE json_type(to_json({0})) WHEN 'UBIGINT' THEN 'INTEGER' WHEN 'BIGINT' THEN 'INTEGER' WHEN 'DOUBLE' THEN "
+    "'DECIMAL' WHEN 'NULL' THEN 'NULL_VALUE' ELSE json_type(to_json({0})) END"
+)
+"""The types of a VARIANT as Snowflake names them."""
 _FLAT = (
     "(SELECT 1 AS SEQ, CASE WHEN json_type({0}) = 'OBJECT' THEN key END AS KEY, "
     "CASE WHEN json_type({0}) = 'ARRAY' THEN '[' || key || ']' ELSE key END AS PATH, "
@@ -230,6 +240,63 @@ def _diff(node: Node) -> Node:
     return node
 
 
+def _extract(node: Node) -> Node:
+    """Seconds since 1970 are a whole number."""
+    return duck("CAST({0} AS BIGINT)", node) if node.this.name.upper() == "EPOCH" else node
+
+
+def _shift(node: Node) -> Node:
+    """Keep a DATE to which whole days, weeks, months or years are added a DATE."""
+    span = node.expression
+    if not isinstance(span, exp.Interval) or span.args.get("unit") is None:
+        return node
+    if span.args["unit"].name.upper().rstrip("S") not in (
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+    ):
+        return node
+    return library("later", node.this, exp.Neg(this=span) if isinstance(node, exp.Sub) else span)
+
+
+def _on_items(*items: str, whole: bool = True) -> Callable[[Node], Node]:
+    """Return the rewrite of a function of arrays: it is DuckDB's of lists of JSON.
+
+    Args:
+        items: The arguments that are items; others than `this` and these are arrays or numbers.
+        whole: Whether the result is an array.
+    """
+
+    def change(node: Node) -> Node:
+        for name in ("this", "expression", "expressions"):
+            value = node.args.get(name)
+            wrap = _to_json if name in items else _to_list
+            if isinstance(value, list):
+                node.set(name, [wrap(each) for each in value])
+            elif value is not None:
+                node.set(name, wrap(value))
+        return _to_json(library("weighed", node.copy())) if whole else node
+
+    return change
+
+
+def _to_list(array: Node) -> Node:
+    return library("values", array.copy())
+
+
+def _to_json(item: Node) -> Node:
+    return exp.Anonymous(this="to_json", expressions=[item.copy()])
+
+
+def _unordered(node: Node) -> Node:
+    raise ToolError(
+        f"invalid argument: {node.key.upper()} of an ARRAY is not supported; take its items apart with "
+        "FLATTEN and order them there"
+    )
+
+
 def _constant(text: str) -> Callable[[Node], Node]:
     return lambda node: exp.Literal.string(text)
 
@@ -256,9 +323,33 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.ArrayToString: lambda node: duck(
         "array_to_string(lib.texts({0}), {1})", node.this, node.expression
     ),
-    exp.ArrayContains: lambda node: duck(
-        "json_contains({0}, to_json({1}))", node.this, node.expression
+    exp.ArrayContains: _on_items("expression", whole=False),
+    exp.ArrayPosition: _on_items("expression", whole=False),
+    exp.ArrayOverlaps: _on_items(whole=False),
+    exp.ArrayAppend: _on_items("expression"),
+    exp.ArrayPrepend: _on_items("expression"),
+    exp.ArrayInsert: _on_items("expression"),
+    exp.ArrayRemove: _on_items("expression"),
+    **dict.fromkeys(
+        (
+            exp.ArrayConcat,
+            exp.ArraySlice,
+            exp.ArrayDistinct,
+            exp.ArrayCompact,
+            exp.ArrayReverse,
+            exp.ArrayIntersect,
+            exp.ArrayExcept,
+        ),
+        _on_items(),
     ),
+    **dict.fromkeys((exp.ArraySort, exp.ArrayMax, exp.ArrayMin), _unordered),
+    exp.Typeof: lambda node: duck(_TYPE_NAMES, node.this),
+    exp.Xor: lambda node: duck(
+        "CAST({0} AS BOOLEAN) <> CAST({1} AS BOOLEAN)", node.this, node.expression
+    ),
+    exp.Extract: _extract,
+    exp.Add: _shift,
+    exp.Sub: _shift,
     exp.Split: lambda node: duck("to_json(str_split({0}, {1}))", node.this, node.expression),
     exp.Lateral: _lateral,
     exp.TableFromRows: _table_function,
@@ -277,7 +368,14 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
         f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW
     ),
     exp.CurrentDate: _now(f"CAST({NOW} AS DATE)"),
-    exp.CurrentTime: _now(f"CAST(timezone('UTC', {NOW}) AS TIME)"),
+    **dict.fromkeys(
+        (exp.CurrentTime, exp.Localtime), _now(f"CAST(timezone('UTC', {NOW}) AS TIME)")
+    ),
+    exp.Systimestamp: _now(NOW),
+    exp.CurrentTimezone: _constant("UTC"),
+    exp.CurrentAccount: _constant("OFFICE"),
+    exp.CurrentRegion: _constant("AWS_US_WEST_2"),
+    exp.CurrentVersion: _constant("9.3.1"),
     exp.CurrentUser: _constant("AGENT"),
     exp.CurrentRole: _constant("ANALYST"),
     exp.CurrentWarehouse: _constant("COMPUTE_WH"),

@@ -227,8 +227,15 @@ class Warehouse(ABC):
         return self.to_duckdb(tree), needed, seed
 
     def to_duckdb(self, tree: exp.Expression) -> str:
-        """Return a tree in the SQL of DuckDB."""
-        return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE, comments=False)
+        """Return a tree in the SQL of DuckDB.
+
+        Raises:
+            ToolError: It has a part that cannot be written there with the same meaning.
+        """
+        try:
+            return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False)
+        except sqlglot.errors.UnsupportedError as error:
+            raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
         """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
