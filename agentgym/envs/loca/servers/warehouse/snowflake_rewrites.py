@@ -343,6 +343,12 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
         _on_items(),
     ),
     **dict.fromkeys((exp.ArraySort, exp.ArrayMax, exp.ArrayMin), _unordered),
+    exp.ObjectAgg: lambda node: duck(
+        "to_json(map(list({0}) FILTER (WHERE {1} IS NOT NULL), list(to_json({1})) FILTER (WHERE {1} "
+        "IS NOT NULL)))",
+        node.this,
+        node.expression,
+    ),
     exp.Typeof: lambda node: duck(_TYPE_NAMES, node.this),
     exp.Xor: lambda node: duck(
         "CAST({0} AS BOOLEAN) <> CAST({1} AS BOOLEAN)", node.this, node.expression

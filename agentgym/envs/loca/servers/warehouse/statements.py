@@ -42,7 +42,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
             )
         action = warehouse.own_action(tree) or _ACTIONS.get(type(tree))
         if action is None:
-            kind = warehouse.kind(tree)
+            kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
             instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
             raise ToolError(f"invalid argument: {kind} is not supported; {instead}")
         return action(warehouse, tree)
@@ -50,6 +50,12 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
         raise ToolError("invalid argument: the statement is nested too deeply") from None
     except sqlglot.errors.SqlglotError as error:
         raise ToolError(f"invalid argument: {str(error)[:300]}") from None
+
+
+def _words(command: exp.Command) -> str:
+    """Return the first words of a statement that SQLGlot does not know: two say what is made."""
+    words = [str(command.this), *str(command.args.get("expression") or "").split()]
+    return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
 
 
 def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionResult:
@@ -113,7 +119,10 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 """The name of the count of each action, in the order in which the warehouses give them."""
 
-_SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP and COMMENT are"
+_SUPPORTED = (
+    "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE, ALTER and DROP of "
+    "tables, views and schemas"
+)
 _INSTEAD = {
     "CALL": "send the statements of the procedure",
     "EXPLAIN": "run the query itself",

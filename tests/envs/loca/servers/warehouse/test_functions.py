@@ -150,3 +150,18 @@ def test_a_value_of_a_script_has_no_name() -> None:
         GOOGLE.bigquery.bigquery_run_query("EXECUTE IMMEDIATE 'SELECT ?, @b' USING 1, 2 AS b")
     )
     assert row == {"f0_": 1, "f1_": 2}
+
+
+def test_an_object_is_made_of_rows() -> None:
+    query = (
+        "SELECT OBJECT_AGG(K, V) AS X FROM (VALUES ('a', 1), ('b', NULL), ('c', 'x')) AS T(K, V)"
+    )
+    with pytest.raises(ToolError):  # of two types
+        tools_of(SNOWFLAKE)["read_query"]({"query": query})
+    text = str(tools_of(SNOWFLAKE)["read_query"]({"query": query.replace("'x'", "3")}))
+    assert re.search(r'X: {"a":1,"c":3}', text)
+
+
+def test_an_error_names_what_was_to_be_made() -> None:
+    with pytest.raises(ToolError, match="CREATE TASK is not supported"):
+        tools_of(SNOWFLAKE)["write_query"]({"query": "CREATE TASK K AS SELECT 1"})
