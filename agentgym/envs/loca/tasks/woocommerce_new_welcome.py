@@ -28,7 +28,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.order_notes import draw_note, note_says
+from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import query_rows, read_shop, same_words
 from agentgym.envs.loca.servers.context import iso
@@ -112,16 +112,15 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     Attributes:
         known: The rows of the table besides those of customers who have ordered; by default 15 and
             one more for each 10 orders.
-        declined_rate: The probability that a new customer asks for no mails, in the note of the
-            order.
-        note_rate: The probability that an order has remarks on its delivery; a third of the notes
-            speak of mails without asking for none.
+        declined_rate: The probability that the note of a completed order asks for no mails.
+        note_rate: The probability that an order has remarks on its delivery and on calls, parcels
+            and paper; of the notes that ask for no mails, two thirds speak of them all the same.
         incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None
     declined_rate: Share = 0.25
-    note_rate: Share = 0.8
+    note_rate: Share = 0.95
     incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
 
 
@@ -281,22 +280,24 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             for name in PRODUCTS
         ]
         products = shop.products.add_all(products_data)
-        records = []
+        records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
             zip(owners, customers, histories, strict=True)
         ):
             for moment in moments:
                 created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
-                recent = sum(each >= FROM for each in moments) == 1 and moment >= FROM
-                declined = recent and k != sure and self.rng.random() < self.config.declined_rate
+                declined = k != sure and self.rng.random() < self.config.declined_rate
+                if declined:
+                    declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
                                 "customer_note": self._note(declined=declined)})  # fmt: skip
         for _ in range(round(self.config.incomplete_rate * len(records))):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            status, note = str(self.rng.choice(OTHER_STATUSES)), self._note(declined=False)
+            declined = bool(self.rng.random() < self.config.declined_rate)
+            status, note = str(self.rng.choice(OTHER_STATUSES)), self._note(declined=declined)
             records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
                             "status": status, "customer_note": note})  # fmt: skip
         for record in records:
@@ -313,15 +314,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             (record["customer_id"], record["date_completed"]): (
                 key,
                 totals[key],
-                note_says("books", record["customer_note"], "declined"),
+                (record["customer_id"], record["date_completed"]) in declining,
             )
             for key, record in pairs
             if "date_completed" in record
         }
 
     def _note(self, *, declined: bool) -> str:
-        kind = "declined" if declined else "invited" if self.rng.random() < 1 / 3 else ""
-        return draw_note(self.rng, "books", kind, self.config.note_rate)
+        return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Draw the earlier rows of the table; not all of these customers had a mail."""
@@ -360,7 +360,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
             "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
             "(customer_id 0) do not count. "
-            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone. "
+            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
+            "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
+            "other people do not matter for this, nor do notes of other orders. "
             f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
             "whatever the row says.\n"
             "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
@@ -544,7 +546,7 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
         return None
     bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
     fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    declined = note_says("books", order.get("customer_note") or "", "declined")
+    declined = declines_mails(order.get("customer_note") or "")
     return {
         **fields,
         "date_completed": order["date_completed"],
