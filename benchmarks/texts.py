@@ -15,19 +15,23 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from statistics import fmean
 from typing import Any
 
 import agentgym
 from agentgym import worlds
+from agentgym.envs.loca.order_changes import read_amended
 from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import DATASET, FROM, TABLE
 from agentgym.tokens import counter
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
@@ -400,6 +404,93 @@ def find_alerts(world: Any) -> float:
     return best_overlap(texts, ends, [row["SKU"] for row in world.truth["new"]])
 
 
+_NO_MAILS = (
+    r"\b(no|not|never|nothing|object|delete|forget|without|leave|off|out of)\b.*"
+    r"(mail|newsletter|list|write|advert|offer|address|afterwards|it\b)"
+)
+
+
+def find_customers(world: Any) -> float:
+    """Return the overlap with the new customers of WoocommerceNewWelcome: with one order of the last
+    days, with and without a refusal of mails in its note that no later sentence welcomes.
+    """
+    shop = world.office.get(WooCommerce)
+    hours = next(
+        float(row["value"])
+        for row in shop.settings.woo_settings_get("general")
+        if row["id"] == "gmt_offset"
+    )
+    crm = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+    known = {row["woocommerce_id"] for row in crm}
+    notes: dict[str, list[str]] = {}
+    for order in shop.orders.all():
+        done = order.get("date_completed")
+        since = f"{FROM + timedelta(hours=hours):%Y-%m-%dT%H:%M:%S}"
+        if done and done >= since and order["customer_id"] and order["customer_id"] not in known:
+            note = order.get("customer_note") or ""
+            welcome = r"do write|welcome|after all|second thought|take that back"
+            texts = re.split(rf"[^.]*(?:{welcome})[^.]*", note, flags=re.I)
+            notes.setdefault(order["billing"]["email"], []).append(texts[-1])
+    single = {address: texts[0] for address, texts in notes.items() if len(texts) == 1}
+    return best_overlap(single, _NO_MAILS, [to for to, _, _ in world.truth["letters"]])
+
+
+_PRODUCT = re.compile(r"Gift Card|Assembly|[A-Z][a-z]+ \d{3,}")
+_OTHER_ORDERS = (
+    r"last|next|year|spring|summer|autumn|former|old order|brother|aunt|neighbour|her|will"
+)
+_COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
+
+
+def find_pieces(world: Any) -> float:
+    """Return the share of the paid orders of UpdateMaterialInventory whose pieces are right: those of
+    the lines, or these with the changes that regular expressions find in notes.
+    """
+    orders = [
+        order
+        for order in world.office.get(WooCommerce).orders.all()
+        if order["status"] == "processing" and order["date_paid"] > "2025-01-12T18:00:00"
+    ]
+    right = [read_amended(_lines(order), order.get("customer_note") or "") for order in orders]
+    return max(
+        fmean(pieces(order) == held for order, held in zip(orders, right, strict=True))
+        for pieces in (_lines, _pieces)
+    )
+
+
+def _lines(order: Mapping[str, Any]) -> dict[str, int]:
+    return {line["name"]: line["quantity"] for line in order["line_items"]}
+
+
+def _pieces(order: Mapping[str, Any]) -> dict[str, int]:
+    """Return the pieces of an order by regular expressions."""
+    now, words = _lines(order), "zero one two three four five six".split()
+    note = order.get("customer_note") or ""
+    ends = r"cancel|withdraw|refund me\.|void|the order is off|order, the right"
+    if re.search(ends, note) and not re.search(r"after all|keep the order|order stands", note):
+        return dict.fromkeys(now, 0)
+    for text in re.split(r"(?<=[.!?]) ", note):
+        name = _PRODUCT.search(text)
+        if not name or re.search(_OTHER_ORDERS, text, re.I):
+            continue
+        count = _COUNT.search(_PRODUCT.sub("", text))
+        number = (
+            0 if not count else int(count[0]) if count[0][0].isdigit() else words.index(count[0])
+        )
+        before = now[name[0]]
+        if re.search(r"double|twice", text):
+            now[name[0]] = 2 * before
+        elif re.search(r"more|add|extra|another|Raise|Increase|up by", text):
+            now[name[0]] = before + number
+        elif re.search(r"fewer|less|off|Reduce|subtract|Lower|give up|down by|too many", text):
+            now[name[0]] = max(0, before - number)
+        elif number or re.search(
+            r"leave out|strike|not make|without|against|No |no longer", text, re.I
+        ):
+            now[name[0]] = number
+    return now
+
+
 REGEX: Mapping[str, Callable[[Any], float]] = {
     "ApplyPhDEmail": find_professors,
     "CanvasArrangeExam": find_exams,
@@ -408,6 +499,8 @@ REGEX: Mapping[str, Callable[[Any], float]] = {
     "FilterLowSellingProducts": find_slow,
     "PayableInvoiceChecker": find_payments,
     "SetConfCrDdl": find_reminders,
+    "UpdateMaterialInventory": find_pieces,
+    "WoocommerceNewWelcome": find_customers,
     "WoocommerceStockAlert": find_alerts,
 }
 """What finds the answer of a task without reading."""

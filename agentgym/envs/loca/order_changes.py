@@ -42,7 +42,7 @@ the lines of the order say.
 
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 """Changes of one product that concern no other."""
-_MOST_CHANGES = 4
+_MOST_CHANGES = 5
 _ASIDES = (3, 5)
 """The fewest and the most sentences that sound like changes and change nothing."""
 _MOST_PIECES = 6
@@ -129,9 +129,9 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
         options.append(("double", one))
     if rest:
         both = {**one, "other_product": rest[0]}
-        options += [("only", one), ("exchange", {**both, "count": fewer})]
+        options += [("only", one), *([("exchange", {**both, "count": fewer})] * 3)]
         if now[rest[0]] != count:
-            options += [("same", both), ("swap", both)]
+            options += [("same", both), ("swap", both)] * 2
     return [options[int(rng.integers(len(options)))]]
 
 
@@ -155,7 +155,9 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
     counts = [int(count) for count in rng.integers(1, 4, size=4)]
     asides: list[Fact] = [
         (kind, {"product": product, "count": count})
-        for kind, product, count in zip(("former", "later", "others"), products, counts, strict=False)
+        for kind, product, count in zip(
+            ("former", "later", "others"), products, counts, strict=False
+        )
     ]
     if "withdrawn" not in kinds and rng.random() < _STANDS:
         asides.append(("stands", {}))

@@ -15,7 +15,7 @@ Shop: TypeAlias = Literal["furniture", "books"]
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 """Something that a sentence says: its kind in the book, and the values by slot."""
 
-_REMARKS = (3, 6)
+_REMARKS = (3, 5)
 """The fewest and the most remarks on delivery; who has more to say calls."""
 _ASIDES = 3
 """The most sentences on calls, parcels and paper in a note to the bookshop."""
@@ -66,8 +66,17 @@ def write_note(
     return " ".join(texts)
 
 
-_DECLINING: Sequence[Sequence[str]] = (("declined",), ("declined",), ("invited", "revoked"))
-_ALLOWING: Sequence[Sequence[str]] = ((), ("invited",), ("declined", "resumed"))
+_DECLINING: Sequence[Sequence[str]] = (
+    ("declined",),
+    ("invited", "revoked"),
+    ("declined", "resumed", "revoked"),
+)
+_ALLOWING: Sequence[Sequence[str]] = (
+    (),
+    ("invited",),
+    ("declined", "resumed"),
+    ("declined", "resumed"),
+)
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 """Whether a sentence asks for no mails, by its kind."""
 

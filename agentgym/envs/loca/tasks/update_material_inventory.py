@@ -118,7 +118,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "woocommerce.products.date_modified": "when a product was changed last"
     }
-    tokens_per_unit = 430.0
+    tokens_per_unit = 536.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -261,8 +261,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
             lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
             note, pieces = self._note(kind, lines)
-            while not k and not any(pieces[sku] for sku in skus[:-2] if sku in pieces):
-                # There is always something to make.
+            # There is always something to make, and something that just misses being counted.
+            while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
             if kind == "new":

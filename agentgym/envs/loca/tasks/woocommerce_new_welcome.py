@@ -114,7 +114,8 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
             one more for each 10 orders.
         declined_rate: The probability that the note of a completed order asks for no mails.
         note_rate: The probability that an order has remarks on its delivery and on calls, parcels
-            and paper; of the notes that ask for no mails, two thirds speak of them all the same.
+            and paper. Three of four notes that allow mails speak of them, two by way of a refusal
+            which they take back.
         incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
@@ -133,7 +134,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    tokens_per_unit = 374.0
+    tokens_per_unit = 433.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the
