@@ -276,11 +276,35 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """Add all orders in random order; return id, total and whether its note declines mails, by
         customer and moment of completion.
         """
-        products_data = [
-            {"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"}
-            for name in PRODUCTS
-        ]
-        products = shop.products.add_all(products_data)
+        prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
+        products = shop.products.add_all(
+            {"name": name, "regular_price": _euros(price)}
+            for name, price in zip(PRODUCTS, prices, strict=True)
+        )
+        records, declining = self._completed(owners, customers, histories)
+        records += self._incomplete(owners, customers, len(records))
+        totals: dict[tuple[int, datetime], str] = {}
+        for record in records:
+            place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
+            record["line_items"] = [{"product_id": products[place], "quantity": count}]
+            if "date_completed" in record:
+                totals[_moment(record)] = _euros(count * prices[place])
+        records = [records[int(k)] for k in self.rng.permutation(len(records))]
+        pairs = zip(shop.orders.add_all(records), records, strict=True)
+        numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
+        return {
+            moment: (key, totals[moment], moment in declining) for moment, key in numbers.items()
+        }
+
+    def _completed(
+        self,
+        owners: Sequence[int],
+        customers: Sequence[Mapping[str, Any]],
+        histories: Sequence[History],
+    ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
+        """Draw the completed orders, and customer and moment of those whose notes decline mails;
+        that of one new customer does not.
+        """
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -294,32 +318,19 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
                                 "customer_note": self._note(declined=declined)})  # fmt: skip
-        for _ in range(round(self.config.incomplete_rate * len(records))):
+        return records, declining
+
+    def _incomplete(
+        self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
+    ) -> Iterator[dict[str, Any]]:
+        """Draw the orders that are not completed."""
+        for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            declined = bool(self.rng.random() < self.config.declined_rate)
-            status, note = str(self.rng.choice(OTHER_STATUSES)), self._note(declined=declined)
-            records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                            "status": status, "customer_note": note})  # fmt: skip
-        for record in records:
-            record["line_items"] = [
-                {
-                    "product_id": int(self.rng.choice(products)),
-                    "quantity": int(self.rng.integers(1, 4)),
-                }
-            ]
-        records = [records[int(k)] for k in self.rng.permutation(len(records))]
-        pairs = zip(shop.orders.add_all(records), records, strict=True)
-        totals = {order["id"]: order["total"] for order in shop.orders.all()}
-        return {
-            (record["customer_id"], record["date_completed"]): (
-                key,
-                totals[key],
-                (record["customer_id"], record["date_completed"]) in declining,
-            )
-            for key, record in pairs
-            if "date_completed" in record
-        }
+            note = self._note(declined=bool(self.rng.random() < self.config.declined_rate))
+            status = str(self.rng.choice(OTHER_STATUSES))
+            yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
+                   "status": status, "customer_note": note}  # fmt: skip
 
     def _note(self, *, declined: bool) -> str:
         return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
@@ -483,6 +494,15 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 yield f"the mail to {mail.to} is not the template with the values of the customer"
             if mail.attachments:
                 yield f"the mail to {mail.to} has attachments"
+
+
+def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
+    """Return customer and moment of a completed order, which no two orders of a member share."""
+    return order["customer_id"], order["date_completed"]
+
+
+def _euros(cents: int) -> str:
+    return f"{cents // 100}.{cents % 100:02}"
 
 
 def _row(
