@@ -25,6 +25,7 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     TABLE,
     TEMPLATE,
 )
+from benchmarks.text_policies import find_customers
 from benchmarks.texts import documents, variety
 from tests.envs.loca import note_reader
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
@@ -113,8 +114,24 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 def test_notes_of_orders_do_not_repeat() -> None:
     """The published orders have none."""
     _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
-    assert int(distinct) >= 100
-    assert int(words) >= 200
+    assert int(distinct) >= 180
+    assert int(words) >= 400
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_regular_expressions_do_not_find_the_customers(seed: int) -> None:
+    assert find_customers(fresh(TASK, 64_000, seed)) <= 0.9
+
+
+def test_what_customers_wrote_in_other_orders_does_not_matter() -> None:
+    """Some who want no mails of theirs are welcomed, for they wrote it in an earlier order."""
+    world = fresh(TASK, 64_000)
+    earlier = {
+        order["customer_id"]
+        for order in world.office.get(WooCommerce).orders.all()
+        if note_reader.declined(order.get("customer_note") or "")
+    }
+    assert earlier & {new(world, k)["woocommerce_id"] for k in range(len(world.truth["letters"]))}
 
 
 def with_several(world: Any) -> int:
