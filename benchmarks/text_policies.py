@@ -227,40 +227,38 @@ def find_alerts(world: Any) -> float:
     return best_overlap(texts, ends, [row["SKU"] for row in world.truth["new"]])
 
 
-_NO_MAILS = (
-    r"\b(no|not|never|nothing|object|delete|forget|without|leave|off|out of)\b.*"
-    r"(mail|newsletter|list|write|advert|offer|address|afterwards|it\b)"
+_MAILS = r"mail|newsletter|\blists?\b|advert|offers|write|your news|hear|codes"
+_REFUSAL = r"\bno\b|\bnot\b|never|nothing|object|without|delete|forget|warns|leave|keep|off|none"
+_WELCOME = (
+    r"do write|welcome|on purpose|may write|after all, |second thought, do|take that back, since"
 )
 
 
 def find_customers(world: Any) -> float:
     """Return the overlap with the new customers of WoocommerceNewWelcome: with one order of the last
-    days, with and without a refusal of mails in its note that no later sentence welcomes.
+    days, and with or without those whose last sentence about mails has a word of refusal.
     """
     shop = world.office.get(WooCommerce)
-    hours = next(
-        float(row["value"])
-        for row in shop.settings.woo_settings_get("general")
-        if row["id"] == "gmt_offset"
-    )
+    settings = shop.settings.woo_settings_get("general")
+    hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")
+    since = f"{FROM + timedelta(hours=hours):%Y-%m-%dT%H:%M:%S}"
     crm = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
-    known = {row["woocommerce_id"] for row in crm}
+    known = {0, *(row["woocommerce_id"] for row in crm)}
     notes: dict[str, list[str]] = {}
     for order in shop.orders.all():
-        done = order.get("date_completed")
-        since = f"{FROM + timedelta(hours=hours):%Y-%m-%dT%H:%M:%S}"
-        if done and done >= since and order["customer_id"] and order["customer_id"] not in known:
-            note = order.get("customer_note") or ""
-            welcome = r"do write|welcome|after all|second thought|take that back"
-            texts = re.split(rf"[^.]*(?:{welcome})[^.]*", note, flags=re.I)
-            notes.setdefault(order["billing"]["email"], []).append(texts[-1])
+        if order.get("date_completed", "") >= since and order["customer_id"] not in known:
+            note = re.split(r"(?<=[.!?]) ", order.get("customer_note") or "")
+            about = [text for text in note if re.search(_MAILS, text, re.I)]
+            last = "" if not about or re.search(_WELCOME, about[-1], re.I) else about[-1]
+            notes.setdefault(order["billing"]["email"], []).append(last)
     single = {address: texts[0] for address, texts in notes.items() if len(texts) == 1}
-    return best_overlap(single, _NO_MAILS, [to for to, _, _ in world.truth["letters"]])
+    return best_overlap(single, _REFUSAL, [to for to, _, _ in world.truth["letters"]])
 
 
 _PRODUCT = re.compile(r"Gift Card|Assembly|[A-Z][a-z]+ \d{3,}")
 _OTHER_ORDERS = (
-    r"last|next|year|spring|summer|autumn|former|old order|brother|aunt|neighbour|her|will"
+    r"\blast\b|year|spring|summer|autumn|former|old order|new order|separately|brother|my aunt bought"
+    r"|neighbours|colleague|\bher order|own order|some day|thought of|talked|idea|tempting|nearly"
 )
 _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
@@ -289,28 +287,33 @@ def _pieces(order: Mapping[str, Any]) -> dict[str, int]:
     """Return the pieces of an order by regular expressions."""
     now, words = _lines(order), "zero one two three four five six".split()
     note = order.get("customer_note") or ""
-    ends = r"cancel|withdraw|refund me\.|void|the order is off|order, the right"
-    if re.search(ends, note) and not re.search(r"after all|keep the order|order stands", note):
+    ends = (
+        r"cancel|withdraw|not an order|void|the order is off|Forget this|any of (it|this)|take back"
+    )
+    if re.search(ends, note) and not re.search(r"after all|(keep|make) the order|stands", note):
         return dict.fromkeys(now, 0)
     for text in re.split(r"(?<=[.!?]) ", note):
-        name = _PRODUCT.search(text)
-        if not name or re.search(_OTHER_ORDERS, text, re.I):
+        names = _PRODUCT.findall(text)
+        if re.search(r"forget the changes|take back what|all of the above|right after all", text):
+            now = _lines(order)
+        if not names or re.search(_OTHER_ORDERS, text, re.I):
             continue
-        count = _COUNT.search(_PRODUCT.sub("", text))
+        found = _COUNT.search(_PRODUCT.sub("", text))
         number = (
-            0 if not count else int(count[0]) if count[0][0].isdigit() else words.index(count[0])
+            words.index(found[0]) if found and found[0] in words else int(found[0] if found else 0)
         )
-        before = now[name[0]]
-        if re.search(r"double|twice", text):
-            now[name[0]] = 2 * before
+        first, second = names[0], names[-1]
+        if first != second:
+            now[first] -= number
+            now[second] += number
+        elif re.search(r"double|twice", text):
+            now[first] *= 2
         elif re.search(r"more|add|extra|another|Raise|Increase|up by", text):
-            now[name[0]] = before + number
+            now[first] += number
         elif re.search(r"fewer|less|off|Reduce|subtract|Lower|give up|down by|too many", text):
-            now[name[0]] = max(0, before - number)
-        elif number or re.search(
-            r"leave out|strike|not make|without|against|No |no longer", text, re.I
-        ):
-            now[name[0]] = number
+            now[first] = max(0, now[first] - number)
+        elif number or re.search(r"leave out|strike|not make|without|against|longer", text, re.I):
+            now[first] = number
     return now
 
 
