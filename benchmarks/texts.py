@@ -14,7 +14,7 @@ import pickle
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -24,11 +24,10 @@ from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import read_pdf
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.tokens import counter
+from benchmarks.text_policies import REGEX
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
@@ -188,229 +187,6 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     else:
         yield value
-
-
-_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_DAY = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)|(\d+) ({_MONTHS})|({_MONTHS}) (\d+)")
-_NO_EXAM = re.compile(
-    r"no final exam|without a final|exempt from|called off|cancel|not take place", re.I
-)
-
-
-def find_exams(world: Any) -> float:
-    """Return the share of the rows of CanvasArrangeExam that regular expressions find, in the
-    newest text about the final exam of a course: its first day, time, duration and room.
-    """
-    store = world.office.get(Canvas).store
-    mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
-    found = set()
-    for course in store.find("courses"):
-        code, name = course["course_code"], course["name"].rpartition("-")[0]
-        posts = [p["message"] for p in store.find("topics", "posted_at", course_id=course["id"])]
-        texts = [
-            text
-            for text in posts[1:]
-            if re.search("final exam", re.sub("It is no final exam", "", text), re.I)
-        ]
-        texts += [text for text in mails if re.search(f"{code}\\b|\\b{re.escape(name)}\\b", text)]
-        if not texts or any(_NO_EXAM.search(text) for text in texts):
-            continue
-        day = _DAY.search(texts[-1])
-        time = re.search(r"\b(\d\d):00|\b(\d+) ([ap])m", texts[-1])
-        minutes = re.search(r"(\d+) minutes", texts[-1])
-        place = re.search(rf"\b(?!{_MONTHS})(?:[A-Z][a-z]+ )+\d+\b(?:-B)?", texts[-1])
-        if day and (day[1] == "2024" or (_date(day), _time(time) or "") <= ("01/15/2025", "09:00")):
-            continue
-        found.add((code.rpartition("-")[0], _date(day), _time(time), minutes and int(minutes[1]),
-                   place and place[0]))  # fmt: skip
-    rows = {tuple(_plain(row)) for row in world.truth["exams"]}
-    extra = sum(row[0] not in {right[0] for right in rows} for row in found)
-    return len(rows & found) / (len(rows) + extra)
-
-
-def _date(match: re.Match[str] | None) -> str | None:
-    if match is None:
-        return None
-    if match[1]:
-        return f"{match[2]}/{match[3]}/{match[1]}"
-    month = _MONTHS.split("|").index(match[5] or match[6]) + 1
-    return f"{month:02}/{int(match[4] or match[7]):02}/2025"
-
-
-def _time(match: re.Match[str] | None) -> str | None:
-    if match is None:
-        return None
-    return f"{match[1]}:00" if match[1] else f"{int(match[2]) + 12 * (match[3] == 'p'):02}:00"
-
-
-def _plain(row: Mapping[str, Any]) -> list[Any]:
-    names = ("Course Code", "Final Date (MM/DD/YYYY)", "Start Time (HH:MM)", "Duration (minutes)", "Location")  # fmt: skip
-    return [None if row[name] == "TBD" else row[name] for name in names]
-
-
-def find_reminders(world: Any) -> float:
-    """Return the share of the reminders of SetConfCrDdl that regular expressions find: in the
-    newest mail with the short name, the track and the word camera-ready, the last day.
-    """
-    mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
-    note = world.office.context.files.read_text("conference_info.txt")
-    right = 0
-    for line in note.splitlines()[1:]:
-        key, _, track = line.partition(": ")
-        texts = [
-            text
-            for text in mails
-            if re.search(rf"\b{key}\b", text) and track in text and "camera-ready" in text
-        ]
-        days = [_date(match) for match in _DAY.finditer(texts[-1])] if texts else []
-        begin = world.truth["reminders"][key]
-        right += bool(days) and days[-1] == f"{begin:%m/%d/%Y}"
-    return right / len(world.truth["reminders"])
-
-
-def find_professors(world: Any) -> float:
-    """Return the overlap with the professors of ApplyPhDEmail: whose newest mail has a structure,
-    with and without a word of having no need of it.
-    """
-    newest = {
-        re.sub(".*<|>", "", mail.sender): mail.body
-        for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
-        if not mail.subject.startswith("Automatic reply:")
-    }
-    texts = {address: text for address, text in newest.items() if "<Student_ID>" in text}
-    idle = r"no (open )?place|\bnot\b|cannot|would|full\b|once|next year|coming year|example"
-    right = world.truth["wanted"]
-    return max(best_overlap(texts, words, right) for words in ("nothing to send", idle))
-
-
-_DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
-
-
-def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
-    """Return the share of two sets that is in both."""
-    one, two = set(found), set(right)
-    return len(one & two) / max(1, len(one | two))
-
-
-def find_coursework(world: Any) -> float:
-    """Return the overlap with the quizzes and assignments of CanvasListTest: due, without a word of
-    being voluntary, not in an announcement of its end, and without an exemption by its last number.
-    """
-    canvas = world.office.get(Canvas).store
-    memory = world.office.context.files.read_text("memory/memory.json")
-    scores = {code: int(points) for code, points in re.findall(r"of (\S+): (\d+) points", memory)}
-    done = {row["assignment_id"] for row in canvas.find("submissions", user_id=1)}
-    found = set()
-    for course in canvas.find("courses"):
-        posts = canvas.find("topics", "posted_at", course_id=course["id"])
-        texts = [post["message"] for post in posts]
-        numbers = re.findall(r"\b(\d\d) points", " ".join(t for t in texts if "entrance" in t))
-        if numbers and scores.get(course["course_code"], 0) >= int(numbers[-1]):
-            continue
-        gone = " ".join(text for text in texts if re.search(r"drop|cancel|no longer|ignore", text))
-        for kind, name in (("quizzes", "title"), ("assignments", "name")):
-            found |= {
-                row[name]
-                for row in canvas.find(kind, course_id=course["id"])
-                if row["due_at"] > "2025-01-15T09"
-                and not (kind == "assignments" and row["id"] in done)
-                and not re.search(r"voluntary|optional|skip|extra", row["description"] or "", re.I)
-                and row[name] not in gone
-            }
-    rows = [row["quiz_title"] for row in world.truth["quizzes"]]
-    return overlap(found, rows + [row["assignment_title"] for row in world.truth["assignments"]])
-
-
-def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the overlap of what fits by its fields with the right answer, with all of it or without
-    those whose texts have a pattern, whichever is better.
-    """
-    rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
-    right = list(right)
-    return max(overlap(texts, right), overlap(rest, right))
-
-
-def find_students(world: Any) -> float:
-    """Return the overlap with the submissions of CourseAssistant: mails with the right subject and a
-    file, with and without a word of drafts.
-    """
-    roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
-    enrolled = {
-        str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
-    }
-    texts: dict[str, str] = {}
-    for mail in world.office.get(Email).messages("virginia_diaz@mcp.com", "INBOX"):
-        match = re.match(r"nlp-presentation-(\d+)-", mail.subject, re.I)
-        if (
-            match
-            and match[1] in enrolled
-            and any(name.endswith(".pdf") for name in mail.attachments)
-        ):
-            # Of several mails the one counts that speaks least of drafts.
-            before = texts.get(enrolled[match[1]], mail.body)
-            texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
-    every = set(enrolled.values())
-    rest = {address for address, text in texts.items() if not re.search(_DRAFT, text)}
-    answers = (every - texts.keys(), every - rest)
-    return max(overlap(answer, world.truth["missing"]) for answer in answers)
-
-
-def find_slow(world: Any) -> float:
-    """Return the overlap with the products of FilterLowSellingProducts: by their fields, with and
-    without a negation beside the outlet.
-    """
-    texts = {}
-    for item in world.office.get(WooCommerce).products.all():
-        custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
-        slow = item["date_created"] < "2024-10-17" and custom["sales_last_30_days"] < 10
-        if slow and item["status"] == "publish" and item["stock_status"] == "instock":
-            texts[item["id"]] = item["description"]
-    kept = r"(never|not|no|excluded)\b.*(outlet|clear)"
-    return best_overlap(texts, kept, [row["Product ID"] for row in world.truth["rows"]])
-
-
-def find_payments(world: Any) -> float:
-    """Return the share of the invoices of PayableInvoiceChecker whose payment is the whole, nothing or
-    the sum of the amounts beside a word of paying.
-    """
-    right = 0
-    for invoice in world.truth["invoices"]:
-        pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
-        text = " ".join(" ".join(pages).split())
-        words = r"(?:PAID|paid|[Rr]eceived|[Pp]ayment|credited)[^$.]{0,40}\$([\d,]+\.\d\d)"
-        paid = sum(int(re.sub("[,.]", "", amount)) for amount in re.findall(words, text))
-        whole = re.search(r"IN FULL|in full|SETTLED|settled|completely", text)
-        right += (invoice["cents"] if whole else paid) == invoice["paid"]
-    return right / len(world.truth["invoices"])
-
-
-def find_alerts(world: Any) -> float:
-    """Return the overlap with the alerts of WoocommerceStockAlert: by their fields, with and without a
-    word of the end of a product.
-    """
-    known = {row["SKU"] for row in world.truth["old"]}
-    texts = {}
-    for item in world.office.get(WooCommerce).products.all():
-        custom = {meta["key"]: meta["value"] for meta in item["meta_data"]}
-        stock = item.get("stock_quantity")
-        low = stock is not None and stock < int(custom["stock_threshold"])
-        if low and item["status"] == "publish" and item["sku"] not in known:
-            texts[item["sku"]] = item["description"]
-    ends = r"discontinued|no longer|last|closed|stopped|no more"
-    return best_overlap(texts, ends, [row["SKU"] for row in world.truth["new"]])
-
-
-REGEX: Mapping[str, Callable[[Any], float]] = {
-    "ApplyPhDEmail": find_professors,
-    "CanvasArrangeExam": find_exams,
-    "CanvasListTest": find_coursework,
-    "CourseAssistant": find_students,
-    "FilterLowSellingProducts": find_slow,
-    "PayableInvoiceChecker": find_payments,
-    "SetConfCrDdl": find_reminders,
-    "WoocommerceStockAlert": find_alerts,
-}
-"""What finds the answer of a task without reading."""
 
 
 if __name__ == "__main__":

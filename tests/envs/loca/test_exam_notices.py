@@ -18,7 +18,8 @@ from agentgym.envs.loca.exam_notices import (
 from agentgym.envs.loca.news import course_news, inbox_news
 from agentgym.envs.loca.phrase_book import Phrase
 from agentgym.envs.loca.slots import DURATIONS
-from benchmarks.texts import documents, find_exams, variety
+from benchmarks.text_policies import find_exams
+from benchmarks.texts import documents, variety
 from tests.envs.loca.office import fresh
 
 VALUES = {

@@ -31,7 +31,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.order_notes import draw_note, note_says
+from agentgym.envs.loca.order_changes import draw_order_note, read_amended
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
@@ -66,7 +66,7 @@ PROTECTED = (
     "customers", "coupons", "settings", "webhooks",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
-OTHERS = {"old": 0.15, "exact": 0.05, "done": 0.1, "unpaid": 0.15, "void": 0.1, "withdrawn": 0.45}
+OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 """The probability of each reason why an order does not count; most have to be read in its note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
@@ -77,13 +77,15 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
 
     Attributes:
         new_orders: The number of orders to take from the stock (all, if the size is less); by
-            default 60 of 100.
+            default 65 of 100.
         products: The number of products that are made of material; by default 4 for 13 orders and
             24 for 400.
         materials: The number of materials; by default 5 for up to 20 orders and 24 for 400.
         materials_per_product: The most materials that a product is made of; by default 3 to 5.
-        note_rate: The probability that an order has remarks on its delivery; a third of the others
-            speak of being cancelled, without being so.
+        amended_rate: The probability that the note of an order asks for other pieces than its lines
+            say; some of these notes take that back.
+        note_rate: The probability that the note of an order has remarks: on its delivery, on other
+            orders, and on changes that are not asked for.
         edge_rate: The probability that the rest of a material is just enough, or just not enough,
             for a whole number of a product.
     """
@@ -92,7 +94,8 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
     products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
     materials: Annotated[int, Field(ge=2, le=100)] | None = None
     materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
-    note_rate: Share = 0.8
+    amended_rate: Share = 0.8
+    note_rate: Share = 0.95
     edge_rate: Share = 0.6
 
 
@@ -115,7 +118,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     harmless: ClassVar[Mapping[str, str]] = {
         "woocommerce.products.date_modified": "when a product was changed last"
     }
-    tokens_per_unit = 430.0
+    tokens_per_unit = 536.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -249,32 +252,43 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
         """Draw orders, in the order of creation; add up the items of those that count."""
-        new_count = min(size, self.config.new_orders or max(1, round(0.6 * size)))
+        new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
         rest = self.rng.choice(list(OTHERS), max(0, size - len(kinds)), p=list(OTHERS.values()))
         kinds += map(str, rest)
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
-            lines = [(sku, int(self.rng.integers(1, 4))) for sku in items]
-            lines[0] = lines[0] if k else (skus[0], 1)  # there is always something to make
-            for sku, count in lines if kind == "new" else []:
-                sold[sku] += count
+            lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
+            note, pieces = self._note(kind, lines)
+            # There is always something to make, and something that just misses being counted.
+            while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
+                lines = {skus[0]: 1, **lines}
+                note, pieces = self._note(kind, lines)
+            if kind == "new":
+                sold.update(pieces)
             orders.append(
                 {
                     **self._dates(kind, first=not k),
-                    "line_items": [{"sku": sku, "quantity": n} for sku, n in lines],
-                    "customer_note": self._note(kind),
+                    "line_items": [{"sku": sku, "quantity": n} for sku, n in lines.items()],
+                    "customer_note": note,
                 }
             )
         return sorted(orders, key=lambda order: order["date_created"])
 
-    def _note(self, kind: str) -> str:
-        """Draw the note of an order; those that do not count in any case may be withdrawn too."""
-        if kind != "withdrawn":
-            spoken = "stands" if kind == "new" or self.rng.random() < 0.5 else "withdrawn"
-            kind = spoken if self.rng.random() < 1 / 3 else ""
-        return draw_note(self.rng, "furniture", kind, self.config.note_rate)
+    def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
+        """Draw the note of an order, and the pieces that it takes after that, by SKU; orders that do
+        not count in any case may be taken back too.
+        """
+        withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
+        note, pieces = draw_order_note(
+            self.rng,
+            {_name(sku): count for sku, count in lines.items()},
+            withdrawn=withdrawn,
+            amended_rate=self.config.amended_rate,
+            note_rate=self.config.note_rate,
+        )
+        return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
         """Draw the product of a line of an order; one in six is made of no material."""
@@ -389,7 +403,15 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
             "1. Subtract what new paid orders take from Current Stock. An order is new and paid if its status is processing and "
             "its date_paid is later than that moment (not equal to it), no matter when it was created. Orders of any other status "
-            "do not count, nor do those that the customer takes back in the customer_note, which we refund later. "
+            "do not count, nor do those that the customer takes back as a whole in the customer_note and does not take up again "
+            "there; we refund them later. An order takes as many pieces of each product as its line says, unless its "
+            "customer_note changes that; the order in the shop stays as it is, since we correct bills later. Follow the sentences"
+            " of a note in their order, each on what holds up to there: a product that is left out is left out with all its "
+            "pieces, a number that is asked for is the new number, pieces more or fewer are added to what holds or taken off it, "
+            "and pieces exchanged for another product are taken off the one and added to the other. What the note itself takes "
+            "back does not hold: then the number on the line does again, or all numbers on the lines. What a note says about "
+            "delivery, about other orders (earlier, later or of other people) and about changes that were only considered changes"
+            " nothing. "
             f"Products without rows in {RECIPES} take no material.\n"
             f"2. For each product of the shop that has rows in {RECIPES}, work out how many pieces can be made of what is then in "
             "the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; each "
@@ -480,17 +502,20 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and quantity of each line of an order that is new, paid and not taken back; the site
-    has UTC.
+    """Return product and pieces of an order that is new, paid and not taken back, after the changes in
+    its note; the site has UTC.
     """
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE
     ):
         return None
-    if note_says("furniture", order.get("customer_note") or "", "withdrawn"):
-        return None
-    return [[line["product_id"], line["quantity"]] for line in order["line_items"]]
+    lines = {line["name"]: line for line in order["line_items"]}
+    pieces = read_amended(
+        {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
+    )
+    taken = [[line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]]
+    return taken or None
 
 
 register_task(UpdateMaterialInventory)

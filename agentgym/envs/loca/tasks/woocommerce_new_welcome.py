@@ -28,7 +28,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.order_notes import draw_note, note_says
+from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import query_rows, read_shop, same_words
 from agentgym.envs.loca.servers.context import iso
@@ -112,16 +112,16 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     Attributes:
         known: The rows of the table besides those of customers who have ordered; by default 15 and
             one more for each 10 orders.
-        declined_rate: The probability that a new customer asks for no mails, in the note of the
-            order.
-        note_rate: The probability that an order has remarks on its delivery; a third of the notes
-            speak of mails without asking for none.
+        declined_rate: The probability that the note of a completed order asks for no mails.
+        note_rate: The probability that an order has remarks on its delivery and on calls, parcels
+            and paper. Three of four notes that allow mails speak of them, two by way of a refusal
+            which they take back.
         incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None
     declined_rate: Share = 0.25
-    note_rate: Share = 0.8
+    note_rate: Share = 0.95
     incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
 
 
@@ -134,7 +134,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    tokens_per_unit = 374.0
+    tokens_per_unit = 433.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the
@@ -276,52 +276,64 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """Add all orders in random order; return id, total and whether its note declines mails, by
         customer and moment of completion.
         """
-        products_data = [
-            {"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"}
-            for name in PRODUCTS
-        ]
-        products = shop.products.add_all(products_data)
-        records = []
+        prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
+        products = shop.products.add_all(
+            {"name": name, "regular_price": _euros(price)}
+            for name, price in zip(PRODUCTS, prices, strict=True)
+        )
+        records, declining = self._completed(owners, customers, histories)
+        records += self._incomplete(owners, customers, len(records))
+        totals: dict[tuple[int, datetime], str] = {}
+        for record in records:
+            place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
+            record["line_items"] = [{"product_id": products[place], "quantity": count}]
+            if "date_completed" in record:
+                totals[_moment(record)] = _euros(count * prices[place])
+        records = [records[int(k)] for k in self.rng.permutation(len(records))]
+        pairs = zip(shop.orders.add_all(records), records, strict=True)
+        numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
+        return {
+            moment: (key, totals[moment], moment in declining) for moment, key in numbers.items()
+        }
+
+    def _completed(
+        self,
+        owners: Sequence[int],
+        customers: Sequence[Mapping[str, Any]],
+        histories: Sequence[History],
+    ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
+        """Draw the completed orders, and customer and moment of those whose notes decline mails;
+        that of one new customer does not.
+        """
+        records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
             zip(owners, customers, histories, strict=True)
         ):
             for moment in moments:
                 created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
-                recent = sum(each >= FROM for each in moments) == 1 and moment >= FROM
-                declined = recent and k != sure and self.rng.random() < self.config.declined_rate
+                declined = k != sure and self.rng.random() < self.config.declined_rate
+                if declined:
+                    declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
                                 "customer_note": self._note(declined=declined)})  # fmt: skip
-        for _ in range(round(self.config.incomplete_rate * len(records))):
+        return records, declining
+
+    def _incomplete(
+        self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
+    ) -> Iterator[dict[str, Any]]:
+        """Draw the orders that are not completed."""
+        for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            status, note = str(self.rng.choice(OTHER_STATUSES)), self._note(declined=False)
-            records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                            "status": status, "customer_note": note})  # fmt: skip
-        for record in records:
-            record["line_items"] = [
-                {
-                    "product_id": int(self.rng.choice(products)),
-                    "quantity": int(self.rng.integers(1, 4)),
-                }
-            ]
-        records = [records[int(k)] for k in self.rng.permutation(len(records))]
-        pairs = zip(shop.orders.add_all(records), records, strict=True)
-        totals = {order["id"]: order["total"] for order in shop.orders.all()}
-        return {
-            (record["customer_id"], record["date_completed"]): (
-                key,
-                totals[key],
-                note_says("books", record["customer_note"], "declined"),
-            )
-            for key, record in pairs
-            if "date_completed" in record
-        }
+            note = self._note(declined=bool(self.rng.random() < self.config.declined_rate))
+            status = str(self.rng.choice(OTHER_STATUSES))
+            yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
+                   "status": status, "customer_note": note}  # fmt: skip
 
     def _note(self, *, declined: bool) -> str:
-        kind = "declined" if declined else "invited" if self.rng.random() < 1 / 3 else ""
-        return draw_note(self.rng, "books", kind, self.config.note_rate)
+        return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Draw the earlier rows of the table; not all of these customers had a mail."""
@@ -360,7 +372,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
             "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
             "(customer_id 0) do not count. "
-            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone. "
+            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
+            "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
+            "other people do not matter for this, nor do notes of other orders. "
             f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
             "whatever the row says.\n"
             "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
@@ -482,6 +496,15 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 yield f"the mail to {mail.to} has attachments"
 
 
+def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
+    """Return customer and moment of a completed order, which no two orders of a member share."""
+    return order["customer_id"], order["date_completed"]
+
+
+def _euros(cents: int) -> str:
+    return f"{cents // 100}.{cents % 100:02}"
+
+
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
@@ -544,7 +567,7 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
         return None
     bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
     fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    declined = note_says("books", order.get("customer_note") or "", "declined")
+    declined = declines_mails(order.get("customer_note") or "")
     return {
         **fields,
         "date_completed": order["date_completed"],

@@ -34,7 +34,8 @@ from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
-from benchmarks.texts import documents, find_professors, variety
+from benchmarks.text_policies import find_professors
+from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     carry_out,

@@ -14,7 +14,8 @@ import pytest
 
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, TRACKS, SetConfCrDdl, facts_book
-from benchmarks.texts import documents, find_reminders, variety
+from benchmarks.text_policies import find_reminders
+from benchmarks.texts import documents, variety
 from tests.envs.loca.exam_reader import after, days_in, spell_in
 from tests.envs.loca.office import Change, call, faults_after, file_of, fresh
 

@@ -4,7 +4,6 @@ in sheets and shop.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.order_changes import amend
 from agentgym.envs.loca.order_notes import notes_book
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
@@ -22,6 +22,9 @@ from agentgym.envs.loca.tasks.update_material_inventory import (
     TITLE,
     UpdateMaterialInventory,
 )
+from benchmarks.text_policies import find_pieces
+from benchmarks.texts import documents, variety
+from tests.envs.loca.note_reader import amended
 from tests.envs.loca.office import Change, carry_out, faults_after, file_of, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
@@ -30,6 +33,7 @@ from tests.envs.loca.phrases import check_readings
 TASK = "UpdateMaterialInventory"
 World = UpdateMaterialInventory
 Rule = Callable[[dict[str, Any]], bool]
+Pieces = Callable[[dict[str, Any]], dict[str, int]]
 MOMENT = "2025-01-12T18:00:00"
 
 
@@ -175,8 +179,16 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name]) == []
 
 
+def as_amended(each: dict[str, Any]) -> dict[str, int]:
+    return amended(as_listed(each), each.get("customer_note") or "")
+
+
+def as_listed(each: dict[str, Any]) -> dict[str, int]:
+    return {line["name"]: line["quantity"] for line in each["line_items"]}
+
+
 def expected(
-    world: World, new: Rule, number: Callable[[Any], Any]
+    world: World, new: Rule, number: Callable[[Any], Any], pieces: Pieces = as_amended
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """The stock of the materials and products when the orders that `new` names are taken;
     computed with `number`.
@@ -186,8 +198,9 @@ def expected(
     shop = world.office.get(WooCommerce)
     skus = {product["id"]: product["sku"] for product in shop.products.all()}
     for each in filter(new, shop.orders.all()):
+        taken = pieces(each)
         for line in each["line_items"]:
-            for _ in range(line["quantity"]):
+            for _ in range(taken[line["name"]]):
                 for sku, material, need in recipes:
                     left[material] -= need if sku == skus[line["product_id"]] else 0
     made = {
@@ -198,17 +211,8 @@ def expected(
     return left, {sku: int(count) for sku, count in made.items()}
 
 
-WITHDRAWN = re.compile(
-    r"please cancel this|ordered it twice by mistake|I withdraw the|Cancel this one|please stop the order|Forget this order"
-    r"|not an order|clicked on buy|take back this|Nothing of this|would like my money|the order is off|whole thing off"
-    r"|I am cancelling|order is void|use my right to withdraw within|no longer want these|Please delete it|better cancel it"
-    r"|inherited one"
-)
-"""What customers write who take back an order, by other words than the package goes by."""
-
-
 def is_new(each: dict[str, Any]) -> bool:
-    return is_paid(each) and not WITHDRAWN.search(each.get("customer_note") or "")
+    return is_paid(each) and any(as_amended(each).values())
 
 
 def is_paid(each: dict[str, Any]) -> bool:
@@ -216,15 +220,15 @@ def is_paid(each: dict[str, Any]) -> bool:
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    check_readings(
-        notes_book("furniture"), ("withdrawn", "stands"), {"number": 17}, others=["remark"]
-    )
+    book = notes_book("furniture")
+    values = {"number": 17, "product": "Desk 061", "other_product": "Gift Card", "count": 3}
+    check_readings(book, book.kinds.keys() - {"remark"}, values, others=["remark"])
 
 
 def test_the_truth_is_what_sheets_and_shop_tell() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(6):
-        world = fresh(TASK, 16_000 if seed < 4 else 96_000, seed)
+    for seed in range(8):
+        world = fresh(TASK, 16_000 if seed < 6 else 96_000, seed)
         shop = world.office.get(WooCommerce)
         left, made = expected(world, is_new, Fraction)
         assert {
@@ -241,8 +245,9 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
         seen["whole"] += sum(value.denominator == 1 for value in least.values())
         seen["parts"] += sum(value.denominator != 1 for value in least.values())
         for name, rule in WRONG_RULES.items():
-            assert expected(world, rule, Fraction)[0] != left or seed < 4, name
-            seen[name] += expected(world, rule, Fraction)[0] != left
+            pieces = WRONG_PIECES.get(name, as_amended)
+            assert expected(world, rule, Fraction, pieces)[0] != left or seed < 6, name
+            seen[name] += expected(world, rule, Fraction, pieces)[0] != left
         world = carry_out(world)
         assert {row[0]: Fraction(str(row[2])) for row in table(world)[1:]} == left
         assert {
@@ -252,6 +257,16 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
         } == made
     assert all(count >= 2 for count in seen.values()), seen
     assert len(seen) == 3 + len(WRONG_RULES)
+
+
+def without(*kinds: str) -> Pieces:
+    """Read notes without sentences of some kinds."""
+
+    def pieces(each: dict[str, Any]) -> dict[str, int]:
+        facts = notes_book("furniture").read(each.get("customer_note") or "")
+        return amend(as_listed(each), [fact for fact in facts if fact[0] not in kinds])
+
+    return pieces
 
 
 WRONG_RULES: dict[str, Rule] = {
@@ -266,11 +281,22 @@ WRONG_RULES: dict[str, Rule] = {
     "made after the moment": lambda each: (
         each["status"] == "processing" and each["date_created"] > MOMENT
     ),
-    "withdrawn ones too": is_paid,
+    "notes that nobody reads": is_paid,
+    "orders that were taken up again": is_paid,
+    "changes of orders as they are listed": is_new,
+    "changes that were taken back": is_new,
     "unpaid ones too": lambda each: (
         is_new(each) or each["status"] in ("pending", "on-hold", "failed")
     ),
     "a second later": lambda each: is_new(each) and each["date_paid"] > "2025-01-12T18:00:01",
+}
+
+
+WRONG_PIECES: dict[str, Pieces] = {
+    "notes that nobody reads": as_listed,
+    "orders that were taken up again": without("restored"),
+    "changes of orders as they are listed": as_listed,
+    "changes that were taken back": without("back", "undo"),
 }
 
 
@@ -279,7 +305,11 @@ def test_the_orders() -> None:
     for seed in range(3):
         orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
         statuses.update(each["status"] for each in orders)
-        assert 0.55 < sum(map(is_new, orders)) / len(orders) < 0.65
+        assert 0.5 < sum(map(is_new, orders)) / len(orders) < 0.65
+        assert sum(map(is_paid, orders)) / len(orders) > 0.7
+        changed = [each for each in filter(is_new, orders) if as_amended(each) != as_listed(each)]
+        assert 0.4 < len(changed) / sum(map(is_new, orders)) < 0.8
+        assert all(len(as_listed(each)) == len(each["line_items"]) for each in orders)
         assert any(each["date_paid"] == MOMENT for each in orders)
         assert all(
             datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9)
@@ -294,6 +324,17 @@ def test_the_orders() -> None:
         "cancelled",
         "refunded",
     }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_regular_expressions_do_not_find_the_pieces(seed: int) -> None:
+    assert find_pieces(fresh(TASK, 64_000, seed)) <= 0.5
+
+
+def test_notes_of_orders_do_not_repeat() -> None:
+    _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
+    assert int(distinct) >= 300
+    assert int(words) >= 500
 
 
 def test_hostile_states_give_failures() -> None:
@@ -314,7 +355,7 @@ def test_size_and_knobs() -> None:
     )
     assert len(world.truth["rows"]) == 4
     assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is sold no more
-    assert all(map(is_new, world.office.get(WooCommerce).orders.all()))
+    assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
     assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
     with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, edge_rate=2)

@@ -4,7 +4,6 @@ the shop.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -26,7 +25,9 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     TABLE,
     TEMPLATE,
 )
+from benchmarks.text_policies import find_customers
 from benchmarks.texts import documents, variety
+from tests.envs.loca import note_reader
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
 from tests.envs.loca.phrases import check_readings
 
@@ -94,14 +95,6 @@ def completed(world: Any) -> dict[int, list[datetime]]:
     return found
 
 
-DECLINED = re.compile(
-    r"Please do not write to me|No newsletter|not wish to be|this delivery only|full enough|object to|out of your mailings"
-    r"|Do not add me|hear nothing|and nothing else|must not get|to be forgotten|Apart from the parcel|too much post|No offers"
-    r"|by mistake; I|once the book|Do not greet|do not send any|forbids"
-)
-"""What customers write who want no mails, by other words than the package goes by."""
-
-
 def declined(world: Any) -> set[int]:
     """The customers who ask for no mails in the note of an order of the last days."""
     return {
@@ -109,19 +102,36 @@ def declined(world: Any) -> set[int]:
         for order in world.office.get(WooCommerce).orders.all()
         if order["status"] == "completed"
         and utc(world, order["date_completed"]) >= FROM
-        and DECLINED.search(order.get("customer_note") or "")
+        and note_reader.declined(order.get("customer_note") or "")
     }
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    check_readings(notes_book("books"), ("declined", "invited"), {"number": 17}, others=["remark"])
+    book = notes_book("books")
+    check_readings(book, book.kinds.keys() - {"remark"}, {"number": 17}, others=["remark"])
 
 
 def test_notes_of_orders_do_not_repeat() -> None:
     """The published orders have none."""
     _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
-    assert int(distinct) >= 100
-    assert int(words) >= 200
+    assert int(distinct) >= 180
+    assert int(words) >= 400
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_regular_expressions_do_not_find_the_customers(seed: int) -> None:
+    assert find_customers(fresh(TASK, 64_000, seed)) <= 0.9
+
+
+def test_what_customers_wrote_in_other_orders_does_not_matter() -> None:
+    """Some who want no mails of theirs are welcomed, for they wrote it in an earlier order."""
+    world = fresh(TASK, 64_000)
+    earlier = {
+        order["customer_id"]
+        for order in world.office.get(WooCommerce).orders.all()
+        if note_reader.declined(order.get("customer_note") or "")
+    }
+    assert earlier & {new(world, k)["woocommerce_id"] for k in range(len(world.truth["letters"]))}
 
 
 def with_several(world: Any) -> int:

@@ -1,0 +1,220 @@
+"""Notes in orders: what they change, by the package, by another reader and by hand."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.envs.loca.order_changes import amend, draw_changes, draw_order_note, read_amended
+from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish, notes_book
+from tests.envs.loca.note_reader import amended, declined
+
+PRODUCTS = ("Desk 061", "Bed 014", "Stool 1005", "Gift Card", "Assembly")
+KINDS = {
+    "set",
+    "drop",
+    "more",
+    "fewer",
+    "double",
+    "same",
+    "swap",
+    "exchange",
+    "only",
+    "undo",
+    "back",
+}
+
+
+def draw_order(rng: np.random.Generator) -> dict[str, int]:
+    chosen = rng.permutation(len(PRODUCTS))[: int(rng.integers(1, 5))]
+    return {PRODUCTS[int(k)]: int(rng.integers(1, 4)) for k in chosen}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_readers_agree_with_what_was_drawn(seed: int) -> None:
+    rng, seen = np.random.default_rng(seed), Counter[str]()
+    for _ in range(700):
+        order, withdrawn = draw_order(rng), bool(rng.random() < 0.2)
+        note, pieces = draw_order_note(
+            rng, order, withdrawn=withdrawn, amended_rate=0.8, note_rate=0.9
+        )
+        assert read_amended(order, note) == pieces == amended(order, note), (order, note)
+        assert pieces.keys() == order.keys()
+        assert all(count >= 0 for count in pieces.values())
+        assert not withdrawn or not any(pieces.values())
+        kinds = {kind for kind, _ in notes_book("furniture").read(note)}
+        seen.update(kinds)
+        seen["all dropped"] += not withdrawn and not any(pieces.values())
+        seen["as listed in spite of changes"] += pieces == order and bool(kinds & KINDS)
+        seen["some dropped"] += any(pieces.values()) and not all(pieces.values())
+        seen["taken back after changes"] += withdrawn and bool(kinds & KINDS)
+        seen["taken up again and changed"] += "restored" in kinds and pieces != order
+        seen["no note"] += not note
+    odd = ("all dropped", "as listed in spite of changes", "some dropped")
+    odd += ("taken back after changes", "taken up again and changed", "no note")
+    assert all(seen[name] >= 5 for name in (*notes_book("furniture").kinds, *odd)), seen
+
+
+DESK, BED, CARD = "Desk 061", "Bed 014", "Gift Card"
+ORDER = {DESK: 3, BED: 1, CARD: 2}
+CASES: dict[str, tuple[str, list[int]]] = {
+    "none": (
+        "Please call the day before. The gate code is 13, then straight on.",
+        [3, 1, 2],
+    ),
+    "an unknown sentence": (
+        "Leave out everything you like.",
+        [3, 1, 2],
+    ),
+    "a new number": (
+        "Of the Desk 061 we need 12 altogether, no matter what the order says.",
+        [12, 1, 2],
+    ),
+    "a line to nothing": (
+        "We get by with one fewer of the Bed 014.",
+        [3, 0, 2],
+    ),
+    "a line left out with all its pieces": (
+        "Strike the Desk 061, please; I have found an old one in the attic.",
+        [0, 1, 2],
+    ),
+    "one more, twice": (
+        "I would like one more of the Bed 014, please. Please double the number of the Bed 014.",
+        [3, 4, 2],
+    ),
+    "twice, one more": (
+        "Please double the number of the Bed 014. I would like 1 more of the Bed 014, please.",
+        [3, 3, 2],
+    ),
+    "nothing is left": (
+        "Of the whole order make nothing but the Bed 014. I have decided against the Bed 014.",
+        [0, 0, 0],
+    ),
+    "the latter": (
+        "With each Desk 061 goes one Gift Card, so adjust the number of the latter.",
+        [3, 1, 3],
+    ),
+    "a swap of changed numbers": (
+        (
+            "Raise the number of the Bed 014 by four. Exchange the quantities of the Bed 014 and the "
+            "Desk 061."
+        ),
+        [5, 3, 2],
+    ),
+    "an exchange of all": (
+        "Turn three of the Desk 061 into the Bed 014, one for one.",
+        [0, 4, 2],
+    ),
+    "changes taken back": (
+        (
+            "Please leave out the Desk 061. Reduce the Gift Card by one. I take back what I have "
+            "written so far about changes."
+        ),
+        [3, 1, 2],
+    ),
+    "one change taken back": (
+        (
+            "Please leave out the Desk 061. Reduce the Gift Card by one. No, the Desk 061 had better "
+            "come in the number that is on the order."
+        ),
+        [3, 1, 1],
+    ),
+    "a change after all was taken back": (
+        (
+            "Please leave out the Desk 061. Cancel my changes up to here, not the order. Please add 2"
+            " to the number of the Bed 014."
+        ),
+        [3, 3, 2],
+    ),
+    "the order taken back after a change": (
+        "Increase the Desk 061 by two, at the same price. I withdraw the order.",
+        [0, 0, 0],
+    ),
+    "the order taken up again": (
+        (
+            "I withdraw the order. Mind the roses along the path. Do not cancel after all, the order "
+            "is wanted."
+        ),
+        [3, 1, 2],
+    ),
+    "the order taken up again and changed": (
+        (
+            "I withdraw the order. On second thought the cancellation is off, and the order stands. I"
+            " have decided against the Bed 014."
+        ),
+        [3, 0, 2],
+    ),
+    "other orders": (
+        (
+            "In summer I shall order two more of the Desk 061 separately. It was in my former order "
+            "that the Bed 014 had to go. My brother wants three of the Gift Card and will order by "
+            "himself."
+        ),
+        [3, 1, 2],
+    ),
+    "changes that were considered": (
+        (
+            "We talked about two more of the Desk 061 and dropped the idea. I had thought of leaving "
+            "out the Bed 014, but it is needed."
+        ),
+        [3, 1, 2],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_note_changes(name: str) -> None:
+    note, counts = CASES[name]
+    pieces = dict(zip(ORDER, counts, strict=True))
+    assert read_amended(ORDER, note) == pieces
+    assert amended(ORDER, note) == pieces
+
+
+def test_changes_that_say_the_same_in_another_order_come_last() -> None:
+    """No product changes after another was to have its number, or what was said of it is open."""
+    rng = np.random.default_rng(3)
+    for _ in range(2_000):
+        facts = draw_changes(rng, draw_order(rng))
+        kinds = [kind for kind, _ in facts]
+        rest = kinds[kinds.index("same") + 1 :] if "same" in kinds else []
+        assert rest[:1] in ([], ["back"]), facts
+
+
+def test_what_is_said_of_a_product_that_stays_is_true() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(1_000):
+        order = draw_order(rng)
+        note, pieces = draw_order_note(rng, order, withdrawn=False, amended_rate=0.8, note_rate=1.0)
+        for kind, said in notes_book("furniture").read(note):
+            if kind in ("kept", "pondered"):
+                assert pieces[said["product"]] == order[said["product"]], note
+            if kind == "kept" and "count" in said:
+                assert said["count"] == order[said["product"]]
+
+
+def test_amendments_leave_the_order_as_it_is() -> None:
+    order, facts = dict(ORDER), [("drop", {"product": DESK}), ("back", {})]
+    assert amend(order, facts) == amend(order, []) == order == ORDER
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_word_on_mails_holds(seed: int) -> None:
+    rng, seen = np.random.default_rng(seed), Counter[Any]()
+    for _ in range(700):
+        wants_none = bool(rng.random() < 0.4)
+        note = draw_mail_wish(rng, 0.9, declined=wants_none)
+        assert declines_mails(note) == declined(note) == wants_none, note
+        seen.update((kind, wants_none) for kind, _ in notes_book("books").read(note))
+        # Words that sound like a refusal are in most notes, of either sort.
+        sounds = bool(re.search(r"\b(?:no|not|never|nobody)\b", note, re.I))
+        seen["sounds", wants_none] += sounds
+        seen["all", wants_none] += 1
+    assert all(seen["elsewhere", wants_none] for wants_none in (True, False))
+    assert seen["declined", False] > 20
+    assert seen["invited", True] > 20
+    for wants_none in (True, False):
+        assert seen["sounds", wants_none] / seen["all", wants_none] > 0.6
