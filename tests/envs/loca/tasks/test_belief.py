@@ -172,9 +172,9 @@ def test_a_team_is_shown_a_belief_as_brief(oracles: str, kind: str) -> None:
     check_team("AcademicWarning", "256k", oracles, kind)
 
 
-@pytest.mark.rotation(name=TASKS, oracles=["S", "SH", "SPH"])
-def test_a_team_plays_with_a_brief_belief(name: str, oracles: str) -> None:
-    check_team(name, "128k", oracles, "team")
+@pytest.mark.rotation(name=TASKS)
+def test_a_team_plays_with_a_brief_belief(name: str) -> None:
+    check_team(name, "64k", "SPH", "team")
 
 
 def play_beside(world: Any, other: Any) -> Iterator[int]:
