@@ -28,16 +28,26 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
 def duck(text: str, *parts: Any) -> Node:
     """SQL of DuckDB with parts of a tree in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
-    tree = _template(text.format(*names)).copy()
+    sql = text.format(*names)
+    # What a statement has written into it may be long, and is not seen again.
+    tree = _template(sql).copy() if len(sql) <= _CACHED_CHARACTERS else _parsed(sql)
     for column in list(tree.find_all(exp.Column)):
         if column.name in names and not column.table:
             column.replace(parts[names.index(column.name)].copy())
     return tree
 
 
+_CACHED_CHARACTERS = 1_000
+"""Length up to which an expression is kept with its tree: more than any rewrite has by itself."""
+
+
 @functools.lru_cache(maxsize=512)
 def _template(sql: str) -> Node:
     """Return the tree of an expression of a rewrite, parsed once; it must not be changed."""
+    return _parsed(sql)
+
+
+def _parsed(sql: str) -> Node:
     return exp.Paren(this=sqlglot.parse_one(sql, read="duckdb"))
 
 
