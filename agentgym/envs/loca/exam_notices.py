@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
@@ -222,7 +223,7 @@ class Wording:
         """Draw a sentence on the day."""
         if not self._by_way():
             return self.say("date", date=day)
-        other = shift_day(day, int(self._rng.choice([-7, -3, -2, -1, 1, 2, 3, 7])))
+        other = shift_day(day, pick(self._rng, [-7, -3, -2, -1, 1, 2, 3, 7]))
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("date_corrected", {"date": day, "old_date": other}),
             ("sections", self._sections(day, other)),
@@ -233,7 +234,7 @@ class Wording:
             days = _days_between(self._setting.project, day)
             kind = "after_project" if days > 0 else "before_project"
             kinds += [(kind, {"days": abs(days)})] * 2 if 0 < abs(days) < _FAR else []
-        kind, values = kinds[int(self._rng.integers(len(kinds)))]
+        kind, values = pick(self._rng, kinds)
         return self.say(kind, **values)
 
     def _sections(self, day: str, other: str) -> dict[str, Any]:
@@ -249,9 +250,9 @@ class Wording:
         if not self._by_way():
             return self.say("start", time=time)
         if self._rng.integers(2):
-            gap = int(self._rng.choice([15, 30]))
+            gap = pick(self._rng, [15, 30])
             return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        other = shift_time(time, int(self._rng.choice([-120, -60, 60, 120])))
+        other = shift_time(time, pick(self._rng, [-120, -60, 60, 120]))
         return self.say("start_corrected", time=time, old_time=other)
 
     def how_long(self, exam: Exam) -> list[str]:
@@ -280,5 +281,5 @@ class Wording:
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
     """Draw a room that is not the other."""
-    place = f"{BUILDINGS[int(rng.integers(len(BUILDINGS)))]} {int(rng.integers(1, 90))}"
+    place = f"{pick(rng, BUILDINGS)} {int(rng.integers(1, 90))}"
     return draw_place(rng, other) if place == other else place

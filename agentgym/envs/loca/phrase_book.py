@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
+
 TEXTS = Path(__file__).with_name("texts")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\n")
@@ -128,8 +130,7 @@ class PhraseBook:
         """Draw a sentence that says something of a kind, with values by name or, where nothing
         depends on them, those of `idle`.
         """
-        phrases = self.kinds[kind]
-        return phrases[int(rng.integers(len(phrases)))].write(rng, values if idle is None else idle)
+        return pick(rng, self.kinds[kind]).write(rng, values if idle is None else idle)
 
     def write_some(
         self,

@@ -4,7 +4,6 @@ bench, table 7).
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.courses import Course, draw_courses
+from agentgym.envs.loca.draws import pick, pick_by_share
 from agentgym.envs.loca.exam_notices import (
     CLOSED,
     OPEN,
@@ -135,6 +135,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
             for k, name in enumerate(names)
         ]
+        self._idle = idle_values(self.rng, NOW, names)
         self._timetable = Timetable(self.rng, NOW, max(45, size))
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
         mails: list[Mail] = []
@@ -168,7 +169,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
         (teacher, person), (_, other) = (
-            self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
+            self._staff[int(j)] for j in self.rng.permutation(len(self._staff))[:2]
         )
         listed = {
             "code": f"{course.code}-{section}",
@@ -179,12 +180,18 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         course_id = canvas.courses.add_course(
             listed["name"], listed["code"], teacher, students=[1], teacher_email=listed["email"]
         )
-        rates = (self.config.email_rate, self.config.no_exam_rate, self.config.exemption_rate)
-        kind = str(
-            self.rng.choice(["Email", "none", "exempt", "Announcement"], p=[*rates, 1 - sum(rates)])
+        rates = self.config
+        kind = pick_by_share(
+            self.rng,
+            {
+                "Email": rates.email_rate,
+                "none": rates.no_exam_rate,
+                "exempt": rates.exemption_rate,
+                "Announcement": 1.0,
+            },
         )
         kind = "Email" if sure and kind in ("none", "exempt") else kind
-        books = str(self.rng.choice([OPEN, CLOSED]))
+        books = pick(self.rng, [OPEN, CLOSED])
         credit = int(self.rng.integers(2, 6))
         setting, posts = self._posts(section)
         proctor = f"{other} ({self._address(other)})" if self.rng.random() < 0.25 else None
@@ -313,15 +320,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _news(self) -> Mail:
         """Draw a mail about something else."""
         news = inbox_news()
-        topic = news.topics[int(self.rng.integers(len(news.topics)))]
+        topic = pick(self.rng, news.topics)
         sender, subject, text = self._talk(news, topic)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
     def _talk(self, news: News, topic: str, first: str = "") -> tuple[str, str, str]:
         """Draw sender, title and text of something that concerns no exam of the student."""
-        names = [name for _, name in self._staff]
-        values = functools.partial(idle_values, self.rng, NOW, names)
-        return news.draw(self.rng, topic, values, first)
+        return news.draw(self.rng, topic, self._idle, first)
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Iterator
@@ -38,6 +37,7 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
 from agentgym.envs.loca.plan import Plan, Step, read
@@ -175,7 +175,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             threads.append(posts)
             # As often as not the score is one that decides: the threshold itself, or a point below
             # it.
-            score = int(self.rng.choice([limit, limit - 1, score, score]))
+            score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
@@ -191,7 +191,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Draw announcements that are beside the point, without end."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
-        values = functools.partial(idle_values, self.rng, NOW, self._names)
+        values = idle_values(self.rng, NOW, self._names)
         while True:
             for k in self.rng.permutation(len(topics)):
                 yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
@@ -212,13 +212,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
-            kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
+            kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
             count, attempts = int(self.rng.integers(2, 4)), int(self.rng.integers(1, 4))
             fields: dict[str, Any] = {
-                "time_limit": int(self.rng.choice([30, 45, 60, 90])),
+                "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
                 "points_possible": 10 * count,
-                "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
+                "scoring_policy": pick(self.rng, ["keep_highest", "keep_latest"]),
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
             voluntary = self._voluntary(sure)
@@ -245,10 +245,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
-            kind, voluntary = str(self.rng.choice(ASSIGNMENTS)), self._voluntary(sure)
+            kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
             title = f"{course['course_code']} {kind} {k + 1}"
             about = describe_assignment(self.rng, drawn, kind, k + 1, voluntary)
-            points = int(self.rng.choice([50, 100, 150]))
+            points = pick(self.rng, [50, 100, 150])
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
