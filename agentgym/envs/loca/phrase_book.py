@@ -22,7 +22,8 @@ from agentgym.envs.loca.draws import pick
 
 TEXTS = Path(__file__).with_name("texts")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\n")
+_SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
+"""What stands between sentences. It begins with a blank, for which the text is searched fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +113,12 @@ class PhraseBook:
         self.kinds = {
             kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
         }
-        # Phrases by the first words of the sentence: most others need not be tried.
-        self._by_start: dict[str, list[tuple[str, Phrase]]] = {}
+        # Phrases by the first and last words of the sentence: most others need not be tried.
+        self._by_ends: dict[tuple[str, str], list[tuple[str, Phrase]]] = {}
         for kind, group in self.kinds.items():
             for phrase in group:
-                for start in {_starts(form)[0] for form in phrase.forms()}:
-                    self._by_start.setdefault(start, []).append((kind, phrase))
+                for ends in {_literal_ends(form) for form in phrase.forms()}:
+                    self._by_ends.setdefault(ends, []).append((kind, phrase))
 
     def write(
         self,
@@ -161,8 +162,8 @@ class PhraseBook:
                     yield kind, values
 
     def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
-        for start in _starts(sentence):
-            for kind, phrase in self._by_start.get(start, ()):
+        for ends in _ends(sentence):
+            for kind, phrase in self._by_ends.get(ends, ()):
                 if (values := phrase.read(sentence)) is not None:
                     return kind, values
         return None
@@ -188,9 +189,15 @@ def _split(text: str) -> Parts:
     return [part for part in [*parts, (text[end:],)] if part != ("",)]
 
 
-def _starts(text: str) -> list[str]:
-    """Return the first two words of a sentence, the first and none, as far as no slot is in them."""
+def _ends(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the first two words of a sentence, the first or none, with its last word or none, the
+    most words first.
+    """
     first, _, rest = text.partition(" ")
-    second = rest.partition(" ")[0]
-    starts = [f"{first} {second}", first, ""]
-    return [start for start in starts if "{" not in start]
+    two, last = f"{first} {rest.partition(' ')[0]}", text.rpartition(" ")[2]
+    return (two, last), (two, ""), (first, last), (first, ""), ("", last), ("", "")
+
+
+def _literal_ends(form: str) -> tuple[str, str]:
+    """Return the most words at the ends of a form of a phrase that no slot is in."""
+    return next(ends for ends in _ends(form) if "{" not in "".join(ends))

@@ -15,7 +15,6 @@ from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     Same,
     as_text,
-    digest,
     file_failures,
     file_state,
     loose,
@@ -65,17 +64,6 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-# Tables of Canvas that reading does not change.
-PROTECTED = (
-    "courses",
-    "assignments",
-    "submissions",
-    "quizzes",
-    "topics",
-    "entries",
-    "messages",
-    "enrollments",
-)
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 POSTS = 3
 """The announcements of a course that are no notices of its exam, besides the welcome."""
@@ -161,7 +149,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self.truth = {
             "exams": exams,
             "files": file_state(files),
-            "canvas": digest(canvas.store, *PROTECTED),
         }
 
     def _course(
@@ -400,8 +387,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 for row in sheet
                 if len(row) > len(COLUMNS)
             )
-        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
-            yield "something in Canvas was changed"
         yield from sent_failures(self.office.get(Email))
         yield from file_failures(files, self.truth["files"], [FILE])
 

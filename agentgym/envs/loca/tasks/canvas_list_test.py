@@ -14,7 +14,6 @@ from typing import Any
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     csv_failures,
-    digest,
     exact,
     file_failures,
     file_state,
@@ -61,19 +60,6 @@ ASSIGNMENT = (
 )
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
-# Tables of Canvas that reading does not change.
-PROTECTED = (
-    "courses",
-    "assignments",
-    "submissions",
-    "quizzes",
-    "quiz_questions",
-    "quiz_submissions",
-    "topics",
-    "entries",
-    "messages",
-    "enrollments",
-)
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
@@ -156,7 +142,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         self._write_files(notes)
         for name, title in TITLES.items():
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
-        self.truth["canvas"] = digest(canvas.store, *PROTECTED)
         self.truth["files"] = file_state(self.office.context.files)
 
     def _announce(
@@ -226,8 +211,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             quiz = canvas.quizzes.add_quiz(
                 course_id, title, description=about, due_at=due, **fields
             )
-            for question in draw_questions(self.rng, drawn.code, count):
-                canvas.quizzes.add_question(quiz, **question)
+            canvas.quizzes.add_questions(quiz, draw_questions(self.rng, drawn.code, count))
             if ahead and not voluntary:
                 yield {
                     **course,
@@ -348,8 +332,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that both files have exactly the expected rows, in order, and that Canvas and the
-        other files are unchanged.
+        """Check that both files have exactly the expected rows, in order, and that the other
+        files are unchanged.
         """
         files = self.office.context.files
         for name, columns, title, kind in (
@@ -360,8 +344,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield from csv_failures(
                 files, name, columns, self.truth[kind], cells, ("course_code", title), ordered=True
             )
-        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
-            yield "something in Canvas was changed"
         yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
 
 

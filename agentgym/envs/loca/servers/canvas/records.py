@@ -88,11 +88,13 @@ class Records:
         """
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
-        return self.store.get("users", self.session["user"])
+        user, store = self.session["user"], self.store
+        return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
         """Return the types of the user's enrollments in a course that have one of some states."""
-        rows = self.store.find("enrollments", course_id=course_id, user_id=self.session["user"])
+        sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
+        rows = self.store.rows(sql, self.session["user"], course_id)
         return {row["type"] for row in rows if row["enrollment_state"] in states}
 
     def may(self, course_id: int, right: str) -> bool:
