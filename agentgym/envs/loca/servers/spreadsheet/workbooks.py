@@ -17,6 +17,7 @@ from xml.parsers import expat
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.spreadsheet.cells import column_number
+from agentgym.envs.loca.servers.spreadsheet.plain_sheets import fill_sheet, is_plain
 from agentgym.tools import ToolError
 
 MAX_BYTES = 64 * 2**20
@@ -46,8 +47,10 @@ UNREADABLE = (
 )  # fmt: skip
 """Errors of Python's own libraries for a broken workbook."""
 
-_CELLS = frozenset(("row", "c", "v", "f", "is", "t", "si"))
-"""XML elements that make up cells; all others are counted together."""
+_CONTENT = frozenset(("v", "is", "t", "si"))
+"""XML elements for the values of cells, of which a cell has few."""
+_CELLS = frozenset(("row", "c", "f"))
+"""XML elements that make up cells besides; all others are counted together."""
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
 """XML elements whose range the library spells out cell by cell."""
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
@@ -90,11 +93,15 @@ def write_workbook(
         created: The time at which the workbook says that it was made.
     """
     book = library().Workbook(write_only=True)
-    for title, rows in sheets.items():
-        sheet = book.create_sheet(title)
+    plain: dict[str, list[Sequence[Any]]] = {}
+    for number, (title, table) in enumerate(sheets.items(), 1):
+        sheet, rows = book.create_sheet(title), list(table)
+        if is_plain(rows):
+            plain[f"xl/worksheets/sheet{number}.xml"] = rows
+            continue
         for row in rows:
             sheet.append(row)
-    return save_workbook(book, created, created=created)
+    return save_workbook(book, created, created=created, plain=plain)
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
@@ -157,18 +164,39 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
     return tuple(names)
 
 
-def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
-    """Return the bytes of a workbook, which depend on nothing but its content and the times."""
+def save_workbook(
+    book: Any,
+    modified: datetime,
+    created: datetime | None = None,
+    plain: Mapping[str, Sequence[Sequence[Any]]] | None = None,
+) -> bytes:
+    """Return the bytes of a workbook, which depend on nothing but its content and the times.
+
+    Args:
+        book: The workbook.
+        modified: The time at which it says that it was changed.
+        created: The time at which it says that it was made; as it is by default.
+        plain: Rows of plain cells for sheets that are empty, by the part of the archive.
+    """
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
     out = io.BytesIO()
-    library().writer.excel.ExcelWriter(book, _Archive(out, "w", zipfile.ZIP_DEFLATED)).save()
+    library().writer.excel.ExcelWriter(book, _Archive(out, plain or {})).save()
     return out.getvalue()
 
 
 class _Archive(zipfile.ZipFile):
-    """An archive whose entries do not tell when they were made."""
+    """An archive whose entries do not tell when they were made.
+
+    Args:
+        out: Where it is written to.
+        plain: See `save_workbook`.
+    """
+
+    def __init__(self, out: io.BytesIO, plain: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+        super().__init__(out, "w", zipfile.ZIP_DEFLATED)
+        self._plain = plain
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -180,7 +208,8 @@ class _Archive(zipfile.ZipFile):
         super().writestr(entry, data)
 
     def write(self, filename: Any, arcname: Any = None, *_: Any, **__: Any) -> None:
-        self.writestr(arcname, Path(filename).read_bytes())
+        data, rows = Path(filename).read_bytes(), self._plain.get(arcname)
+        self.writestr(arcname, data if rows is None else fill_sheet(data, rows))
 
 
 @functools.lru_cache(maxsize=4)  # what is written is opened again by the next call
@@ -243,6 +272,8 @@ class _Look:
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
         kind = name.rpartition(":")[2]
+        if kind in _CONTENT:
+            return
         if kind == "c":
             self._cell(attributes.get("r", ""))
         elif kind == "row":
