@@ -92,16 +92,35 @@ def write_workbook(
         sheets: Rows by title of the sheet; the first sheet is the active one.
         created: The time at which the workbook says that it was made.
     """
+    tables = {title: list(rows) for title, rows in sheets.items()}
+    if all(map(is_plain, tables.values())):
+        return _fill(_empty_workbook(tuple(tables), created), list(tables.values()))
     book = library().Workbook(write_only=True)
-    plain: dict[str, list[Sequence[Any]]] = {}
-    for number, (title, table) in enumerate(sheets.items(), 1):
-        sheet, rows = book.create_sheet(title), list(table)
-        if is_plain(rows):
-            plain[f"xl/worksheets/sheet{number}.xml"] = rows
-            continue
+    for title, rows in tables.items():
+        sheet = book.create_sheet(title)
         for row in rows:
             sheet.append(row)
-    return save_workbook(book, created, created=created, plain=plain)
+    return save_workbook(book, created, created=created)
+
+
+@functools.lru_cache(maxsize=32)  # a task writes workbooks of a few kinds
+def _empty_workbook(titles: Sequence[str], created: datetime) -> bytes:
+    """Return a workbook of empty sheets, as `write_workbook` does."""
+    book = library().Workbook(write_only=True)
+    for title in titles:
+        book.create_sheet(title)
+    return save_workbook(book, created, created=created)
+
+
+def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
+    """Return a workbook of empty sheets with plain rows in them, sheet by sheet."""
+    sheets = {f"xl/worksheets/sheet{k}.xml": rows for k, rows in enumerate(tables, 1)}
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(empty)) as source, _Archive(out, "w") as filled:
+        for name in source.namelist():
+            part = source.read(name)
+            filled.writestr(name, fill_sheet(part, sheets[name]) if name in sheets else part)
+    return out.getvalue()
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
@@ -164,39 +183,18 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
     return tuple(names)
 
 
-def save_workbook(
-    book: Any,
-    modified: datetime,
-    created: datetime | None = None,
-    plain: Mapping[str, Sequence[Sequence[Any]]] | None = None,
-) -> bytes:
-    """Return the bytes of a workbook, which depend on nothing but its content and the times.
-
-    Args:
-        book: The workbook.
-        modified: The time at which it says that it was changed.
-        created: The time at which it says that it was made; as it is by default.
-        plain: Rows of plain cells for sheets that are empty, by the part of the archive.
-    """
+def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
+    """Return the bytes of a workbook, which depend on nothing but its content and the times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
     out = io.BytesIO()
-    library().writer.excel.ExcelWriter(book, _Archive(out, plain or {})).save()
+    library().writer.excel.ExcelWriter(book, _Archive(out, "w", zipfile.ZIP_DEFLATED)).save()
     return out.getvalue()
 
 
 class _Archive(zipfile.ZipFile):
-    """An archive whose entries do not tell when they were made.
-
-    Args:
-        out: Where it is written to.
-        plain: See `save_workbook`.
-    """
-
-    def __init__(self, out: io.BytesIO, plain: Mapping[str, Sequence[Sequence[Any]]]) -> None:
-        super().__init__(out, "w", zipfile.ZIP_DEFLATED)
-        self._plain = plain
+    """An archive whose entries do not tell when they were made."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -208,8 +206,7 @@ class _Archive(zipfile.ZipFile):
         super().writestr(entry, data)
 
     def write(self, filename: Any, arcname: Any = None, *_: Any, **__: Any) -> None:
-        data, rows = Path(filename).read_bytes(), self._plain.get(arcname)
-        self.writestr(arcname, data if rows is None else fill_sheet(data, rows))
+        self.writestr(arcname, Path(filename).read_bytes())
 
 
 @functools.lru_cache(maxsize=4)  # what is written is opened again by the next call
@@ -292,7 +289,8 @@ class _Look:
         if kind not in _CELLS:
             self._others += 1
         if (
-            max(self._cells, self._opened) > MAX_CELLS
+            self._cells > MAX_CELLS
+            or self._opened > MAX_CELLS
             or self._spread > MAX_SPREAD
             or self._others > MAX_OTHERS
         ):
