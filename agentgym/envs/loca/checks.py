@@ -242,16 +242,15 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     query.
     """
     image = cloud.engine.table((dataset, table))
+    content: Any
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
-        records = cloud.bigquery.rows(dataset, table)
+        content = cloud.bigquery.rows(dataset, table)
     else:
-        columns = []
+        content = {}
         for column, data in zip(image.columns, image.data, strict=True):
             convert = _CONVERTERS[column.type]
-            columns.append([None if v is None else convert(v) for v in json.loads(data)])
-        names = [column.name for column in image.columns]
-        records = [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
-    return hashlib.sha256(repr(records).encode()).hexdigest()
+            content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:

@@ -210,25 +210,35 @@ class Warehouse(ABC):
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """Return a statement in the SQL of DuckDB, the tables that it needs, and what its random
-        functions depend on.
+        """Return a statement in the SQL of DuckDB, with what `prepare` returns; its tree is of no
+        use after that.
         """
-        seed = (
-            tree.sql(self.dialect)
-            if any(isinstance(node, _RANDOM) for node in nodes_of(tree))
-            else ""
-        )
+        needed, seed = self.prepare(tree)
+        return self._write(tree, copy=False), needed, seed
+
+    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
+        """Change a tree so that it can be written in the SQL of DuckDB.
+
+        Returns:
+            The tables that it needs, and what its random functions depend on.
+        """
+        is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
+        seed = tree.sql(self.dialect) if is_random else ""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
         self.transpile(tree)
         if tree.args.get("kind") != "VIEW":
             limit_work(tree, self.engine.rows_bound)
-        return self.to_duckdb(tree), needed, seed
+        return needed, seed
 
     def to_duckdb(self, tree: exp.Expression) -> str:
         """Return a tree in the SQL of DuckDB."""
-        return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE, comments=False)
+        return self._write(tree, copy=True)
+
+    def _write(self, tree: exp.Expression, copy: bool) -> str:
+        ignore = sqlglot.ErrorLevel.IGNORE
+        return tree.sql("duckdb", copy=copy, unsupported_level=ignore, comments=False)
 
     def check(self, tree: exp.Expression) -> None:
         """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
@@ -269,7 +279,8 @@ class Warehouse(ABC):
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Write the engine's name for every table; those tables, without repetition."""
         needed: dict[TableName, None] = {}
-        for table in [node for node in nodes_of(tree) if isinstance(node, exp.Table)]:
+        nodes = nodes_of(tree)
+        for table in [node for node in nodes if isinstance(node, exp.Table)]:
             if is_cte(table):
                 continue
             if not isinstance(table.this, exp.Identifier):
@@ -293,7 +304,7 @@ class Warehouse(ABC):
                 name = self.find_table(table)
                 needed[name] = None
                 set_name(table, name)
-        for column in nodes_of(tree):
+        for column in nodes:
             if isinstance(column, exp.Column):
                 column.set("db", None)
                 column.set("catalog", None)
