@@ -214,7 +214,8 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
     whole = []
     for post in posts or [next(news)]:
         parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
-        whole.append(Post(post.title, "\n\n".join(map(str, rng.permutation(parts)))))
+        order = rng.permutation(len(parts)).tolist()
+        whole.append(Post(post.title, "\n\n".join(parts[k] for k in order)))
     return whole
 
 

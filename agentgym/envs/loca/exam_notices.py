@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,8 @@ BUILDINGS = (
 )  # fmt: skip
 _FAR = 60
 """The most days that are counted from another date; a reader would lose count of more."""
+_DAY = 24 * 60
+"""Minutes of a day."""
 
 Said: TypeAlias = Sequence[Any]
 """Something that a sentence says: its kind in the phrase book, and the values by slot."""
@@ -105,7 +107,13 @@ def shift_day(day: str, days: int) -> str:
 
 def shift_time(time: str, minutes: int) -> str:
     """Return the time of day so many minutes later."""
-    return f"{datetime.strptime(time, '%H:%M') + timedelta(minutes=minutes):%H:%M}"
+    hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
+    return f"{hour:02}:{minute:02}"
+
+
+def _minute_of_day(time: str) -> int:
+    hour, minute = time.split(":")
+    return 60 * int(hour) + int(minute)
 
 
 def _days_between(first: str, second: str) -> int:
@@ -113,8 +121,7 @@ def _days_between(first: str, second: str) -> int:
 
 
 def _minutes_between(first: str, second: str) -> int:
-    start, end = (datetime.strptime(text, "%H:%M") for text in (first, second))
-    return int((end - start).total_seconds()) // 60
+    return _minute_of_day(second) - _minute_of_day(first)
 
 
 Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]

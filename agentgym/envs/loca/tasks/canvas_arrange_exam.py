@@ -188,7 +188,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         else:
             exam, notices = self._notices(exam, setting, sure)
         own = [told(self.rng, notice) for notice in notices] if kind != "Email" else []
-        self._announce(canvas, course_id, self._welcome(credit, books), posts, own)
+        posts = [("Welcome", self._welcome(credit, books)), *self._among(posts, own)]
+        for j, (title, text) in enumerate(posts):
+            moment = NOW - timedelta(days=90 - 5 * j)
+            canvas.discussions.add_announcement(
+                course_id, title, text, posted_at=moment, author=teacher
+            )
         reference = listed["code"] if self.rng.random() < 0.6 else course.name
         letters = self._letters(kind, reference, listed, notices)
         takes = kind in ("Email", "Announcement") and exam.held
@@ -217,8 +222,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         """Draw announcements of a course about other things, title and text, and what they say
         that notices about its exam may refer to.
         """
-        midterm = f"{NOW - timedelta(days=int(self.rng.integers(5, 50))):%Y-%m-%d}"
-        project = f"{NOW + timedelta(days=int(self.rng.integers(-5, 40))):%Y-%m-%d}"
+        midterm = (NOW - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
+        project = (NOW + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
         facts = {
             "midterm": self._says("midterm", date=midterm, place=place),
@@ -241,23 +246,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
         return " ".join(says[int(k)] for k in self.rng.permutation(len(says)))
 
-    def _announce(
-        self,
-        canvas: Canvas,
-        course_id: int,
-        welcome: str,
-        posts: list[tuple[str, str]],
-        notices: list[str],
-    ) -> None:
-        """Post the welcome, and the notices in their order among the other announcements."""
+    def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
+        """Return title and text of announcements, with notices in their order among the others."""
+        places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
         posts = list(posts)
-        places = sorted(int(k) for k in self.rng.integers(len(posts) + 1, size=len(notices)))
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
             posts.insert(place + count, (fillers_book().write("title", self.rng), text))
-        for j, (title, text) in enumerate([("Welcome", welcome), *posts]):
-            canvas.discussions.add_announcement(
-                course_id, title, text, posted_at=NOW - timedelta(days=90 - 5 * j)
-            )
+        return posts
 
     def _address(self, person: str) -> str:
         return address(person, [name for _, name in self._staff].index(person), "mcp.com")
@@ -427,7 +422,8 @@ CELLS: Mapping[str, Same] = {
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
-    return datetime.strptime(f"{exam[DATE]} {exam[TIME]}", "%m/%d/%Y %H:%M").replace(tzinfo=UTC)
+    month, day, year = map(int, exam[DATE].split("/"))
+    return datetime(year, month, day, *map(int, exam[TIME].split(":")), tzinfo=UTC)
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -126,13 +126,15 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
             sure = k == open_course
-            rows = {
+            work = {
                 "quizzes": list(self._quizzes(canvas, course_id, drawn, course, sure)),
                 "assignments": list(self._assignments(canvas, course_id, drawn, course, sure)),
             }
-            closed = self._announce(canvas, course_id, code, notes, sure)
-            for name, title in TITLES.items():
-                self.truth[name] += [row for row in rows[name] if row[title] not in closed]
+            titles = [title for items in work.values() for title, _ in items]
+            posts, closed = self._posts(code, titles, notes, sure)
+            _announce(canvas, course_id, teacher, posts)
+            for name, items in work.items():
+                self.truth[name] += [row for title, row in items if row and title not in closed]
         # With the work of somebody else, no assignment tells by itself whether anything was handed in.
         for assignment in canvas.store.find("assignments"):
             canvas.assignments.add_submission(
@@ -144,15 +146,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
         self.truth["files"] = file_state(self.office.context.files)
 
-    def _announce(
-        self, canvas: Canvas, course_id: int, code: str, notes: list[str], sure: bool
-    ) -> set[str]:
-        """Draw the announcements of a course and the assessment of the student; return the titles
-        of the quizzes and assignments that need not be done.
+    def _posts(
+        self, code: str, titles: Sequence[str], notes: list[str], sure: bool
+    ) -> tuple[list[Post], set[str]]:
+        """Draw the announcements of a course and the assessment of the student; return them, and
+        the titles of the quizzes and assignments that need not be done.
         """
-        store = canvas.store
-        titles = [row["title"] for row in store.find("quizzes", course_id=course_id)]
-        titles += [row["name"] for row in store.find("assignments", course_id=course_id)]
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
         if self.rng.random() < self.config.exemption_rate:
@@ -165,12 +164,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
         posts = with_news(self.rng, merged(self.rng, threads), self._news())
-        first = NOW - timedelta(days=3 * len(posts))
-        for k, post in enumerate(posts):
-            canvas.discussions.add_announcement(
-                course_id, post.title, post.text, posted_at=first + timedelta(days=3 * k)
-            )
-        return set(titles) if need is not None and score >= need else closed
+        return posts, set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
         """Draw announcements that are beside the point, without end."""
@@ -194,7 +188,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _quizzes(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Draw the quizzes of a course: the title of each, and its row if it is to be done."""
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
@@ -212,21 +207,22 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 course_id, title, description=about, due_at=due, **fields
             )
             canvas.quizzes.add_questions(quiz, draw_questions(self.rng, drawn.code, count))
-            if ahead and not voluntary:
-                yield {
-                    **course,
-                    "quiz_title": title,
-                    "number_of_questions": count,
-                    **fields,
-                    "deadline": due,
-                }
+            row = {
+                **course,
+                "quiz_title": title,
+                "number_of_questions": count,
+                **fields,
+                "deadline": due,
+            }
+            yield title, row if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
         return not sure and self.rng.random() < self.config.voluntary_rate
 
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Draw the assignments of a course: the title of each, and its row if it is to be done."""
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
@@ -236,22 +232,23 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
-            if not sure and self.rng.random() < self.config.submission_rate:
+            submitted = not sure and self.rng.random() < self.config.submission_rate
+            if submitted:
                 canvas.assignments.add_submission(
                     assignment,
                     1,
                     submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))),
                     body=describe_submission(self.rng, k + 1),
                 )
-            elif ahead and not voluntary:
-                names = {"course_code": course["course_code"], "course_name": course["course_name"]}
-                yield {
-                    **names,
-                    "assignment_title": title,
-                    "description": about,
-                    "deadline": due,
-                    "points_possible": points,
-                }
+            row = {
+                "course_code": course["course_code"],
+                "course_name": course["course_name"],
+                "assignment_title": title,
+                "description": about,
+                "deadline": due,
+                "points_possible": points,
+            }
+            yield title, row if ahead and not voluntary and not submitted else None
 
     def _write_files(self, notes: list[str]) -> None:
         entity = {
@@ -345,6 +342,19 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 files, name, columns, self.truth[kind], cells, ("course_code", title), ordered=True
             )
         yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
+
+
+def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
+    """Add announcements, one every three days up to the present."""
+    first = NOW - timedelta(days=3 * len(posts))
+    for k, post in enumerate(posts):
+        canvas.discussions.add_announcement(
+            course_id,
+            post.title,
+            post.text,
+            posted_at=first + timedelta(days=3 * k),
+            author=teacher,
+        )
 
 
 def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
