@@ -251,11 +251,11 @@ _STORED = frozenset({str, float, bool, bytes, type(None)})
 def _encode(value: Any) -> Any:
     if type(value) in _STORED:
         return value
-    if isinstance(value, (dict, list, tuple)):
-        return _to_json(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return value
         raise ToolError(f"invalid argument: {echo(value)} is beyond the integers of 64 bits")
-    return value
+    return _to_json(value) if isinstance(value, (dict, list, tuple)) else value
 
 
 @functools.cache

@@ -423,7 +423,8 @@ CELLS: Mapping[str, Same] = {
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
     month, day, year = map(int, exam[DATE].split("/"))
-    return datetime(year, month, day, *map(int, exam[TIME].split(":")), tzinfo=UTC)
+    hour, minute = map(int, exam[TIME].split(":"))
+    return datetime(year, month, day, hour, minute, tzinfo=UTC)
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
