@@ -69,8 +69,8 @@ class Store:
             values: What its `?` stand for, or else
             parameters: what its `:name` stand for.
         """
-        bound = {name: _encode(value) for name, value in parameters.items()}
-        cursor = self._db.execute(sql, bound or list(map(_encode, values)))
+        bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
+        cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
         records = [dict(zip(names, record, strict=True)) for record in cursor]
         for name in self._decoders.keys() & names if records else ():
@@ -87,7 +87,7 @@ class Store:
 
     def value(self, sql: str, *values: Any) -> Any:
         """Return the first column of the first record that a SELECT gives, or None."""
-        record = self._db.execute(sql, list(map(_encode, values))).fetchone()
+        record = self._db.execute(sql, _encode_all(values)).fetchone()
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
@@ -117,9 +117,7 @@ class Store:
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record; its rowid, which is its id where that is an integer."""
-        cursor = self._write(
-            table, _insertion(table, tuple(record)), list(map(_encode, record.values()))
-        )
+        cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -128,7 +126,7 @@ class Store:
         if not rows:
             return
         names = tuple(rows[0])
-        values = [[_encode(record[name]) for name in names] for record in rows]
+        values = [_encode_all([record[name] for name in names]) for record in rows]
         with self.change():
             self._db.executemany(_insertion(table, names), values)
 
@@ -139,14 +137,14 @@ class Store:
             self._write(
                 table,
                 f'UPDATE "{table}" SET {names} WHERE id = ?',
-                list(map(_encode, [*changes.values(), id])),
+                _encode_all([*changes.values(), id]),
             )
 
     def delete(self, table: str, **equal: Any) -> int:
         """Remove the records whose columns have these values; how many there were."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
-            table, f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
+            table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
@@ -248,9 +246,12 @@ _STORED = frozenset({str, float, bool, bytes, type(None)})
 """Types whose values SQLite keeps as they are; the others are encoded, or have to be in range."""
 
 
+def _encode_all(values: Iterable[Any]) -> list[Any]:
+    """Return values as SQLite keeps them."""
+    return [value if type(value) in _STORED else _encode(value) for value in values]
+
+
 def _encode(value: Any) -> Any:
-    if type(value) in _STORED:
-        return value
     if isinstance(value, int):
         if -(2**63) <= value < 2**63:
             return value
