@@ -242,7 +242,7 @@ def _season(
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
-        order = [teams[int(k)] for k in rng.permutation(len(teams))]
+        order = [teams[k] for k in rng.permutation(len(teams)).tolist()]
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
             : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
