@@ -208,15 +208,8 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
         *tables: Names of tables.
         without: Columns that may be changed.
     """
-
-    def make() -> str:
-        records = []
-        for table in tables:
-            columns = ", ".join(f'"{name}"' for name in store.columns(table) if name not in without)
-            records.append(store.rows(f'SELECT {columns} FROM "{table}" ORDER BY rowid'))
-        return hashlib.sha256(repr(records).encode()).hexdigest()
-
-    return store.derive(("digest", tables, tuple(without)), tables, make)
+    hashes = [store.fingerprint(table, without) for table in tables]
+    return hashlib.sha256(repr(hashes).encode()).hexdigest()
 
 
 def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
@@ -249,16 +242,15 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     query.
     """
     image = cloud.engine.table((dataset, table))
+    content: Any
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
-        records = cloud.bigquery.rows(dataset, table)
+        content = cloud.bigquery.rows(dataset, table)
     else:
-        columns = []
+        content = {}
         for column, data in zip(image.columns, image.data, strict=True):
             convert = _CONVERTERS[column.type]
-            columns.append([None if v is None else convert(v) for v in json.loads(data)])
-        names = [column.name for column in image.columns]
-        records = [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
-    return hashlib.sha256(repr(records).encode()).hexdigest()
+            content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:

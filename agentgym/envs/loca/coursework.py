@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentgym.envs.loca.courses import Course
+from agentgym.envs.loca.draws import DrawnValues
 from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
@@ -95,8 +96,8 @@ def _question(rng: np.random.Generator, place: int, kind: str, question: Any) ->
 
 def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
     """Draw the description of a quiz."""
-    values = functools.partial(_values, rng, course, part)
-    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, values), voluntary)
+    values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
+    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, lambda: values), voluntary)
 
 
 def describe_assignment(
@@ -104,16 +105,16 @@ def describe_assignment(
 ) -> str:
     """Draw the description of an assignment of a kind."""
     style = _STYLE[course.code.rstrip("0123456789")]
-    values, book = functools.partial(_values, rng, course, part), coursework_book()
-    counts = {kind.lower(): 1, style: 2, "hint": 3}
-    texts = [book.write_some(each, rng, count, values) for each, count in counts.items()]
+    values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
+    counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
+    texts = [book.write_some(each, rng, count, lambda: values) for each, count in counts.items()]
     return _with_note(rng, list(itertools.chain.from_iterable(texts)), voluntary)
 
 
 def describe_submission(rng: np.random.Generator, part: int) -> str:
     """Draw what a student writes when handing something in."""
-    values = functools.partial(_numbers, rng, part)
-    return " ".join(coursework_book().write_some("handed_in", rng, 3, values))
+    values = _values(rng, part_number=part)
+    return " ".join(coursework_book().write_some("handed_in", rng, 3, lambda: values))
 
 
 def is_voluntary(description: str) -> bool:
@@ -121,14 +122,18 @@ def is_voluntary(description: str) -> bool:
     return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
 
 
-def _numbers(rng: np.random.Generator, part: int = 1) -> dict[str, Any]:
-    number, few = int(rng.integers(13, 90)), int(rng.integers(2, 10))
-    return {"number": number, "few_number": few, "part_number": part}
-
-
-def _values(rng: np.random.Generator, course: Course, part: int) -> dict[str, Any]:
-    number, few = int(rng.integers(13, 40)), int(rng.integers(3, 10))
-    return {"name": course.subject, "part_number": part, "number": number, "few_number": few}
+def _values(
+    rng: np.random.Generator,
+    number: tuple[int, int] = (13, 90),
+    few: tuple[int, int] = (2, 10),
+    **known: Any,
+) -> DrawnValues:
+    """Return values for the slots of sentences: numbers of two ranges, and known ones."""
+    draws = {
+        "number": lambda: int(rng.integers(*number)),
+        "few_number": lambda: int(rng.integers(*few)),
+    }
+    return DrawnValues(draws, **known)
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
@@ -191,8 +196,9 @@ def draw_changes(
 
 def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
     """Draw an announcement with a sentence that decides something; what looks back to it follows."""
-    texts = [text, *(_say(rng, each, **_numbers(rng)) for each in asides)]
-    before, after = coursework_book().write_some("near", rng, 2, functools.partial(_numbers, rng))
+    values, book = _values(rng, part_number=1), coursework_book()
+    texts = [text, *(book.write(each, rng, values) for each in asides)]
+    before, after = book.write_some("near", rng, 2, lambda: values)
     return Post(_say(rng, title), " ".join([before, *texts, after]))
 
 
@@ -208,7 +214,8 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
     whole = []
     for post in posts or [next(news)]:
         parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
-        whole.append(Post(post.title, "\n\n".join(map(str, rng.permutation(parts)))))
+        order = rng.permutation(len(parts)).tolist()
+        whole.append(Post(post.title, "\n\n".join(parts[k] for k in order)))
     return whole
 
 

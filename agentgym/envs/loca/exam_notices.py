@@ -11,11 +11,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
 
@@ -26,6 +27,8 @@ BUILDINGS = (
 )  # fmt: skip
 _FAR = 60
 """The most days that are counted from another date; a reader would lose count of more."""
+_DAY = 24 * 60
+"""Minutes of a day."""
 
 Said: TypeAlias = Sequence[Any]
 """Something that a sentence says: its kind in the phrase book, and the values by slot."""
@@ -104,7 +107,13 @@ def shift_day(day: str, days: int) -> str:
 
 def shift_time(time: str, minutes: int) -> str:
     """Return the time of day so many minutes later."""
-    return f"{datetime.strptime(time, '%H:%M') + timedelta(minutes=minutes):%H:%M}"
+    hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
+    return f"{hour:02}:{minute:02}"
+
+
+def _minute_of_day(time: str) -> int:
+    hour, minute = time.split(":")
+    return 60 * int(hour) + int(minute)
 
 
 def _days_between(first: str, second: str) -> int:
@@ -112,8 +121,7 @@ def _days_between(first: str, second: str) -> int:
 
 
 def _minutes_between(first: str, second: str) -> int:
-    start, end = (datetime.strptime(text, "%H:%M") for text in (first, second))
-    return int((end - start).total_seconds()) // 60
+    return _minute_of_day(second) - _minute_of_day(first)
 
 
 Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]
@@ -222,7 +230,7 @@ class Wording:
         """Draw a sentence on the day."""
         if not self._by_way():
             return self.say("date", date=day)
-        other = shift_day(day, int(self._rng.choice([-7, -3, -2, -1, 1, 2, 3, 7])))
+        other = shift_day(day, pick(self._rng, [-7, -3, -2, -1, 1, 2, 3, 7]))
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("date_corrected", {"date": day, "old_date": other}),
             ("sections", self._sections(day, other)),
@@ -233,7 +241,7 @@ class Wording:
             days = _days_between(self._setting.project, day)
             kind = "after_project" if days > 0 else "before_project"
             kinds += [(kind, {"days": abs(days)})] * 2 if 0 < abs(days) < _FAR else []
-        kind, values = kinds[int(self._rng.integers(len(kinds)))]
+        kind, values = pick(self._rng, kinds)
         return self.say(kind, **values)
 
     def _sections(self, day: str, other: str) -> dict[str, Any]:
@@ -249,9 +257,9 @@ class Wording:
         if not self._by_way():
             return self.say("start", time=time)
         if self._rng.integers(2):
-            gap = int(self._rng.choice([15, 30]))
+            gap = pick(self._rng, [15, 30])
             return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        other = shift_time(time, int(self._rng.choice([-120, -60, 60, 120])))
+        other = shift_time(time, pick(self._rng, [-120, -60, 60, 120]))
         return self.say("start_corrected", time=time, old_time=other)
 
     def how_long(self, exam: Exam) -> list[str]:
@@ -280,5 +288,5 @@ class Wording:
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
     """Draw a room that is not the other."""
-    place = f"{BUILDINGS[int(rng.integers(len(BUILDINGS)))]} {int(rng.integers(1, 90))}"
+    place = f"{pick(rng, BUILDINGS)} {int(rng.integers(1, 90))}"
     return draw_place(rng, other) if place == other else place

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.exam_notices import (
     OPEN,
     Exam,
@@ -106,7 +107,7 @@ class ExamStory:
             changes.append(self._lengthen)
         if not self._sure:
             changes.append(self._call_off)
-        return changes[int(self._rng.integers(len(changes)))](exam)
+        return pick(self._rng, changes)(exam)
 
     def _begin(self, exam: Exam) -> datetime:
         zone = self._timetable.now.tzinfo
@@ -119,7 +120,7 @@ class ExamStory:
             begin -= timedelta(days=back)
         same = self._setting.midterm_place
         place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
-        minutes = int(self._rng.choice([90, 120, 150, 180]))
+        minutes = pick(self._rng, [90, 120, 150, 180])
         exam = replace(
             exam, day=f"{begin:%Y-%m-%d}", time=f"{begin:%H:%M}", minutes=minutes, place=place
         )
@@ -159,7 +160,7 @@ class ExamStory:
         return moved, [["again", self._wording.say(kind, days=abs(days))]]
 
     def _lengthen(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        more = int(self._rng.choice([15, 30]))
+        more = pick(self._rng, [15, 30])
         exam = replace(exam, minutes=(exam.minutes or 0) + more)
         return exam, [["again", self._wording.say("longer", duration=more), "keep"]]
 

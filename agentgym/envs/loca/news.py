@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.exam_notices import BUILDINGS, SLOTS
+from agentgym.envs.loca.draws import DrawnValues, pick
+from agentgym.envs.loca.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.phrase_book import Phrase, Slot, load_texts
 
 ANCHORS = ("midterm", "project")
@@ -37,7 +38,7 @@ class News:
         self,
         rng: np.random.Generator,
         topic: str,
-        values: Callable[[], Mapping[str, Any]],
+        values: Mapping[str, Any],
         first: str = "",
     ) -> tuple[str, str, str]:
         """Draw sender, title and text.
@@ -45,49 +46,37 @@ class News:
         Args:
             rng: The generator to draw from.
             topic: The topic.
-            values: Draws values for the slots of a sentence.
+            values: The values for the slots of the sentences.
             first: Stands in place of a first sentence.
         """
         parts = self._phrases[topic]
 
         def one(part: str) -> str:
             lines = parts.get(part)
-            return lines[int(rng.integers(len(lines)))].write(rng, values()) if lines else ""
+            return pick(rng, lines).write(rng, values) if lines else ""
 
         order = rng.permutation(len(parts["more"]))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
-        more = [parts["more"][int(k)].write(rng, values()) for k in order]
+        more = [parts["more"][int(k)].write(rng, values) for k in order]
         return one("senders"), one("titles"), " ".join([first or one("first"), *more])
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
-    """Draw values for the slots of a sentence that nothing depends on; `names` are of people."""
-    return _IdleValues(rng.integers(1_000_000, size=6).tolist(), now, names)
+    """Return values for the slots of sentences that nothing depends on; `names` are of people."""
 
+    def integer(low: int, high: int) -> int:
+        return int(rng.integers(low, high))
 
-class _IdleValues(dict[str, Any]):
-    """Values by slot, each made when it is asked for: most sentences have one slot or none."""
-
-    def __init__(self, numbers: Sequence[int], now: datetime, names: Sequence[str]) -> None:
-        self._numbers, self._now, self._names = numbers, now, names
-
-    def __missing__(self, slot: str) -> Any:
-        day, hour, number, few, room, name = self._numbers
-        match slot:
-            case "date":
-                return (self._now + timedelta(days=day % 60 - 20)).date().isoformat()
-            case "time":
-                return f"{8 + hour % 12:02}:00"
-            case "number":
-                return 13 + number % 77
-            case "few_number":
-                return 3 + few % 9
-            case "place":
-                return f"{BUILDINGS[room % len(BUILDINGS)]} {1 + room // 100 % 89}"
-            case "duration":
-                return (60, 90, 120)[few % 3]
-            case "name":
-                return self._names[name % len(self._names)]
-        raise KeyError(slot)
+    return DrawnValues(
+        {
+            "date": lambda: (now + timedelta(days=integer(-20, 40))).date().isoformat(),
+            "time": lambda: f"{integer(8, 20):02}:00",
+            "number": lambda: integer(13, 90),
+            "few_number": lambda: integer(3, 12),
+            "place": lambda: draw_place(rng),
+            "duration": lambda: pick(rng, (60, 90, 120)),
+            "name": lambda: pick(rng, names),
+        }
+    )
 
 
 @functools.cache

@@ -18,9 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
+
 TEXTS = Path(__file__).with_name("texts")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\n")
+_SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
+"""What stands between sentences. It begins with a blank, for which the text is searched fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Phrase:
             for part in self.parts
         )
         self._pattern = re.compile(pattern)
+        self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
         """Yield the sentence with each choice of alternatives, slots in braces."""
@@ -71,16 +75,28 @@ class Phrase:
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
-        number, texts = int(rng.integers(self.count)) if self.count > 1 else 0, []
-        for part in self.parts:
-            if isinstance(part, str):
-                texts.append(self._slots[part].write(values[part], rng))
-            elif len(part) == 1:
-                texts.append(part[0])
-            else:
-                number, place = divmod(number, len(part))
-                texts.append(part[place])
+        form = self._form(int(rng.integers(self.count)) if self.count > 1 else 0)
+        texts = list(form)
+        for place in range(1, len(form), 2):
+            name = form[place]
+            texts[place] = self._slots[name].write(values[name], rng)
         return "".join(texts)
+
+    def _form(self, number: int) -> list[str]:
+        """Return the form of a number: texts, and between them the names of slots. It is made once,
+        as most sentences are drawn many times.
+        """
+        form = self._forms.get(number)
+        if form is None:
+            form, rest = [""], number
+            for part in self.parts:
+                if isinstance(part, str):
+                    form += [part, ""]
+                else:
+                    rest, place = divmod(rest, len(part))
+                    form[-1] += part[place]
+            self._forms[number] = form
+        return form
 
     def read(self, sentence: str) -> dict[str, Any] | None:
         """Return the values in a sentence; None if it is another sentence."""
@@ -110,12 +126,13 @@ class PhraseBook:
         self.kinds = {
             kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
         }
-        # Phrases by the first words of the sentence: most others need not be tried.
-        self._by_start: dict[str, list[tuple[str, Phrase]]] = {}
+        # Phrases by the first and last words of the sentence: most others need not be tried.
+        self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
         for kind, group in self.kinds.items():
             for phrase in group:
-                for start in {_starts(form)[0] for form in phrase.forms()}:
-                    self._by_start.setdefault(start, []).append((kind, phrase))
+                for start, end in {_literal_ends(form) for form in phrase.forms()}:
+                    by_end = self._by_ends.setdefault(start, {})
+                    by_end.setdefault(end, []).append((kind, phrase))
 
     def write(
         self,
@@ -128,8 +145,7 @@ class PhraseBook:
         """Draw a sentence that says something of a kind, with values by name or, where nothing
         depends on them, those of `idle`.
         """
-        phrases = self.kinds[kind]
-        return phrases[int(rng.integers(len(phrases)))].write(rng, values if idle is None else idle)
+        return pick(rng, self.kinds[kind]).write(rng, values if idle is None else idle)
 
     def write_some(
         self,
@@ -160,10 +176,13 @@ class PhraseBook:
                     yield kind, values
 
     def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
-        for start in _starts(sentence):
-            for kind, phrase in self._by_start.get(start, ()):
-                if (values := phrase.read(sentence)) is not None:
-                    return kind, values
+        starts, ends = _ends(sentence)
+        for start in starts:
+            if by_end := self._by_ends.get(start):
+                for end in ends:
+                    for kind, phrase in by_end.get(end, ()):
+                        if (values := phrase.read(sentence)) is not None:
+                            return kind, values
         return None
 
 
@@ -187,9 +206,15 @@ def _split(text: str) -> Parts:
     return [part for part in [*parts, (text[end:],)] if part != ("",)]
 
 
-def _starts(text: str) -> list[str]:
-    """Return the first two words of a sentence, the first and none, as far as no slot is in them."""
+def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
+    """Return the first two words of a sentence, the first and none, and its last word and none."""
     first, _, rest = text.partition(" ")
-    second = rest.partition(" ")[0]
-    starts = [f"{first} {second}", first, ""]
-    return [start for start in starts if "{" not in start]
+    two = f"{first} {rest.partition(' ')[0]}"
+    return (two, first, ""), (text.rpartition(" ")[2], "")
+
+
+def _literal_ends(form: str) -> tuple[str, str]:
+    """Return the most words at the start and at the end of a form of a phrase that no slot is in."""
+    starts, ends = _ends(form)
+    start, end = (next(text for text in texts if "{" not in text) for texts in (starts, ends))
+    return start, end

@@ -7,12 +7,12 @@ they have asked for.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.news import idle_values, inbox_news
 from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
 from agentgym.envs.loca.slots import COMMON_SLOTS
@@ -42,11 +42,11 @@ class Correspondence:
     """
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
-        self._rng, self._now, self._names = rng, now, names
+        self._rng, self._values = rng, idle_values(rng, now, names)
 
     def says(self, kind: str) -> str:
         """Draw a sentence of a kind."""
-        return replies_book().write(kind, self._rng, self._values())
+        return replies_book().write(kind, self._rng, self._values)
 
     def request(self, kind: str, tree: str) -> str:
         """Draw a reply around a structure; a later one does not begin like an answer."""
@@ -72,7 +72,7 @@ class Correspondence:
             text = " ".join(self._some("campus", 4))
             return "news@campus.example.org", self.says("campus_subject"), text
         news = inbox_news()
-        topic = news.topics[int(self._rng.integers(len(news.topics)))]
+        topic = pick(self._rng, news.topics)
         return news.draw(self._rng, topic, self._values)
 
     def signed(self, text: str, name: str) -> str:
@@ -82,12 +82,9 @@ class Correspondence:
     def _some(self, kind: str, most: int) -> list[str]:
         """Draw one or more sentences of a kind."""
         count = int(self._rng.integers(1, most + 1))
-        return replies_book().write_some(kind, self._rng, count, self._values)
+        return replies_book().write_some(kind, self._rng, count, lambda: self._values)
 
     def _among_remarks(self, kind: str) -> str:
         texts = self._some("remark", 2)
         texts.insert(int(self._rng.integers(len(texts) + 1)), self.says(kind))
         return " ".join(texts)
-
-    def _values(self) -> Mapping[str, Any]:
-        return idle_values(self._rng, self._now, self._names)

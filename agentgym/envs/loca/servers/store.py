@@ -17,7 +17,15 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_from_json = json.JSONDecoder().raw_decode  # of our own texts, which have no spaces around them
+_raw_decode = json.JSONDecoder().raw_decode  # of our own texts, which have no spaces around them
+
+
+def _from_json(text: str) -> Any:
+    return _raw_decode(text)[0]
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
+"""What makes a value of a stored one, by the declared type of its column."""
 
 
 class _Database(sqlite3.Connection):
@@ -48,7 +56,7 @@ class Store:
         )
         self._db.deserialize(image)
         self._db.execute("PRAGMA foreign_keys = ON")
-        self._kinds, self._columns = _columns(self._schema)
+        self._decoders, self._columns = _columns(self._schema)
         self._depth = self._undone = 0
         self._table_changes: Counter[str] = Counter()  # those known to concern one table alone
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
@@ -61,19 +69,15 @@ class Store:
             values: What its `?` stand for, or else
             parameters: what its `:name` stand for.
         """
-        bound = {name: _encode(value) for name, value in parameters.items()}
-        cursor = self._db.execute(sql, bound or list(map(_encode, values)))
+        bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
+        cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
-        kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
-        records = []
-        for values_ in cursor:
-            record = dict(zip(names, values_, strict=True))
-            for k, kind in kinds:
-                if values_[k] is not None:
-                    record[names[k]] = (
-                        bool(values_[k]) if kind == "BOOL" else _from_json(values_[k])[0]
-                    )
-            records.append(record)
+        records = [dict(zip(names, record, strict=True)) for record in cursor]
+        for name in self._decoders.keys() & names if records else ():
+            decode = self._decoders[name]
+            for record in records:
+                if record[name] is not None:
+                    record[name] = decode(record[name])
         return records
 
     def row(self, sql: str, *values: Any) -> Row | None:
@@ -83,13 +87,12 @@ class Store:
 
     def value(self, sql: str, *values: Any) -> Any:
         """Return the first column of the first record that a SELECT gives, or None."""
-        record = self._db.execute(sql, list(map(_encode, values))).fetchone()
+        record = self._db.execute(sql, _encode_all(values)).fetchone()
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
         """Return the records of a table whose columns have these values, in an order."""
-        where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
-        return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *equal.values())
+        return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
         """Return the record with an id.
@@ -114,9 +117,7 @@ class Store:
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record; its rowid, which is its id where that is an integer."""
-        cursor = self._write(
-            table, _insertion(table, tuple(record)), list(map(_encode, record.values()))
-        )
+        cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -125,7 +126,7 @@ class Store:
         if not rows:
             return
         names = tuple(rows[0])
-        values = [[_encode(record[name]) for name in names] for record in rows]
+        values = [_encode_all([record[name] for name in names]) for record in rows]
         with self.change():
             self._db.executemany(_insertion(table, names), values)
 
@@ -136,14 +137,14 @@ class Store:
             self._write(
                 table,
                 f'UPDATE "{table}" SET {names} WHERE id = ?',
-                list(map(_encode, [*changes.values(), id])),
+                _encode_all([*changes.values(), id]),
             )
 
     def delete(self, table: str, **equal: Any) -> int:
         """Remove the records whose columns have these values; how many there were."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
-            table, f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
+            table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
@@ -195,10 +196,8 @@ class Store:
 
     def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
         names = ", ".join(f'"{name}"' for name in columns)
-        hashed = hashlib.sha256()
-        for record in self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2'):
-            hashed.update(repr(record).encode())
-        return hashed.hexdigest()
+        records = self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2').fetchall()
+        return hashlib.sha256(repr(records).encode()).hexdigest()
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -236,18 +235,28 @@ def _insertion(table: str, names: tuple[str, ...]) -> str:
     return f'INSERT INTO "{table}" ({columns}) VALUES ({", ".join("?" * len(names))})'
 
 
+@functools.lru_cache(maxsize=1_024)
+def _selection(table: str, names: tuple[str, ...], order: str) -> str:
+    """Return the statement that finds the records of a table by columns, in an order."""
+    where = " AND ".join(f'"{name}" IS ?' for name in names) or "1"
+    return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
+
+
 _STORED = frozenset({str, float, bool, bytes, type(None)})
 """Types whose values SQLite keeps as they are; the others are encoded, or have to be in range."""
 
 
+def _encode_all(values: Iterable[Any]) -> list[Any]:
+    """Return values as SQLite keeps them."""
+    return [value if type(value) in _STORED else _encode(value) for value in values]
+
+
 def _encode(value: Any) -> Any:
-    if type(value) in _STORED:
-        return value
-    if isinstance(value, (dict, list, tuple)):
-        return _to_json(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return value
         raise ToolError(f"invalid argument: {echo(value)} is beyond the integers of 64 bits")
-    return value
+    return _to_json(value) if isinstance(value, (dict, list, tuple)) else value
 
 
 @functools.cache
@@ -259,15 +268,17 @@ def _empty(schema: str) -> bytes:
 
 
 @functools.cache
-def _columns(schema: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The columns that need decoding, with their type, and the columns of each table."""
+def _columns(
+    schema: str,
+) -> tuple[dict[str, Callable[[Any], Any]], dict[str, tuple[str, ...]]]:
+    """The decoders of the columns that need one, and the columns of each table."""
     db = sqlite3.connect(":memory:")
     db.executescript(schema)
-    kinds: dict[str, str] = {}
+    decoders: dict[str, Callable[[Any], Any]] = {}
     columns: dict[str, tuple[str, ...]] = {}
     for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
         listed = db.execute(f'PRAGMA table_info("{table}")').fetchall()
         columns[table] = tuple(column[1] for column in listed)
-        kinds |= {name: kind for _, name, kind, *_ in listed if kind in ("JSON", "BOOL")}
+        decoders |= {name: _DECODERS[kind] for _, name, kind, *_ in listed if kind in _DECODERS}
     db.close()
-    return kinds, columns
+    return decoders, columns

@@ -5,6 +5,7 @@ winner (LOCA-bench, table 7).
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,6 +77,7 @@ PARTS = 50
 same one exactly.
 """
 
+_FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
 CHUNK = 2  # scenarios that the plan sums up at a time; few, so that plans grow with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -216,9 +218,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             *range(hours),
             *map(int, self.rng.integers(0, hours, clicks.shape[1] - hours)),
         ]
-        first = datetime(2025, 7, 29, tzinfo=UTC)
-        moments = [first + timedelta(hours=hour) for hour in hours_of_rows]
-        names = [f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59" for moment in moments]
+        names = map(_hour_name, hours_of_rows)
         counts = [
             column.tolist() for version in (0, 1) for column in (clicks[version], views[version])
         ]
@@ -387,6 +387,13 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 yield f"the entry {echo(content)} in {name} is wrong or one too many"
         if missing:
             yield f"there is no entry in {LOG} that A stays"
+
+
+@functools.lru_cache(maxsize=4_096)  # all scenarios have the same hours
+def _hour_name(hour: int) -> str:
+    """Return the name of an hour of the test, counted from its start."""
+    moment = _FIRST_HOUR + timedelta(hours=hour)
+    return f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59"
 
 
 def _scenarios(rng: np.random.Generator, count: int) -> list[str]:

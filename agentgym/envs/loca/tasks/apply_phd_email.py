@@ -33,6 +33,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
@@ -104,7 +105,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
         rng, email, files = self.rng, self.office.get(Email), self.office.context.files
-        name = f"Mary {rng.choice(['', 'Ann ', 'Jo '])}{rng.choice([last for last in LAST if last.startswith('C')])}"
+        last = pick(rng, [name for name in LAST if name.startswith("C")])
+        name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
         names = people(rng, size + 3)
         self._mails = Correspondence(rng, self.start, names[size:])
@@ -114,9 +116,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
         expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
-            domain = (
-                f"{rng.choice(['cs', 'math', 'ai'])}.{str(rng.choice(LAST)).lower()}.example.edu"
-            )
+            domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
             sender = address(professor, int(marks[k]), domain)
             layout = papers.draw_layout(rng) if self.config.different_structures else first
             texts = self._positive(layout) if k < count else self._negative()

@@ -4,7 +4,6 @@ bench, table 7).
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     Same,
     as_text,
-    digest,
     file_failures,
     file_state,
     loose,
@@ -27,6 +25,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.courses import Course, draw_courses
+from agentgym.envs.loca.draws import pick, pick_by_share
 from agentgym.envs.loca.exam_notices import (
     CLOSED,
     OPEN,
@@ -65,17 +64,6 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-# Tables of Canvas that reading does not change.
-PROTECTED = (
-    "courses",
-    "assignments",
-    "submissions",
-    "quizzes",
-    "topics",
-    "entries",
-    "messages",
-    "enrollments",
-)
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 POSTS = 3
 """The announcements of a course that are no notices of its exam, besides the welcome."""
@@ -135,6 +123,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
             for k, name in enumerate(names)
         ]
+        self._idle = idle_values(self.rng, NOW, names)
         self._timetable = Timetable(self.rng, NOW, max(45, size))
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
         mails: list[Mail] = []
@@ -160,7 +149,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self.truth = {
             "exams": exams,
             "files": file_state(files),
-            "canvas": digest(canvas.store, *PROTECTED),
         }
 
     def _course(
@@ -168,7 +156,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
         (teacher, person), (_, other) = (
-            self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
+            self._staff[int(j)] for j in self.rng.permutation(len(self._staff))[:2]
         )
         listed = {
             "code": f"{course.code}-{section}",
@@ -179,12 +167,18 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         course_id = canvas.courses.add_course(
             listed["name"], listed["code"], teacher, students=[1], teacher_email=listed["email"]
         )
-        rates = (self.config.email_rate, self.config.no_exam_rate, self.config.exemption_rate)
-        kind = str(
-            self.rng.choice(["Email", "none", "exempt", "Announcement"], p=[*rates, 1 - sum(rates)])
+        rates = self.config
+        kind = pick_by_share(
+            self.rng,
+            {
+                "Email": rates.email_rate,
+                "none": rates.no_exam_rate,
+                "exempt": rates.exemption_rate,
+                "Announcement": 1.0,
+            },
         )
         kind = "Email" if sure and kind in ("none", "exempt") else kind
-        books = str(self.rng.choice([OPEN, CLOSED]))
+        books = pick(self.rng, [OPEN, CLOSED])
         credit = int(self.rng.integers(2, 6))
         setting, posts = self._posts(section)
         proctor = f"{other} ({self._address(other)})" if self.rng.random() < 0.25 else None
@@ -194,7 +188,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         else:
             exam, notices = self._notices(exam, setting, sure)
         own = [told(self.rng, notice) for notice in notices] if kind != "Email" else []
-        self._announce(canvas, course_id, self._welcome(credit, books), posts, own)
+        posts = [("Welcome", self._welcome(credit, books)), *self._among(posts, own)]
+        for j, (title, text) in enumerate(posts):
+            moment = NOW - timedelta(days=90 - 5 * j)
+            canvas.discussions.add_announcement(
+                course_id, title, text, posted_at=moment, author=teacher
+            )
         reference = listed["code"] if self.rng.random() < 0.6 else course.name
         letters = self._letters(kind, reference, listed, notices)
         takes = kind in ("Email", "Announcement") and exam.held
@@ -223,8 +222,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         """Draw announcements of a course about other things, title and text, and what they say
         that notices about its exam may refer to.
         """
-        midterm = f"{NOW - timedelta(days=int(self.rng.integers(5, 50))):%Y-%m-%d}"
-        project = f"{NOW + timedelta(days=int(self.rng.integers(-5, 40))):%Y-%m-%d}"
+        midterm = (NOW - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
+        project = (NOW + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
         facts = {
             "midterm": self._says("midterm", date=midterm, place=place),
@@ -247,23 +246,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
         return " ".join(says[int(k)] for k in self.rng.permutation(len(says)))
 
-    def _announce(
-        self,
-        canvas: Canvas,
-        course_id: int,
-        welcome: str,
-        posts: list[tuple[str, str]],
-        notices: list[str],
-    ) -> None:
-        """Post the welcome, and the notices in their order among the other announcements."""
+    def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
+        """Return title and text of announcements, with notices in their order among the others."""
+        places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
         posts = list(posts)
-        places = sorted(int(k) for k in self.rng.integers(len(posts) + 1, size=len(notices)))
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
             posts.insert(place + count, (fillers_book().write("title", self.rng), text))
-        for j, (title, text) in enumerate([("Welcome", welcome), *posts]):
-            canvas.discussions.add_announcement(
-                course_id, title, text, posted_at=NOW - timedelta(days=90 - 5 * j)
-            )
+        return posts
 
     def _address(self, person: str) -> str:
         return address(person, [name for _, name in self._staff].index(person), "mcp.com")
@@ -313,15 +302,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _news(self) -> Mail:
         """Draw a mail about something else."""
         news = inbox_news()
-        topic = news.topics[int(self.rng.integers(len(news.topics)))]
+        topic = pick(self.rng, news.topics)
         sender, subject, text = self._talk(news, topic)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
     def _talk(self, news: News, topic: str, first: str = "") -> tuple[str, str, str]:
         """Draw sender, title and text of something that concerns no exam of the student."""
-        names = [name for _, name in self._staff]
-        values = functools.partial(idle_values, self.rng, NOW, names)
-        return news.draw(self.rng, topic, values, first)
+        return news.draw(self.rng, topic, self._idle, first)
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
@@ -395,8 +382,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 for row in sheet
                 if len(row) > len(COLUMNS)
             )
-        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
-            yield "something in Canvas was changed"
         yield from sent_failures(self.office.get(Email))
         yield from file_failures(files, self.truth["files"], [FILE])
 
@@ -437,7 +422,9 @@ CELLS: Mapping[str, Same] = {
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
-    return datetime.strptime(f"{exam[DATE]} {exam[TIME]}", "%m/%d/%Y %H:%M").replace(tzinfo=UTC)
+    month, day, year = map(int, exam[DATE].split("/"))
+    hour, minute = map(int, exam[TIME].split(":"))
+    return datetime(year, month, day, hour, minute, tzinfo=UTC)
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     csv_failures,
-    digest,
     exact,
     file_failures,
     file_state,
@@ -38,6 +36,7 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
 from agentgym.envs.loca.plan import Plan, Step, read
@@ -61,19 +60,6 @@ ASSIGNMENT = (
 )
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
-# Tables of Canvas that reading does not change.
-PROTECTED = (
-    "courses",
-    "assignments",
-    "submissions",
-    "quizzes",
-    "quiz_questions",
-    "quiz_submissions",
-    "topics",
-    "entries",
-    "messages",
-    "enrollments",
-)
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
@@ -140,13 +126,15 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
             )
             sure = k == open_course
-            rows = {
+            work = {
                 "quizzes": list(self._quizzes(canvas, course_id, drawn, course, sure)),
                 "assignments": list(self._assignments(canvas, course_id, drawn, course, sure)),
             }
-            closed = self._announce(canvas, course_id, code, notes, sure)
-            for name, title in TITLES.items():
-                self.truth[name] += [row for row in rows[name] if row[title] not in closed]
+            titles = [title for items in work.values() for title, _ in items]
+            posts, closed = self._posts(code, titles, notes, sure)
+            _announce(canvas, course_id, teacher, posts)
+            for name, items in work.items():
+                self.truth[name] += [row for title, row in items if row and title not in closed]
         # With the work of somebody else, no assignment tells by itself whether anything was handed in.
         for assignment in canvas.store.find("assignments"):
             canvas.assignments.add_submission(
@@ -156,18 +144,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         self._write_files(notes)
         for name, title in TITLES.items():
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
-        self.truth["canvas"] = digest(canvas.store, *PROTECTED)
         self.truth["files"] = file_state(self.office.context.files)
 
-    def _announce(
-        self, canvas: Canvas, course_id: int, code: str, notes: list[str], sure: bool
-    ) -> set[str]:
-        """Draw the announcements of a course and the assessment of the student; return the titles
-        of the quizzes and assignments that need not be done.
+    def _posts(
+        self, code: str, titles: Sequence[str], notes: list[str], sure: bool
+    ) -> tuple[list[Post], set[str]]:
+        """Draw the announcements of a course and the assessment of the student; return them, and
+        the titles of the quizzes and assignments that need not be done.
         """
-        store = canvas.store
-        titles = [row["title"] for row in store.find("quizzes", course_id=course_id)]
-        titles += [row["name"] for row in store.find("assignments", course_id=course_id)]
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
         if self.rng.random() < self.config.exemption_rate:
@@ -175,23 +159,18 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             threads.append(posts)
             # As often as not the score is one that decides: the threshold itself, or a point below
             # it.
-            score = int(self.rng.choice([limit, limit - 1, score, score]))
+            score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
         posts = with_news(self.rng, merged(self.rng, threads), self._news())
-        first = NOW - timedelta(days=3 * len(posts))
-        for k, post in enumerate(posts):
-            canvas.discussions.add_announcement(
-                course_id, post.title, post.text, posted_at=first + timedelta(days=3 * k)
-            )
-        return set(titles) if need is not None and score >= need else closed
+        return posts, set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
         """Draw announcements that are beside the point, without end."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
-        values = functools.partial(idle_values, self.rng, NOW, self._names)
+        values = idle_values(self.rng, NOW, self._names)
         while True:
             for k in self.rng.permutation(len(topics)):
                 yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
@@ -209,16 +188,17 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _quizzes(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Draw the quizzes of a course: the title of each, and its row if it is to be done."""
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
-            kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
+            kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
             count, attempts = int(self.rng.integers(2, 4)), int(self.rng.integers(1, 4))
             fields: dict[str, Any] = {
-                "time_limit": int(self.rng.choice([30, 45, 60, 90])),
+                "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
                 "points_possible": 10 * count,
-                "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
+                "scoring_policy": pick(self.rng, ["keep_highest", "keep_latest"]),
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
             voluntary = self._voluntary(sure)
@@ -226,48 +206,49 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             quiz = canvas.quizzes.add_quiz(
                 course_id, title, description=about, due_at=due, **fields
             )
-            for question in draw_questions(self.rng, drawn.code, count):
-                canvas.quizzes.add_question(quiz, **question)
-            if ahead and not voluntary:
-                yield {
-                    **course,
-                    "quiz_title": title,
-                    "number_of_questions": count,
-                    **fields,
-                    "deadline": due,
-                }
+            canvas.quizzes.add_questions(quiz, draw_questions(self.rng, drawn.code, count))
+            row = {
+                **course,
+                "quiz_title": title,
+                "number_of_questions": count,
+                **fields,
+                "deadline": due,
+            }
+            yield title, row if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
         return not sure and self.rng.random() < self.config.voluntary_rate
 
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Draw the assignments of a course: the title of each, and its row if it is to be done."""
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
-            kind, voluntary = str(self.rng.choice(ASSIGNMENTS)), self._voluntary(sure)
+            kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
             title = f"{course['course_code']} {kind} {k + 1}"
             about = describe_assignment(self.rng, drawn, kind, k + 1, voluntary)
-            points = int(self.rng.choice([50, 100, 150]))
+            points = pick(self.rng, [50, 100, 150])
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
-            if not sure and self.rng.random() < self.config.submission_rate:
+            submitted = not sure and self.rng.random() < self.config.submission_rate
+            if submitted:
                 canvas.assignments.add_submission(
                     assignment,
                     1,
                     submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))),
                     body=describe_submission(self.rng, k + 1),
                 )
-            elif ahead and not voluntary:
-                names = {"course_code": course["course_code"], "course_name": course["course_name"]}
-                yield {
-                    **names,
-                    "assignment_title": title,
-                    "description": about,
-                    "deadline": due,
-                    "points_possible": points,
-                }
+            row = {
+                "course_code": course["course_code"],
+                "course_name": course["course_name"],
+                "assignment_title": title,
+                "description": about,
+                "deadline": due,
+                "points_possible": points,
+            }
+            yield title, row if ahead and not voluntary and not submitted else None
 
     def _write_files(self, notes: list[str]) -> None:
         entity = {
@@ -348,8 +329,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that both files have exactly the expected rows, in order, and that Canvas and the
-        other files are unchanged.
+        """Check that both files have exactly the expected rows, in order, and that the other
+        files are unchanged.
         """
         files = self.office.context.files
         for name, columns, title, kind in (
@@ -360,9 +341,20 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield from csv_failures(
                 files, name, columns, self.truth[kind], cells, ("course_code", title), ordered=True
             )
-        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
-            yield "something in Canvas was changed"
         yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
+
+
+def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
+    """Add announcements, one every three days up to the present."""
+    first = NOW - timedelta(days=3 * len(posts))
+    for k, post in enumerate(posts):
+        canvas.discussions.add_announcement(
+            course_id,
+            post.title,
+            post.text,
+            posted_at=first + timedelta(days=3 * k),
+            author=teacher,
+        )
 
 
 def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_failures, file_state, row_failures
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_metadata
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
@@ -124,7 +124,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
         weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
         used = [k for k, weight in enumerate(weights[target]) if weight]
-        units = {k: str(self.rng.choice(["mn", "mn", "bn"])) for k in range(raw)}
+        units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
         last = int(self.rng.integers(2015, 2025))
         data = {
@@ -272,7 +272,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             next(part["weights"] for part in parts if part["weights"]),
         )
         used = {
-            name: Fraction(str(weight))
+            name: Decimal(str(weight))
             for name, weight in zip(names, weights, strict=True)
             if weight
         }
@@ -292,7 +292,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             weight * (1000 if headers[name][1] == "bn" else 1) for name, weight in used.items()
         ]
         data = {
-            row[0]: _with_sum([Fraction(str(value)) for value in row[1:]], factors)
+            row[0]: _with_sum([Decimal(str(value)) for value in row[1:]], factors)
             for part in pages
             for row in part
         }
@@ -438,11 +438,9 @@ def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
 
-def _with_sum(values: list[Fraction], factors: Sequence[Fraction]) -> list[Fraction]:
-    return [
-        *values,
-        sum((factor * value for factor, value in zip(factors, values, strict=True)), Fraction(0)),
-    ]
+def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:
+    total = sum((factor * value for factor, value in zip(factors, values, strict=True)), Decimal(0))
+    return [*values, total]
 
 
 def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:

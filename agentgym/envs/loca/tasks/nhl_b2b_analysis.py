@@ -96,29 +96,31 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         for place in self.rng.permutation(len(books)):
             title, parts = books[int(place)]
             sheets.add_spreadsheet(
-                title, {name: [HEADER, *map(self._row, rows)] for name, rows in parts.items()}
+                title, {name: [HEADER, *self._rows(part)] for name, part in parts.items()}
             )
         self.truth = {
             "rows": _count(teams, games),
             "sheets": {book: _state(sheets, book) for book in sheets.titles()},
         }
 
-    def _row(self, game: Game) -> list[Any]:
-        day, visitor, home, played = game
-        hour = int(self.rng.integers(12, 22))
-        scores = self.rng.integers(0, 8, 2).tolist()
-        scores[1] += scores[0] == scores[1]
-        result: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
-        return [
-            day.isoformat(),
-            f"{hour - 2}:00",
-            f"{hour}:00",
-            visitor,
-            result[0],
-            home,
-            result[1],
-            result[2],
-        ]
+    def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
+        """Draw hours and results of games."""
+        hours = self.rng.integers(12, 22, len(games)).tolist()
+        scores = self.rng.integers(0, 8, (len(games), 2)).tolist()
+        for (day, visitor, home, played), hour, (away, own) in zip(
+            games, hours, scores, strict=True
+        ):
+            result = [away, own + (own == away), "Regulation"] if played else ["", "", "Postponed"]
+            yield [
+                day.isoformat(),
+                f"{hour - 2}:00",
+                f"{hour}:00",
+                visitor,
+                result[0],
+                home,
+                result[1],
+                result[2],
+            ]
 
     def task(self) -> str:
         """Return the task, the same for all instances."""
@@ -240,7 +242,7 @@ def _season(
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
-        order = [teams[int(k)] for k in rng.permutation(len(teams))]
+        order = [teams[k] for k in rng.permutation(len(teams)).tolist()]
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
             : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
@@ -255,9 +257,8 @@ def _season(
 
 def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     """Return the row of each team."""
-    venues: dict[str, dict[date, str]] = {
-        team: {} for team in teams if any(team in game[1:3] for game in games)
-    }
+    playing = {team for game in games for team in game[1:3]}
+    venues: dict[str, dict[date, str]] = {team: {} for team in teams if team in playing}
     for day, visitor, home, was_played in games:
         if was_played:
             venues[visitor][day], venues[home][day] = "A", "H"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar
@@ -17,6 +18,7 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
 from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.draws import DrawnValues, pick
 from agentgym.envs.loca.news import News
 from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
@@ -115,10 +117,10 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         """Draw the conferences, their mails and the note."""
         noise = self.config.noise_conferences
         conferences = _conferences(self.rng, size + (round(1.4 * size) if noise is None else noise))
-        targets = {key: str(self.rng.choice(TRACKS)) for key in list(conferences)[:size]}
+        targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}
         mails, reminders = [], {}
         for key, name in conferences.items():
-            tracks = [str(track) for track in self.rng.choice(TRACKS, 2, replace=False)]
+            tracks = [TRACKS[int(k)] for k in self.rng.permutation(len(TRACKS))[:2]]
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
             for track in tracks[: 1 + int(self.rng.random() < 0.4)]:
@@ -159,7 +161,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         if self.rng.random() < 0.6:
             place = int(self.rng.integers(1, len(stories) + 1))
             stories.insert(place, self._filler("reminder"))
-        moments = np.sort(self.rng.choice(np.arange(30, 4320), len(stories), replace=False))[::-1]
+        moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
             remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
@@ -178,7 +180,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         where = {"key": key, "track": track}
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
-        other = _days_later(day, int(self.rng.choice([-9, -4, -2, -1, 1, 2, 5, 8])))
+        other = _days_later(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
         days = int(self.rng.integers(10, 50))
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("due_corrected", {**where, "date": day, "old_date": other}),
@@ -186,44 +188,44 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         ]
         if alone:
             kinds.append(("all_but", {**where, "track_date": day, "all_date": other}))
-            stranger = next(str(t) for t in self.rng.permutation(TRACKS) if t != track)
+            stranger = pick(self.rng, [other for other in TRACKS if other != track])
             named = {"key": key, "track": stranger}
             kinds.append(("all_but", {**named, "track_date": other, "all_date": day}))
-        kind, values = kinds[int(self.rng.integers(len(kinds)))]
+        kind, values = pick(self.rng, kinds)
         return self._says(kind, **values)
 
     def _says(self, kind: str, **values: Any) -> str:
         return facts_book().write(kind, self.rng, **values)
 
-    def _filler(self, kind: str, **values: Any) -> str:
-        numbers = {
-            "number": int(self.rng.integers(150, 600)),
-            "few_number": int(self.rng.integers(3, 13)),
+    def _filler(self, kind: str, **known: Any) -> str:
+        draws = {
+            "number": lambda: int(self.rng.integers(150, 600)),
+            "few_number": lambda: int(self.rng.integers(3, 13)),
         }
-        return fillers_book().write(kind, self.rng, **numbers, **values)
+        return fillers_book().write(kind, self.rng, DrawnValues(draws, **known))
 
     def _news(self, key: str, name: str) -> list[Mail]:
         """Draw the mails of a conference without a deadline."""
-        mails, news = [], conference_news()
+        mails, news, values = [], conference_news(), self._values(key, name)
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
-            topic = news.topics[int(self.rng.integers(len(news.topics)))]
-            values = functools.partial(self._values, key, name)
-            _, subject, text = news.draw(self.rng, topic, values)
+            _, subject, text = news.draw(self.rng, pick(self.rng, news.topics), values)
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
             mails.append(_mail(key, subject, text, moment))
         return mails
 
-    def _values(self, key: str, name: str) -> dict[str, Any]:
-        """Draw values for the slots of a sentence that nothing depends on."""
-        day, number, few, hour = self.rng.integers(1_000_000, size=4).tolist()
-        return {
-            "key": key,
-            "name": name,
-            "date": (self.start + timedelta(days=10 + day % 50)).date().isoformat(),
-            "number": 20 + number % 380,
-            "few_number": 3 + few % 9,
-            "time": f"{8 + hour % 3:02}:00",
+    def _values(self, key: str, name: str) -> DrawnValues:
+        """Return values for the slots of sentences that nothing depends on."""
+
+        def integer(low: int, high: int) -> int:
+            return int(self.rng.integers(low, high))
+
+        draws: dict[str, Callable[[], Any]] = {
+            "date": lambda: (self.start + timedelta(days=integer(10, 60))).date().isoformat(),
+            "number": lambda: integer(20, 400),
+            "few_number": lambda: integer(3, 12),
+            "time": lambda: f"{integer(8, 11):02}:00",
         }
+        return DrawnValues(draws, key=key, name=name)
 
     def task(self) -> str:
         """Return the task, the same for all instances."""
@@ -320,11 +322,13 @@ def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
     another.
     """
     names: dict[str, str] = {}
+    count_by_key: Counter[str] = Counter()
     while len(names) < count:
-        words = [str(rng.choice(REGIONS)), str(rng.choice(KINDS)), "on", str(rng.choice(TOPICS))]
+        words = [pick(rng, REGIONS), pick(rng, KINDS), "on", pick(rng, TOPICS)]
         key = "".join(word[0] for word in " ".join(words).split() if word != "on")
-        clashes = sum(other.rstrip("0123456789") == key for other in names)
-        names[key if not clashes else f"{key}{clashes + 1}"] = " ".join(words)
+        count_by_key[key] += 1
+        number = count_by_key[key] if count_by_key[key] > 1 else ""
+        names[f"{key}{number}"] = " ".join(words)
     return names
 
 

@@ -323,7 +323,7 @@ def search_pdf() -> None:
 
 LIBRARIES: dict[str, Callable[[], object]] = {
     "icalendar": lambda: Calendar().ics(),
-    "openpyxl": lambda: write_workbook({"S": [[1]]}),
+    "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # no plain cell
     "reportlab": lambda: write_pdf([["line"]]),
     "regex": search_pdf,
 }

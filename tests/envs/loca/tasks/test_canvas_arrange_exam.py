@@ -153,7 +153,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
     "Canvas was changed": (
         lambda world: world.office.get(Canvas).discussions.add_announcement(1, "x", "y"),
-        "something in Canvas",
+        "canvas.topics: something was added",
     ),
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }

@@ -88,11 +88,12 @@ class Courses:
         """Enroll a user, or change the state of an existing enrollment; its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
-        existing = self._records.store.find("enrollments", **enrollment)
-        if existing:
+        sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
+        existing: int | None = self._records.store.value(sql, *enrollment.values())
+        if existing is not None:
             changes = {"enrollment_state": state, "updated_at": self._records.now()}
-            self._records.store.update("enrollments", existing[0]["id"], **changes)
-            return int(existing[0]["id"])
+            self._records.store.update("enrollments", existing, **changes)
+            return existing
         now = self._records.now()
         return self._records.add(
             "enrollments", **enrollment, enrollment_state=state, created_at=now, updated_at=now

@@ -34,12 +34,11 @@ def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
         ToolError: One has no fields, or unknown ones.
     """
     for answer in answers:
-        fields = {_field_of(key): value for key, value in answer.items()}
         valid = all(
-            key in _ANSWER_FIELDS and isinstance(value, (str, int, float))
-            for key, value in fields.items()
+            _field_of(key) in _ANSWER_FIELDS and isinstance(value, (str, int, float))
+            for key, value in answer.items()
         )
-        if not fields or not valid:
+        if not answer or not valid:
             raise ToolError(
                 f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -91,35 +91,33 @@ class Quizzes:
             extra=extra,
         )  # fmt: skip
 
-    def add_question(
-        self,
-        quiz_id: int,
-        question_text: str,
-        *,
-        question_name: Text = None,
-        question_type: Text = None,
-        points_possible: float | None = None,
-        answers: Sequence[Mapping[str, Any]] = (),
-    ) -> int:
-        """Add a question to a quiz, whose count and points follow; the id."""
-        choice("question_type", question_type, QUESTION_TYPES)
+    def add_question(self, quiz_id: int, question_text: str, **fields: Any) -> int:
+        """Add a question to a quiz, whose count and points follow; the id. See `add_questions`."""
+        return self.add_questions(quiz_id, [{"question_text": question_text, **fields}])[0]
+
+    def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Add questions to a quiz, whose count and points follow; the ids.
+
+        Args:
+            quiz_id: The quiz.
+            questions: The fields of each: `question_text`, and some of `question_name`,
+                `question_type`, `points_possible` and `answers`.
+        """
+        store = self._records.store
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
-        default_type = "multiple_choice_question" if answers else "essay_question"
-        with self._records.store.change():
-            question_id = self._records.add(
-                "quiz_questions",
-                quiz_id=quiz_id,
-                question_text=line("question_text", question_text, MAX_TEXT),
-                position=1 + self._records.store.value(sql, quiz_id),
-                question_name=line("question_name", question_name) or "Question",
-                question_type=question_type or default_type,
-                points_possible=points(
-                    "points_possible", 1.0 if points_possible is None else points_possible
-                ),
-                answers=parse_answers(answers),
-            )
+        with store.change():
+            first = 1 + store.value(sql, quiz_id)
+            ids = [
+                self._records.add(
+                    "quiz_questions",
+                    quiz_id=quiz_id,
+                    position=position,
+                    **_question_fields(**fields),
+                )
+                for position, fields in enumerate(questions, first)
+            ]
             self._update_totals(quiz_id)
-        return question_id
+        return ids
 
     @tool
     def canvas_list_quizzes(self, course_id: int) -> list[Row]:
@@ -413,6 +411,31 @@ class Quizzes:
         points = [row["points_possible"] for row in self._records.store.rows(sql, quiz_id)]
         totals = {"question_count": len(points), "points_possible": float(sum(points))}
         self._records.store.update("quizzes", quiz_id, **totals)
+
+
+def _question_fields(
+    question_text: str,
+    question_name: Text = None,
+    question_type: Text = None,
+    points_possible: float | None = None,
+    answers: Sequence[Mapping[str, Any]] = (),
+) -> Row:
+    """Return the fields of a new question, checked.
+
+    Raises:
+        ToolError: One of them cannot have such a value.
+    """
+    choice("question_type", question_type, QUESTION_TYPES)
+    default_type = "multiple_choice_question" if answers else "essay_question"
+    return {
+        "question_text": line("question_text", question_text, MAX_TEXT),
+        "question_name": line("question_name", question_name) or "Question",
+        "question_type": question_type or default_type,
+        "points_possible": points(
+            "points_possible", 1.0 if points_possible is None else points_possible
+        ),
+        "answers": parse_answers(answers),
+    }
 
 
 def _quiz_fields(

@@ -88,11 +88,18 @@ class Records:
         """
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
-        return self.store.get("users", self.session["user"])
+        user, store = self.session["user"], self.store
+        return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
         """Return the types of the user's enrollments in a course that have one of some states."""
-        rows = self.store.find("enrollments", course_id=course_id, user_id=self.session["user"])
+        user, store = self.session["user"], self.store
+        sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
+        rows: list[Row] = store.derive(
+            ("enrollments", user, course_id),
+            ("enrollments",),
+            lambda: store.rows(sql, user, course_id),
+        )
         return {row["type"] for row in rows if row["enrollment_state"] in states}
 
     def may(self, course_id: int, right: str) -> bool:
@@ -111,7 +118,8 @@ class Records:
             ToolError: There is no such course, or the user may not do that.
         """
         self.me()
-        course = self.get("courses", course_id)
+        key = ("course", course_id)
+        course = dict(self.store.derive(key, ("courses",), lambda: self.get("courses", course_id)))
         if right == "read":
             is_open = course["is_public"] or self.my_enrollments(course_id, "active", "completed")
             published = course["workflow_state"] != "unpublished"

@@ -4,6 +4,7 @@ sheet'!B2`.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ class Area:
         return first if first == last else f"{first}:{last}"
 
 
+@functools.lru_cache(maxsize=1_024)  # the cells of a sheet share few columns
 def column_name(number: int) -> str:
     """Return the letters of a column: 1 is A, 27 is AA."""
     letters = ""

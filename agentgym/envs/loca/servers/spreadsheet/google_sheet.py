@@ -68,7 +68,7 @@ class GoogleSheet(Server):
         for name, rows in sheets.items():
             lines = [
                 {
-                    k: cell_input.from_python(value)
+                    k: value if isinstance(value, str) else cell_input.from_python(value)
                     for k, value in enumerate(row, 1)
                     if value not in (None, "")
                 }

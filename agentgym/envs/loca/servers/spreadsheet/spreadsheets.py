@@ -109,11 +109,6 @@ class Cell(NamedTuple):
         return self.shown
 
 
-def _shown(content: Any) -> Any:
-    """Return what an entry without a formula is shown as."""
-    return content["s"] if isinstance(content, dict) else content
-
-
 def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
     """Return the rows of an area.
 
@@ -314,12 +309,16 @@ class Spreadsheets:
         return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
 
     def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
-        """Return the values of an area of a sheet without formulas; see `cells`."""
+        """Return the values of an area of a sheet without formulas, as they are shown; see
+        `cells`.
+        """
         filled: dict[int, list[Any]] = {}
+        right = area.right or 0
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            last = max((k for k in cells if area.left <= k <= (area.right or 0)), default=0)
+            last = max([k for k in cells if area.left <= k <= right], default=0)
             if last:
-                filled[row] = [_shown(cells.get(k, "")) for k in range(area.left, last + 1)]
+                values = [cells.get(k, "") for k in range(area.left, last + 1)]
+                filled[row] = [v["s"] if isinstance(v, dict) else v for v in values]
         return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:

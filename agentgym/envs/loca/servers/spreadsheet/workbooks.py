@@ -17,6 +17,7 @@ from xml.parsers import expat
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.spreadsheet.cells import column_number
+from agentgym.envs.loca.servers.spreadsheet.plain_sheets import fill_sheet, is_plain
 from agentgym.tools import ToolError
 
 MAX_BYTES = 64 * 2**20
@@ -46,8 +47,10 @@ UNREADABLE = (
 )  # fmt: skip
 """Errors of Python's own libraries for a broken workbook."""
 
-_CELLS = frozenset(("row", "c", "v", "f", "is", "t", "si"))
-"""XML elements that make up cells; all others are counted together."""
+_CONTENT = frozenset(("v", "is", "t", "si"))
+"""XML elements for the values of cells, of which a cell has few."""
+_CELLS = frozenset(("row", "c", "f"))
+"""XML elements that make up cells besides; all others are counted together."""
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
 """XML elements whose range the library spells out cell by cell."""
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
@@ -89,12 +92,35 @@ def write_workbook(
         sheets: Rows by title of the sheet; the first sheet is the active one.
         created: The time at which the workbook says that it was made.
     """
+    tables = {title: list(rows) for title, rows in sheets.items()}
+    if all(map(is_plain, tables.values())):
+        return _fill(_empty_workbook(tuple(tables), created), list(tables.values()))
     book = library().Workbook(write_only=True)
-    for title, rows in sheets.items():
+    for title, rows in tables.items():
         sheet = book.create_sheet(title)
         for row in rows:
             sheet.append(row)
     return save_workbook(book, created, created=created)
+
+
+@functools.lru_cache(maxsize=32)  # a task writes workbooks of a few kinds
+def _empty_workbook(titles: Sequence[str], created: datetime) -> bytes:
+    """Return a workbook of empty sheets, as `write_workbook` does."""
+    book = library().Workbook(write_only=True)
+    for title in titles:
+        book.create_sheet(title)
+    return save_workbook(book, created, created=created)
+
+
+def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
+    """Return a workbook of empty sheets with plain rows in them, sheet by sheet."""
+    sheets = {f"xl/worksheets/sheet{k}.xml": rows for k, rows in enumerate(tables, 1)}
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(empty)) as source, _Archive(out, "w") as filled:
+        for name in source.namelist():
+            part = source.read(name)
+            filled.writestr(name, fill_sheet(part, sheets[name]) if name in sheets else part)
+    return out.getvalue()
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
@@ -243,6 +269,8 @@ class _Look:
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
         kind = name.rpartition(":")[2]
+        if kind in _CONTENT:
+            return
         if kind == "c":
             self._cell(attributes.get("r", ""))
         elif kind == "row":
@@ -261,7 +289,8 @@ class _Look:
         if kind not in _CELLS:
             self._others += 1
         if (
-            max(self._cells, self._opened) > MAX_CELLS
+            self._cells > MAX_CELLS
+            or self._opened > MAX_CELLS
             or self._spread > MAX_SPREAD
             or self._others > MAX_OTHERS
         ):

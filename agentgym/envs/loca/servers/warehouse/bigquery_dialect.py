@@ -279,13 +279,13 @@ class GoogleSQL(Warehouse):
         ]
         return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 
-    def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
+    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
         """See the class above."""
         expand_stored_functions(self, tree)
         if not self.scope.is_empty:
             self._binding = Binding(self.scope, tree, self._visible_tables(tree))
-        sql, needed, seed = super().translate(tree)
-        return sql, needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
+        needed, seed = super().prepare(tree)
+        return needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
 
     def _visible_tables(self, tree: exp.Expression) -> list[Table]:
         """Return the tables whose columns a statement can name."""

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -168,6 +169,8 @@ class Database:
         self._owner = os.getpid()
         self._host = _host_of(self._owner)
         self._connection, pid = self._host.start()
+        self._answers = select.poll()  # kept, as `Connection.poll` makes one each time
+        self._answers.register(self._connection, select.POLLIN)
         self._end = weakref.finalize(self, _end, self._host, self._connection, pid)
         statements = [
             *_OPENING,
@@ -210,7 +213,7 @@ class Database:
     def _ask(self, seconds: float, *message: Any) -> Any:
         try:
             self._connection.send((seconds, *message))
-            if not self._connection.poll(WALL_SECONDS):
+            if not self._answers.poll(1_000 * WALL_SECONDS):
                 raise EOFError
             kind, value, used = self._connection.recv()
         except (EOFError, OSError) as error:

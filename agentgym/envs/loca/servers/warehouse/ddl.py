@@ -77,7 +77,7 @@ def _create_table(
         )
     elif tree.expression:
         tree.set("this", exp.to_identifier("x"))
-        _, needed, seed = warehouse.translate(tree)
+        needed, seed = warehouse.prepare(tree)
         tables += needed
         query = warehouse.to_duckdb(tree.expression)
         if columns:
@@ -109,7 +109,7 @@ def _create_view(
     if not tree.expression:
         raise ToolError("invalid argument: CREATE VIEW needs a query")
     tree.set("this", exp.to_identifier("x"))
-    _, needed, _ = warehouse.translate(tree)
+    needed, _ = warehouse.prepare(tree)
     if name in needed or warehouse.virtual_tables:
         raise ToolError("invalid argument: a view cannot read itself or INFORMATION_SCHEMA")
     definition = warehouse.to_duckdb(tree.expression)

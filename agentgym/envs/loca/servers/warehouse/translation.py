@@ -210,21 +210,27 @@ class Warehouse(ABC):
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """Return a statement in the SQL of DuckDB, the tables that it needs, and what its random
-        functions depend on.
+        """Return a statement in the SQL of DuckDB, with what `prepare` returns; its tree is of no
+        use after that.
         """
-        seed = (
-            tree.sql(self.dialect)
-            if any(isinstance(node, _RANDOM) for node in nodes_of(tree))
-            else ""
-        )
+        needed, seed = self.prepare(tree)
+        return self._write(tree, copy=False), needed, seed
+
+    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
+        """Change a tree so that it can be written in the SQL of DuckDB.
+
+        Returns:
+            The tables that it needs, and what its random functions depend on.
+        """
+        is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
+        seed = tree.sql(self.dialect) if is_random else ""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
         self.transpile(tree)
         if tree.args.get("kind") != "VIEW":
             limit_work(tree, self.engine.rows_bound)
-        return self.to_duckdb(tree), needed, seed
+        return needed, seed
 
     def to_duckdb(self, tree: exp.Expression) -> str:
         """Return a tree in the SQL of DuckDB.
@@ -232,8 +238,12 @@ class Warehouse(ABC):
         Raises:
             ToolError: It has a part that cannot be written there with the same meaning.
         """
+        return self._write(tree, copy=True)
+
+    def _write(self, tree: exp.Expression, copy: bool) -> str:
+        options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
-            return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False)
+            return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
         except sqlglot.errors.UnsupportedError as error:
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
@@ -276,7 +286,8 @@ class Warehouse(ABC):
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Write the engine's name for every table; those tables, without repetition."""
         needed: dict[TableName, None] = {}
-        for table in [node for node in nodes_of(tree) if isinstance(node, exp.Table)]:
+        nodes = nodes_of(tree)
+        for table in [node for node in nodes if isinstance(node, exp.Table)]:
             if is_cte(table):
                 continue
             if not isinstance(table.this, exp.Identifier):
@@ -300,7 +311,7 @@ class Warehouse(ABC):
                 name = self.find_table(table)
                 needed[name] = None
                 set_name(table, name)
-        for column in nodes_of(tree):
+        for column in nodes:
             if isinstance(column, exp.Column):
                 column.set("db", None)
                 column.set("catalog", None)
