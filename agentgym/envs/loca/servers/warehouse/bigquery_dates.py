@@ -47,6 +47,10 @@ _CAST_SPELLED = {
 """Elements of the format of a CAST."""
 
 
+_MOST_PIECES = 100
+"""Parts of a format: each is parsed and calls a function, and no date has so many."""
+
+
 def _first_day(unit: Node) -> str:
     """Return the day that a unit of weeks begins with; empty if it is another unit."""
     if isinstance(unit, exp.WeekStart):
@@ -122,8 +126,21 @@ def _written(node: Node) -> Node:
     else:
         item = node.this
     pieces = _pieces(style.name) if isinstance(style, exp.Literal) else ["strftime({0}, {{2}})"]
-    text = " || ".join(piece.format(local, utc) for piece in pieces)
-    return _of_one(text, item, zone, style)
+    return _of_one(_joined(pieces, local, utc), item, zone, style)
+
+
+def _joined(pieces: list[str], local: str, utc: str) -> str:
+    """Return the SQL of the parts of a format, one after the other.
+
+    Raises:
+        ToolError: There are too many.
+    """
+    if len(pieces) > _MOST_PIECES:
+        raise ToolError(
+            f"invalid argument: a format has at most {_MOST_PIECES} parts that DuckDB cannot write "
+            f"at once, got {len(pieces)}; put texts together with CONCAT"
+        )
+    return " || ".join(piece.format(local, utc) for piece in pieces)
 
 
 def _of_one(text: str, item: Node, *others: Node) -> Node:
@@ -188,7 +205,7 @@ def in_format(item: Node, style: Node) -> Node:
         elif element.islower():
             piece = f"lower({piece})"
         pieces.append(piece)
-    return _of_one(" || ".join(piece.format("x") for piece in pieces), item)
+    return _of_one(_joined(pieces, "x", "x"), item)
 
 
 def _string(node: Node) -> Node:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+
+from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
 
 _LONGEST = 100_000
 """The characters of the longest statement that is parsed, which takes about a second."""
@@ -55,6 +56,6 @@ def _parse(query: str, dialect: str) -> list[exp.Expr]:
     if len(query) > _LONGEST:
         return []
     try:
-        return [each for each in sqlglot.parse(query, read=dialect) if each is not None]
+        return [each for each in parse_sql(query, dialect) if each is not None]
     except (SqlglotError, RecursionError, ValueError):
         return []

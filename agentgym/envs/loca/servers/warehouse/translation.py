@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
+from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
 from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
@@ -52,13 +53,13 @@ _CACHED_CHARACTERS = 10_000
 
 def _parsed(sql: str, dialect: str) -> list[Any]:
     """Return the trees of statements, which must not be changed."""
-    parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else sqlglot.parse
+    parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
     return parse(sql, dialect)
 
 
 @functools.lru_cache(maxsize=256)
 def _parse_cached(sql: str, dialect: str) -> list[Any]:
-    return sqlglot.parse(sql, dialect)
+    return parse_sql(sql, dialect)
 
 
 class Warehouse(ABC):

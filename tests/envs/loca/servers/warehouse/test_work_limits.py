@@ -4,15 +4,20 @@ ordinary ones give what they gave.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlglot.errors import SqlglotError
 
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, work_limits
+from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
 from agentgym.envs.loca.servers.warehouse.macros import COUNTERS
 from agentgym.tools import HostLimitError, ToolError
 from tests.envs.loca.servers.warehouse.test_database import DIALECTS, Account
+from tests.helpers import calls_of
 
 
 def chain(first: str, then: str, last: str, length: int = 40) -> str:
@@ -181,3 +186,31 @@ def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Acco
     for query, value in [*queries.items()] * 2:
         [row] = account.rows(in_place(account, query))
         assert int(next(iter(row.values()))) == value, query
+
+
+@pytest.mark.parametrize("dialect", ["bigquery", "snowflake"])
+@pytest.mark.parametrize(
+    "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
+)
+def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
+    """What may be a type or a function is read once for each, and so is all that is in it."""
+
+    def parse(depth: int) -> None:
+        with contextlib.suppress(SqlglotError, RecursionError):
+            parse_sql(f"SELECT {f'{name}(' * depth}x{')' * depth}", dialect)
+
+    assert calls_of(parse, 40) <= 400_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {'DATE(' * 40}x{')' * 40}",
+        f"SELECT {'STRING(TIMESTAMP(' * 20}x{'))' * 20}",
+        f"SELECT FORMAT_DATE('{'%e' * 40_000}', DATE '2025-02-03')",
+        f"SELECT CAST(DATE '2025-02-03' AS STRING FORMAT '{'YYYY' * 20_000}')",
+    ],
+)
+def test_deep_types_and_long_formats_are_refused(query: str) -> None:
+    with pytest.raises(ToolError, match=r"nested too deeply|a format has at most"):
+        GoogleCloud().bigquery.bigquery_run_query(query)
