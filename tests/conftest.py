@@ -19,6 +19,9 @@ from packaging.requirements import Requirement
 # The tests run in as many processes as there are cores: more threads in each would wait for one
 # another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray would tell its makers of each run, and its workers, which have a niceness of 15 by default,
+# starve on a host with other work.
+os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
 # Containers often forbid bytecode. The tests start hundreds of interpreters, each of which would
 # compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

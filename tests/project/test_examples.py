@@ -123,8 +123,7 @@ def test_sb3_gridworld() -> None:
     assert trained > chance + 0.2
 
 
-def test_ray_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+def test_ray_rollouts() -> None:
     main = main_of("ray_rollouts", "ray")
     played = {each.seed: each.to_json() for each in main(["--episodes", "6"])}
     env = agentgym.spec("TreeWorld", oracles="S")

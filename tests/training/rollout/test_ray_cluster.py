@@ -45,7 +45,6 @@ class Heavy:
 def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster of a head and two machines."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     # Else Ray would take the address of this machine in its network.
     monkeypatch.setattr("ray._private.services.get_node_ip_address", lambda address=None: HERE)
     head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": HERE}

@@ -22,12 +22,9 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     yield
     ray.shutdown()
-    patch.undo()
 
 
 @pytest.mark.rotation(replicate=[False, True])
