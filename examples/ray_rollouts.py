@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Trajectory]:
     parser.add_argument("--address", help="of a cluster; without it, one is started here")
     given = parser.parse_args(arguments)
     local = {} if given.address else {"num_cpus": given.actors, "_node_ip_address": "127.0.0.1"}
-    ray.init(given.address, include_dashboard=False, log_to_driver=False, **local)
+    ray.init(given.address or "local", include_dashboard=False, log_to_driver=False, **local)
     trajectories = list(
         collect(
             NoisyPolicy(given.world, p=0.1),  # a copy of the policy plays in each actor

@@ -22,7 +22,8 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
+    ray.init("local", num_cpus=2, **options)  # without an address, it would join any cluster here
     yield
     ray.shutdown()
 
