@@ -80,6 +80,10 @@ class Store:
                     record[name] = decode(record[name])
         return records
 
+    def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the records that a SELECT gives, as SQLite keeps them: for many short ones."""
+        return self._db.execute(sql, _encode_all(values)).fetchall()
+
     def row(self, sql: str, *values: Any) -> Row | None:
         """Return the first record that a SELECT gives, or None."""
         records = self.rows(sql, *values)

@@ -219,11 +219,11 @@ class Spreadsheets:
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
         """Return the filled cells of some rows, by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
-        rows = self._server.store.rows(sql, sheet["id"], first, last)
-        lines = json.loads(f"[{','.join(row['cells'] for row in rows)}]")
+        rows = self._server.store.tuples(sql, sheet["id"], first, last)
+        lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
         return {
-            row["row"]: {int(column): cell for column, cell in cells.items()}
-            for row, cells in zip(rows, lines, strict=True)
+            row: {int(column): cell for column, cell in cells.items()}
+            for (row, _), cells in zip(rows, lines, strict=True)
         }
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
@@ -315,9 +315,12 @@ class Spreadsheets:
         filled: dict[int, list[Any]] = {}
         right = area.right or 0
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            last = max([k for k in cells if area.left <= k <= right], default=0)
-            if last:
+            if area.left == 1 and len(cells) <= right and next(reversed(cells)) == len(cells):
+                values = list(cells.values())  # a row without gaps; they are in order
+            else:
+                last = max([k for k in cells if area.left <= k <= right], default=0)
                 values = [cells.get(k, "") for k in range(area.left, last + 1)]
+            if values:
                 filled[row] = [v["s"] if isinstance(v, dict) else v for v in values]
         return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
 
