@@ -141,34 +141,24 @@ def judge(fault: Fault, clones: SimpleQueue[Path]) -> str:
     source = (clone / name).read_text(encoding="utf-8")
     try:
         (clone / name).write_text(text, encoding="utf-8")
-        by_sample = run_tests(clone, name, "not exhaustive", "0")
+        by_sample = run_tests(clone, name, "-m", "not exhaustive")
+        if by_sample == "found":
+            return "found by the sample"
         if by_sample != "missed":
-            return f"{by_sample} by the sample" if by_sample == "found" else by_sample
-        whole = run_tests(clone, name, "family", "1")
+            return by_sample
+        whole = run_tests(clone, name, "-m", "family", "--sample", "1")
         return "found by whole families alone" if whole == "found" else whole
     finally:
         (clone / name).write_text(source, encoding="utf-8")
         clones.put(clone)
 
 
-def run_tests(clone: Path, name: str, marks: str, sample: str) -> str:
+def run_tests(clone: Path, name: str, *selection: str) -> str:
     """Run the tests of a file's folder until one fails."""
     folder = mirror(clone, Path(name))
     own = sorted(folder.rglob(f"test_{Path(name).stem}*.py"))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-m",
-        marks,
-    ]
-    command += ["--sample", sample] if sample != "0" else []
+    quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", *quiet, *selection]
     environment = {**os.environ, "PYTHONPATH": str(clone), "AGENTGYM_RESET_CACHE": ""}
     try:
         done = subprocess.run(

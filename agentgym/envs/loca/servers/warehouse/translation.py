@@ -23,6 +23,7 @@ from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
 from agentgym.envs.loca.servers.warehouse.trees import (
+    Growth,
     check_length,
     comment_in,
     is_cte,
@@ -148,12 +149,14 @@ class Warehouse(ABC):
         """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
 
         Raises:
-            ToolError: It is malformed in a way that the parser lets pass.
+            ToolError: It is malformed in a way that the parser lets pass, or nested too deeply.
         """
         try:
             # Children come before their parents, whose rewrites copy them.
+            growth = Growth()
             for node in nodes_of(tree)[::-1]:
                 rewrite = self.rewrites.get(type(node))
+                growth.check(node, rewrite is not None)
                 new = rewrite(node) if rewrite else node
                 if new is not node:
                     node.replace(new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from sqlglot import exp
@@ -22,6 +23,37 @@ def nodes_of(tree: exp.Expression) -> list[Any]:
             elif isinstance(value, list):
                 nodes += [each for each in value if isinstance(each, exp.Expr)]
     return nodes
+
+
+_FEW_LEVELS, _FEW_NODES, _TIMES = 4, 5_000, 8
+"""Rewrites in one another, and nodes, that are never too many; how much larger a part may become."""
+
+
+class Growth:
+    """Size of the parts of a tree whose nodes are rewritten, children before their parents.
+
+    Where a rewrite writes an argument twice, as many such functions in one another would make a
+    tree that is twice as large with each.
+    """
+
+    def __init__(self) -> None:
+        self._sizes, self._levels = Counter[int](), Counter[int]()
+
+    def check(self, node: Any, rewritten: bool) -> None:
+        """Take note of the next node.
+
+        Raises:
+            ToolError: The rewrites of what is in it have made that many times as large.
+        """
+        size = 1 + self._sizes.pop(id(node), 0)
+        level = self._levels.pop(id(node), 0) + rewritten
+        parent = id(node.parent)
+        self._sizes[parent] += size
+        self._levels[parent] = max(self._levels[parent], level)
+        if rewritten and level > _FEW_LEVELS:
+            most = max(_FEW_NODES, _TIMES * size)
+            if len(nodes_of(node)) > most:
+                raise ToolError("invalid argument: the functions are nested too deeply")
 
 
 def is_cte(table: exp.Table) -> bool:

@@ -15,6 +15,7 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, work_limits
 from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
 from agentgym.envs.loca.servers.warehouse.macros import COUNTERS
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.tools import HostLimitError, ToolError
 from tests.envs.loca.servers.warehouse.test_database import DIALECTS, Account
 from tests.helpers import calls_of
@@ -214,3 +215,35 @@ def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) ->
 def test_deep_types_and_long_formats_are_refused(query: str) -> None:
     with pytest.raises(ToolError, match=r"nested too deeply|a format has at most"):
         GoogleCloud().bigquery.bigquery_run_query(query)
+
+
+COPYING = [
+    ("snowflake", "TYPEOF({})", "1"),
+    ("snowflake", "OBJECT_AGG('a', {})", "1"),
+    (
+        "snowflake",
+        "(SELECT ARRAY_AGG(VALUE) FROM TABLE(FLATTEN(INPUT => {})))",
+        "ARRAY_CONSTRUCT(1)",
+    ),
+    ("bigquery", "EXTRACT(WEEK FROM DATE_ADD(CURRENT_DATE(), INTERVAL {} DAY))", "1"),
+    ("bigquery", "REPLACE('a', {}, 'b')", "'a'"),
+    ("bigquery", "REGEXP_REPLACE('a', 'b', {})", "'c'"),
+    ("bigquery", "ARRAY_LENGTH(GENERATE_ARRAY({}, 5))", "1"),
+    ("bigquery", "ARRAY(SELECT x FROM UNNEST({}) AS x WITH OFFSET o)", "[1]"),
+    ("bigquery", "EDIT_DISTANCE('a', CAST({} AS STRING))", "'b'"),
+]
+"""Functions an argument of which is written twice or more: so much the larger with each level."""
+
+
+@pytest.mark.parametrize(("dialect", "call", "start"), COPYING)
+def test_arguments_that_are_written_twice_do_not_multiply(
+    dialect: str, call: str, start: str
+) -> None:
+    google, snowflake = GoogleCloud().bigquery, Snowflake()
+    ask = google.bigquery_run_query if dialect == "bigquery" else snowflake.read_query
+
+    def run_nested() -> None:
+        with pytest.raises(ToolError, match=r"nested too deeply|nest fewer"):
+            ask(f"SELECT {nested(call, start, 18)} AS X")
+
+    assert calls_of(run_nested) <= 2_000_000
