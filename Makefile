@@ -36,6 +36,9 @@ finetune: $(VENV)/.finetune
 	$(TUNED) --horizons 2 --oracles none,P --episodes 100 --out $(TUNE)/main
 	$(TUNED) --horizons 3,4 --oracles none,S,P,SP --episodes 24 --out $(TUNE)/exploratory
 
+# For the arm that is solved without limits: a window in which its longest prompts do not fit. The model writes no thoughts to clear.
+NARROW := --context none,clear_results:trigger=600:keep=1,compaction --window 800
+
 # Hours: more instances of every cell, context strategies, and GRPO, of the small model from nothing on a processor and
 # of the cloned one, with the settings of a GPU where there is one and else a step, which shows that it runs.
 FULL := $(TUNE)-full
@@ -43,8 +46,8 @@ GRPO = $(shell $(BIN)/python -c "import torch; \
 	print('--rl 300' if torch.cuda.is_available() else '--rl 1 --setting groups=2 --setting group_size=2 --setting curve_episodes=2')")
 PLAYED = $(if $(findstring --rl 300,$(GRPO)),100,4)
 finetune-full: finetune learn
-	$(TUNED) --horizons 2,3,4,6 --oracles none,S,P,SP,SH,SPH,P_,S_,P0.5 --episodes 100 --out $(FULL)/arms
-	$(TUNED) --horizons 3,4 --oracles none $(CONTEXTS) --window 580 --episodes 100 --out $(FULL)/contexts
+	$(TUNED) --horizons 2,3,4 --oracles none,S,P,SP --episodes 100 --out $(FULL)/arms
+	$(TUNED) --horizons 4 --oracles SP $(NARROW) --episodes 100 --out $(FULL)/contexts
 	$(BIN)/agentgym train --model $(TUNE) --method grpo --horizons 2,3 --oracles none,P $(GRPO) --setting micro_batch=2 \
 		--eval none,P:2,3,4,6 --episodes $(PLAYED) --max-new-tokens 48 --out $(FULL)/grpo
 	$(BIN)/agentgym ablate --policy cloned=$(TUNE) --policy grpo=$(FULL)/grpo --world TreeWorld --set split=test \
