@@ -8,6 +8,7 @@ trimming too.
 from __future__ import annotations
 
 import collections.abc
+import functools
 import inspect
 import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -134,10 +135,9 @@ def check_knobs(
     """Raise `ValueError` if a class or a function has no argument of a name; the other arguments
     are those of `read_knobs`.
     """
-    parameters = inspect.signature(factory).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+    known = _knobs_of(factory)
+    if known is None:
         return
-    known = {p.name: p.default for p in parameters if p.name not in _NOT_KNOBS}
     for name in names:
         if name not in known:
             close = suggest(name, (*known, *more))
@@ -146,6 +146,15 @@ def check_knobs(
                 f"{owner} has no option {name!r}; {close}{' ' if close else ''}options: "
                 f"{', '.join((*listed, *more)) or 'none'}"
             )
+
+
+@functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
+def _knobs_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of a class or a function with their defaults; None if it takes any."""
+    parameters = inspect.signature(factory).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {p.name: p.default for p in parameters if p.name not in _NOT_KNOBS}
 
 
 def _write(name: str, default: Any) -> str:

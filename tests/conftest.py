@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=4,  # so that the samples of four commits are about as many cases as there are
+        default=8,  # so that the samples of eight commits are about as many cases as there are
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )

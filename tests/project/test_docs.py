@@ -73,7 +73,7 @@ def blocks_of(tutorial: str) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", PAGES[tutorial], re.DOTALL))
 
 
-@pytest.mark.parametrize("tutorial", [page for page in TUTORIALS if "oracle_study" not in page])
+@pytest.mark.rotation(tutorial=[page for page in TUTORIALS if "oracle_study" not in page])
 def test_a_tutorial_runs_from_top_to_bottom(tutorial: str, tmp_path: Path) -> None:
     assert run(blocks_of(tutorial), tmp_path).strip()
 

@@ -24,7 +24,7 @@ from agentgym.oracles import ARMS
 from agentgym.policy import PolicyError
 from agentgym.registry import resolve, spec
 from agentgym.stacks import WINDOW, check_arm, check_context
-from agentgym.tokens import cl100k
+from agentgym.tokens import counter
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.episode import Recording
@@ -173,8 +173,7 @@ class Ablation(Config):
     @property
     def tokens_shown(self) -> int | None:
         """Return the tokens of the window in which all contexts are played; None for no limit."""
-        managed = self.window is None and any(map(check_context, self.contexts))
-        return WINDOW if managed else self.window
+        return window_of(self.contexts, self.window)
 
     def cells(self) -> list[Cell]:
         """Return all episodes; those that are alike but for the arm stand together.
@@ -224,6 +223,13 @@ class Ablation(Config):
         return dict(json.loads(json.dumps(asdict(self))))
 
 
+def window_of(contexts: Sequence[str], window: int | None) -> int | None:
+    """Return the tokens of the window in which all contexts of an ablation are played: what is
+    given, or the paper's if there is a strategy; None for no limit.
+    """
+    return WINDOW if window is None and any(map(check_context, contexts)) else window
+
+
 def finish(
     trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
 ) -> Trajectory:
@@ -249,9 +255,9 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
         trajectory: The episode.
         reply_tokens: The fewest tokens that a reply counts for.
     """
-    counter = cl100k()
-    prompts = sum(counter.count_chat(step.chat) for step in trajectory.steps)
-    replies = (counter.length(step.reply.text) for step in trajectory.steps)
+    cl100k = counter("cl100k_base")
+    prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
+    replies = (cl100k.length(step.reply.text) for step in trajectory.steps)
     return prompts, sum(max(reply_tokens, length) for length in replies)
 
 

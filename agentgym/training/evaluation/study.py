@@ -7,18 +7,18 @@ be comparable with what is there is refused.
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, Protocol, cast
 from zlib import crc32
 
 from agentgym.policy import Policy
-from agentgym.training.evaluation.ablation import Ablation, Cell, cell_of, finish
+from agentgym.training.evaluation.ablation import Ablation, Cell, cell_of, finish, window_of
 from agentgym.training.evaluation.budget import Budget, Limits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
@@ -80,7 +80,7 @@ class Study:
         data = check_settings(data, {"runs": [], "policies": {}})
         if not data["runs"]:
             raise ValueError("it names no run")
-        defaults = Ablation().settings()
+        defaults = _default_settings()
         runs = [check_settings(run, defaults) for run in data["runs"]]
         for run in runs:
             run["policy"] = {**defaults["policy"], **run["policy"]}
@@ -137,6 +137,11 @@ class Study:
         return place, cell
 
 
+@functools.cache  # making an ablation checks each of its cells
+def _default_settings() -> Mapping[str, Any]:
+    return Ablation().settings()
+
+
 def _column(run: Mapping[str, Any]) -> str:
     return str(run["policy"]["label"] or run["policy"]["name"])
 
@@ -175,7 +180,7 @@ def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
 
 
 def _window(run: Mapping[str, Any]) -> int | None:
-    return Ablation(contexts=run["contexts"], window=run["window"]).tokens_shown
+    return window_of(run["contexts"], run["window"])
 
 
 def log_of(out: Path) -> TrajectoryLog:
@@ -384,7 +389,7 @@ def _play_all(
     if ablation.policy.is_model or player is not None:
         yield from _play_together(ablation, cells, player, played_by, budget)
         return
-    play = partial(_play, ablation, played_by, budget.limits.counts_tokens)
+    play = functools.partial(_play, ablation, played_by, budget.limits.counts_tokens)
     admitted = budget.admit(cells)
     if workers == 1:
         yield from map(play, admitted)

@@ -20,7 +20,7 @@ from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
-from agentgym.tokens import cl100k
+from agentgym.tokens import counter
 from agentgym.training.evaluation import (
     Command,
     Paper,
@@ -251,9 +251,9 @@ def _gsm(
         name: [each for each in episodes if not each.failure]
         for name, episodes in by_setting.items()
     }
-    counter = cl100k().length if count else None
+    length = counter("cl100k_base").length if count else None
     with RunLock(out):
-        for path in write_report(complete, out, nodes, embed, counter):
+        for path in write_report(complete, out, nodes, embed, length):
             yield f"wrote {path}"
     for episodes in by_setting.values():
         yield from describe_failures(episodes)

@@ -56,7 +56,7 @@ def check(row: dict[str, Any], reader: Reader) -> None:
     assert 0 < row["chance"] <= 1
 
 
-@pytest.mark.parametrize("setting", list(FULL))
+@pytest.mark.rotation(setting=list(FULL))
 def test_answers_are_what_an_independent_reader_finds(setting: str) -> None:
     for tokens, samples in ((16_384, 3), (32_768, 1)):
         for sample in range(samples):

@@ -130,7 +130,7 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.family(
+@pytest.mark.rotation(
     draw=[*FIGURES, policy_plots.levelled_figure, plots.contexts_figure], shape=SHAPES
 )
 def test_nothing_is_cut_off_or_covered(
