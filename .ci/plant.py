@@ -4,9 +4,9 @@ the whole families do.
 `pip install cosmic-ray`, then `python .ci/plant.py --count 200 agentgym/oracles agentgym/wrappers …`.
 Each fault is a mutation by Cosmic Ray (https://cosmic-ray.readthedocs.io) at a place that is drawn
 from the functions of these folders. It is planted in a clone, where the tests of the folder that
-mirrors it run until one fails, the file of the same name first. A fault that the sample lets pass is
-looked for again by the whole families. Tests of other folders are not run, so that the suite as a
-whole finds at least as many.
+mirrors it run until one fails, the file of the same name first; after them the smoke set and the
+laws. A fault that the sample lets pass is looked for again by the whole families. Tests of other
+folders are not run, so that the suite as a whole finds at least as many.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import ast
 import json
 import os
 import random
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,8 +32,10 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 240
-"""The longest that the tests of a fault run; after that it counts as neither found nor missed."""
+SECONDS = 180
+"""The processor time after which the tests of a fault are ended: it may have made a loop endless, and
+counts as neither found nor missed.
+"""
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
@@ -141,38 +145,36 @@ def judge(fault: Fault, clones: SimpleQueue[Path]) -> str:
     source = (clone / name).read_text(encoding="utf-8")
     try:
         (clone / name).write_text(text, encoding="utf-8")
-        by_sample = run_tests(clone, name, "-m", "not exhaustive")
-        if by_sample == "found":
-            return "found by the sample"
-        if by_sample != "missed":
-            return by_sample
-        whole = run_tests(clone, name, "-m", "family", "--sample", "1")
-        return "found by whole families alone" if whole == "found" else whole
+        folders = [mirror(clone, Path(name)), clone / "tests/smoke", clone / "tests/laws"]
+        for selection in (("-m", "not exhaustive"), ("-m", "family or rotation", "--sample", "1")):
+            for folder in folders:
+                outcome = run_tests(clone, name, folder, *selection)
+                if outcome != "missed":
+                    sampled = "--sample" not in selection
+                    return f"{outcome} by the {'sample' if sampled else 'whole families alone'}"
+        return "missed"
     finally:
         (clone / name).write_text(source, encoding="utf-8")
         clones.put(clone)
 
 
-def run_tests(clone: Path, name: str, *selection: str) -> str:
-    """Run the tests of a file's folder until one fails."""
-    folder = mirror(clone, Path(name))
+def run_tests(clone: Path, name: str, folder: Path, *selection: str) -> str:
+    """Run the tests of a folder until one fails, those of a file of the package first."""
     own = sorted(folder.rglob(f"test_{Path(name).stem}*.py"))
     quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command = [sys.executable, "-m", "pytest", *quiet, *selection]
     environment = {**os.environ, "PYTHONPATH": str(clone), "AGENTGYM_RESET_CACHE": ""}
-    try:
-        done = subprocess.run(
-            [*command, *map(str, own), str(folder)],
-            cwd=clone,
-            env=environment,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "took too long"
+    tests = subprocess.Popen(
+        [*command, *map(str, own), str(folder)],
+        cwd=clone,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    resource.prlimit(tests.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    code = tests.wait()
     # 5: no test was collected, as where a folder has no family.
-    return {0: "missed", 5: "missed"}.get(done.returncode, "found")
+    return {0: "missed", 5: "missed", -signal.SIGKILL: "not found in time"}.get(code, "found")
 
 
 def mirror(clone: Path, path: Path) -> Path:
