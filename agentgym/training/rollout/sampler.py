@@ -5,6 +5,7 @@ between turns.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,8 +41,8 @@ class TransformersSampler:
         pad: An id to pad with.
         seed: Seeds the draws.
         batch_size: The most prompts that go through the model together.
-        cache_bytes: Memory for the states of earlier prompts; 0 keeps none; None for 1 GiB, or a
-            quarter of the free memory of a GPU.
+        cache_bytes: Memory for the states of earlier prompts; 0 keeps none; None for a quarter of
+            the free memory of the device, of a processor 1 GiB at least.
 
     Attributes:
         prefilled: Prompt tokens that went through the model so far.
@@ -254,4 +255,13 @@ def takes_logits_to_keep(model: torch.nn.Module) -> bool:
 def _cache_bytes(model: PreTrainedModel) -> int:
     if model.device.type == "cuda":
         return int(torch.cuda.mem_get_info(model.device)[0] // 4)
-    return 2**30
+    # The states of a batch of long chats of a small model already take more than 1 GiB.
+    return max(2**30, _free_memory() // 4)
+
+
+def _free_memory() -> int:
+    """Return the bytes of memory that no process uses; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows, macOS
+        return 0
