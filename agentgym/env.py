@@ -318,11 +318,12 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             )
         reply, turn = self._read(world, action)
         answers, errors = self._answer(world, reply, action, turn)
-        world = self.world  # another one, if it had to be re-created
+        if self.guard.faults:
+            world = self.world  # another one, if it had to be re-created
         self.chat = chat = self.chat.add(reply, *answers)
         if errors < len(answers):
             self._failed_rounds = 0
-        elif not self.guard.has_faults and (
+        elif not self.guard.faults and (
             world.prose_fails or not answers[0].text.startswith(_PROSE)
         ):  # a fault is no failure of the policy
             self._failed_rounds += 1
@@ -507,8 +508,11 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.chat, score or 0.0, terminated, not terminated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        quiet = not (errors or self._failed_rounds or self._nested or self.guard.eventful)
-        detail = (_QUIET.get(calls) if quiet else None) or self._detail(calls, errors)
+        guard = self.guard
+        if errors or self._failed_rounds or self._nested or guard.faults or guard.invalid:
+            detail = self._detail(calls, errors)
+        else:
+            detail = _QUIET.get(calls) or StepInfo(calls)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgspec
 
@@ -57,6 +57,7 @@ class Guard:
         on_fault: What an unexpected exception does: `report` it, or `raise` it again.
 
     Attributes:
+        faults: The faults that this step has met so far.
         invalid: Why the episode says nothing about the policy; empty while it is valid.
         broken: Whether there is a state that could not be restored.
     """
@@ -67,28 +68,18 @@ class Guard:
 
     def begin(self) -> None:
         """Forget the last episode."""
-        self._faults: tuple[Fault, ...] = ()
+        self.faults: tuple[Fault, ...] = ()
         self.invalid = ""
         self.broken = False
 
-    @property
-    def has_faults(self) -> bool:
-        """Report whether this step has met a fault so far."""
-        return bool(self._faults)
-
-    @property
-    def eventful(self) -> bool:
-        """Report whether there is anything to tell of this step or of the episode."""
-        return bool(self._faults or self.invalid)
-
     def take_faults(self) -> tuple[Fault, ...]:
         """Return the faults of this step, and forget them."""
-        faults, self._faults = self._faults, ()
+        faults, self.faults = self.faults, ()
         return faults
 
     def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return the info of a step with the faults of the wrappers that looked at it."""
-        if not self._faults:
+        if not self.faults:
             return info
         detail: StepInfo = info["detail"]
         faults = (*detail.faults, *self.take_faults())
@@ -104,7 +95,7 @@ class Guard:
         """
         if self._raises and not isinstance(error, HostLimitError):
             raise error
-        self._faults = (*self._faults, _make_fault(tool, error))
+        self.faults = (*self.faults, _make_fault(tool, error))
         self.invalid = self.invalid or invalid
 
     def watch(
@@ -140,21 +131,20 @@ def carry_out(
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content
-    if world.observes:
-        answer = bound(arguments, partial(_show, world, bound, ToolCall(name, arguments)))
-    else:
-        answer = run_tool(bound, arguments)
+    convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
+    answer: str | Content = bound(arguments, convert)
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
-    world.call_log.append(CallRecord(name, arguments, world.turn, _checksum(text)))
+    # A surrogate alone is not text that UTF-8 carries, but a tool may return it.
+    checksum = crc32(text.encode("utf-8", "surrogatepass"))
+    world.call_log.append(CallRecord(name, arguments, world.turn, checksum))
     return answer
 
 
-def _show(world: World[Any], bound: BoundTool, call: ToolCall, result: Any) -> str | Content:
+def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
     """Show the result of a call to the world, as a part of the call that is undone with it."""
-    answer = to_answer(result, bound.json_indent)
+    answer = to_answer(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
 
@@ -165,11 +155,7 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content
-    if bound.json_indent is None:
-        answer = bound(arguments, to_answer)
-    else:
-        answer = bound(arguments, partial(to_answer, indent=bound.json_indent))
+    answer: str | Content = bound(arguments, to_answer)
     return answer
 
 
@@ -231,7 +217,7 @@ def of_host(error: BaseException) -> bool:
     return any(isinstance(cause, (MemoryError, OSError)) for cause in causes)
 
 
-def to_answer(result: Any, indent: int | None = None) -> str | Content:
+def to_answer(result: Any, indent: int | None) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):
         return result
@@ -243,10 +229,6 @@ def to_answer(result: Any, indent: int | None = None) -> str | Content:
         return msgspec.json.format(text, indent=indent)
     except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are no JSON
         return json.dumps(result, ensure_ascii=False, indent=indent)
-
-
-def _checksum(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:

@@ -212,16 +212,18 @@ class Messages(Sequence[Message]):
 
     def add(self, new: Sequence[Message]) -> Messages:
         """Return this sequence followed by `new`."""
-        longest = _new(Messages)  # what `_version` does, without a call at every step
-        with _GROWING:
-            buffer = self._buffer
-            if len(buffer) != self._length:
-                buffer = _Buffer(self)
-            elif self._tail:
-                buffer += self._tail
+        if self._tail:
+            new = (*self._tail, *new)
+        buffer, length = self._buffer, self._length + len(new)
+        is_longest = len(buffer) == self._length
+        if is_longest:
             buffer += new
-            longest._buffer, longest._length = buffer, len(buffer)
-        longest._tail = ()
+        # Another thread may have added to this version at the same time: then neither has the
+        # buffer, whose length shows it to both.
+        if not is_longest or len(buffer) != length:
+            buffer = _Buffer((*islice(buffer, self._length), *new))
+        longest = _new(Messages)  # what `_version` does, without a call at every step
+        longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
     def with_last(self, *messages: Message) -> Messages:

@@ -155,6 +155,10 @@ class Toolset:
         return None
 
 
+def _unchanged(result: Any, indent: int | None) -> Any:
+    return result
+
+
 class BoundTool:
     """Tool of one object: its schema, its checks and its method.
 
@@ -187,14 +191,17 @@ class BoundTool:
         self.json_indent = toolset.json_indent if toolset is not None else None
 
     def __call__(
-        self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None = None
+        self,
+        arguments: Mapping[str, Any],
+        convert: Callable[[Any, int | None], Any] = _unchanged,
     ) -> Any:
         """Check the arguments, run the method; a call that fails changes nothing where the owner
         has transactions.
 
         Args:
             arguments: The arguments of the call.
-            convert: What is made of the result; if that fails, the call has failed.
+            convert: Returns what is made of the result and of `json_indent`; if that fails, the
+                call has failed.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method refused the call.
@@ -208,13 +215,9 @@ class BoundTool:
                 checked[f"{word}_"] = checked.pop(word)
         transaction = self._transaction() if self._transaction else None
         if transaction is None:  # a context that does nothing would cost more than most methods
-            return self._run(checked, convert)
+            return convert(self.method(**checked), self.json_indent)
         with transaction:
-            return self._run(checked, convert)
-
-    def _run(self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None) -> Any:
-        result = self.method(**arguments)
-        return result if convert is None else convert(result)
+            return convert(self.method(**checked), self.json_indent)
 
     @property
     def restores(self) -> bool:
