@@ -17,7 +17,7 @@ from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
-from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
+from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, read_any
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
@@ -36,6 +36,7 @@ from agentgym.tools import (
     listed,
     tools_of,
 )
+from agentgym.usual_replies import read_usual
 from agentgym.world import World, load_world
 
 MAX_CALLS = 128
@@ -338,7 +339,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
         """Read a reply into a message, which keeps no call that is not going to be answered."""
-        reply = parse(action, self.dialect, self._schemas, turn)
+        reply = read_usual(action, self.dialect, turn) or read_any(
+            action, self.dialect, self._schemas, turn
+        )
         if len(reply.calls) == 1:
             return reply
         if not reply.calls:
@@ -424,7 +427,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
     ) -> str | Content:
         """Run a call. One that fails unexpectedly is undone, reported, and refused."""
-        world = self.world
+        world = self._world
+        assert world is not None  # callers have checked it
         calls = len(world.call_log)
         if self.guard.broken:
             raise ToolError("the episode has ended; this call was not run")

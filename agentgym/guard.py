@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
@@ -27,6 +27,11 @@ FAULT = "the tool failed for a reason of its own, and nothing was changed; try a
 may give away what is hidden.
 """
 
+_SHORT = 80
+"""Characters of a result that is logged as it is: to take the checksum of a line takes longer than
+to look up a tool.
+"""
+
 _MAX_TRACEBACK_CHARS = 10_000
 """Characters of a traceback: the ends of a deep recursion say all of it."""
 
@@ -38,13 +43,13 @@ class CallRecord(Record, frozen=True):
         name: The tool.
         arguments: Its arguments.
         turn: The turn of the world in which it was made.
-        answer: A checksum of its result.
+        answer: Its result if that is short, else a checksum of it.
     """
 
     name: str
     arguments: Mapping[str, Any]
     turn: int
-    answer: int
+    answer: str | int
 
     def __deepcopy__(self, memo: object) -> CallRecord:
         return self  # nothing in it changes, so that a snapshot only refers to it
@@ -132,13 +137,14 @@ def carry_out(
         ToolError: The call was refused.
     """
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
-    answer: str | Content = bound(arguments, convert)
+    answer: str | Content = bound.run(arguments, convert)
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
-    # A surrogate alone is not text that UTF-8 carries, but a tool may return it.
-    checksum = crc32(text.encode("utf-8", "surrogatepass"))
-    world.call_log.append(CallRecord(name, arguments, world.turn, checksum))
+    record = CallRecord(
+        name, arguments, world.turn, text if len(text) <= _SHORT else _checksum(text)
+    )
+    world.call_log.append(record)
     return answer
 
 
@@ -155,7 +161,7 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content = bound(arguments, to_answer)
+    answer: str | Content = bound.run(arguments, to_answer)
     return answer
 
 
@@ -229,6 +235,10 @@ def to_answer(result: Any, indent: int | None) -> str | Content:
         return msgspec.json.format(text, indent=indent)
     except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are no JSON
         return json.dumps(result, ensure_ascii=False, indent=indent)
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:

@@ -190,7 +190,7 @@ class BoundTool:
         self._transaction = toolset.transaction if toolset is not None else None
         self.json_indent = toolset.json_indent if toolset is not None else None
 
-    def __call__(
+    def run(
         self,
         arguments: Mapping[str, Any],
         convert: Callable[[Any, int | None], Any] = _unchanged,
@@ -210,9 +210,6 @@ class BoundTool:
             checked = self._validate(arguments)
         except ValidationError as error:
             raise ToolError(self._checks.explain(error)) from None
-        if self._checks.keywords:
-            for word in self._checks.keywords & checked.keys():
-                checked[f"{word}_"] = checked.pop(word)
         transaction = self._transaction() if self._transaction else None
         if transaction is None:  # a context that does nothing would cost more than most methods
             return convert(self.method(**checked), self.json_indent)
@@ -235,7 +232,6 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        self.keywords = {field for field in fields if keyword.iskeyword(field)}
         # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it
         # builds them; the latter costs a serialisation, so it is used only for schemas that name
         # such types.
@@ -243,6 +239,8 @@ class _ArgumentCheck:
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
             self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
+        if keywords := [field for field in fields if keyword.iskeyword(field)]:
+            self.validate = _with_underscores(self.validate, keywords)
 
     def under(self, name: str) -> _ArgumentCheck:
         """Return the same checks for a tool of another name."""
@@ -259,6 +257,18 @@ class _ArgumentCheck:
             return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
+
+
+def _with_underscores(
+    validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return the checks of arguments, whose keywords of Python become names of parameters."""
+
+    def validate_and_rename(arguments: Any) -> dict[str, Any]:
+        checked = validate(arguments)
+        return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
+
+    return validate_and_rename
 
 
 def echo(value: object) -> str:

@@ -107,9 +107,8 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                result: str = tools[name](
-                    arguments
-                )  # it is no call of the world, which may have ended before a host has answered
+                # It is no call of the world, which may have ended before a host has answered.
+                result: str = tools[name].run(arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
             answer = self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
