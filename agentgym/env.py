@@ -16,7 +16,7 @@ from agentgym.arguments import check_bool, check_choice, check_int, check_reset,
 from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, read_any
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
@@ -223,7 +223,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self._direct = {
             name: bound for name, bound in self._tools.items() if name not in self._code_only
         }
-        schemas = tuple(bound.schema for bound in self._direct.values())
+        schemas = tuple([bound.schema for bound in self._direct.values()])
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
             documentation = document_tools(schemas, self.dialect, self.most_calls)
@@ -233,9 +233,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
-        return {
-            name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()
-        }
+        tools: dict[str, BoundTool] = {}
+        for owner in world.toolsets():
+            tools.update(tools_of(owner))
+        return tools
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
@@ -293,7 +294,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self._bind(world)
         rules, task = self._opening(world)
         content = task if isinstance(task, Content) else Content(task)
-        self.chat = Chat((), self._schemas).add(
+        opening = (
             Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
             Message(
                 "user",
@@ -303,6 +304,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 moment=self._moment(world),
             ),
         )
+        self.chat = Chat(Messages(opening), self._schemas)
         return self.chat, self._info(world, 0, 0)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -47,8 +46,7 @@ _enough: dict[tuple[type[World[Any]], str], bool] = {}
 """Configurations that were probed, so that each process probes each once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """An instance of a world, ready to be played.
 
     Attributes:
