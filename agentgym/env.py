@@ -323,7 +323,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         answers, errors = self._answer(world, reply, action, turn)
         if self.guard.faults:
             world = self.world  # another one, if it had to be re-created
-        self.chat = chat = self.chat.add(reply, *answers)
+        self.chat = chat = self.chat.extend([reply, *answers])
         if errors < len(answers):
             self._failed_rounds = 0
         elif not self.guard.faults and (

@@ -10,7 +10,6 @@ import base64
 import dataclasses
 import functools
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
@@ -29,8 +28,6 @@ SYSTEM_ID = "0:0"
 TASK_ID = "0:1"
 
 _new = object.__new__
-_GROWING = threading.Lock()
-"""Held while a buffer grows, since envs in several threads may extend versions of one chat."""
 
 
 class _DataclassFields:
@@ -218,8 +215,8 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # Another thread may have added to this version at the same time: then neither has the
-        # buffer, whose length shows it to both.
+        # If another thread adds to this version at the same time, the length shows it to the later
+        # of the two at least, which copies; a lock would be a fifth of the cost.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
         longest = _new(Messages)  # what `_version` does, without a call at every step
@@ -318,6 +315,10 @@ class Chat(Record, frozen=True):
 
     def add(self, *messages: Message) -> Chat:
         """Return this chat followed by `messages`, in O(new messages)."""
+        return self.extend(messages)
+
+    def extend(self, messages: Sequence[Message]) -> Chat:
+        """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # what `_shared` does, without a call at every step
             shared = Messages(shared)
