@@ -141,10 +141,8 @@ def carry_out(
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
-    record = CallRecord(
-        name, arguments, world.turn, text if len(text) <= _SHORT else _checksum(text)
-    )
-    world.call_log.append(record)
+    logged = text if len(text) <= _SHORT else _checksum(text)
+    world.call_log.append(CallRecord(name, arguments, world.turn, logged))
     return answer
 
 

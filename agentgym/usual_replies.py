@@ -123,13 +123,16 @@ def _read_more(text: str, turn: int) -> tuple[_Calls, str]:
 def _read_fence(text: str, call_id: str) -> tuple[_Calls, str]:
     """Read the call in a Python fence; return it and the text behind the fence."""
     match = _PYTHON_CALL.match(text)
-    if match is None or _FENCE in match[2]:  # a fence in a text ends the code
+    if match is None:
         return (), ""
-    pairs = _PYTHON_PAIR.findall(match[2])
-    arguments = {name: _python_value(value) for name, value in pairs}
+    name, inside = match.groups()
+    if _FENCE in inside:  # a fence in a text ends the code
+        return (), ""
+    pairs = _PYTHON_PAIR.findall(inside)
+    arguments = {key: _python_value(value) for key, value in pairs}
     if len(arguments) != len(pairs) or len(pairs) > MAX_ARGUMENTS:
         return (), ""
-    return (ToolCall(match[1], arguments, call_id),), text[match.end() :]
+    return (ToolCall(name, arguments, call_id),), text[match.end() :]
 
 
 def _is_unicode(text: str) -> bool:
