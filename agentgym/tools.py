@@ -190,11 +190,11 @@ class BoundTool:
         self._transaction = toolset.transaction if toolset is not None else None
         self.json_indent = toolset.json_indent if toolset is not None else None
 
-    def run(
-        self,
-        arguments: Mapping[str, Any],
-        convert: Callable[[Any, int | None], Any] = _unchanged,
-    ) -> Any:
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the tool as `run` does; return the result as the method returns it."""
+        return self.run(arguments, _unchanged)
+
+    def run(self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], Any]) -> Any:
         """Check the arguments, run the method; a call that fails changes nothing where the owner
         has transactions.
 

@@ -108,7 +108,7 @@ class AgentEnv(ToolEnv):
         with self.team.transaction():
             if name in self._team_tools and name in tools:
                 # It is no call of the world, which may have ended before a host has answered.
-                result: str = tools[name].run(arguments)
+                result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
             answer = self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)

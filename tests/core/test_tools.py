@@ -200,9 +200,9 @@ def test_a_keyword_of_python_is_a_parameter_without_the_underscore() -> None:
     assert bound.schema.parameters["properties"] == {
         "class": {"type": "string", "description": "Which class.", "default": "standard"}
     }
-    assert [bound.run({}), bound.run({"class": "reduced"})] == ["standard", "reduced"]
+    assert [bound({}), bound({"class": "reduced"})] == ["standard", "reduced"]
     with pytest.raises(ToolError, match="rate: no argument is called 'class_'; arguments: class"):
-        bound.run({"class_": "reduced"})
+        bound({"class_": "reduced"})
 
 
 def test_tools_that_cannot_be_described_are_refused_when_they_are_collected() -> None:
