@@ -21,6 +21,7 @@ from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, read_any
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
+from agentgym.seeding import seed_env
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.splits import SplitName, config_for_split, draw_instance
 from agentgym.step_info import NestedCall, StepInfo
@@ -283,7 +284,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         seed.
         """
         check_reset(options, vars(self.config))
-        super().reset(seed=seed)
+        if seed is not None:  # all that `super().reset` does
+            self._np_random, self._np_random_seed = seed_env(seed)
         self.close()
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []

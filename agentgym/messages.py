@@ -53,11 +53,13 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
     return {column.name: column for column in dataclasses.fields(twin)}
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
 
     A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
     messages a third of the cost of a step; a struct of msgspec is built in a tenth of that time.
+    The garbage collector does not track it, since what a record holds (texts, JSON and other
+    records) never refers back to it.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()

@@ -186,9 +186,9 @@ class BoundTool:
         self._validate = checks.validate
         self.method = method
         self.owner = owner
-        toolset = owner if isinstance(owner, Toolset) else None
-        self._transaction = toolset.transaction if toolset is not None else None
-        self.json_indent = toolset.json_indent if toolset is not None else None
+        self._transaction, self.json_indent = None, None
+        if isinstance(owner, Toolset):
+            self._transaction, self.json_indent = owner.transaction, owner.json_indent
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Run the tool as `run` does; return the result as the method returns it."""

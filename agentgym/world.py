@@ -18,6 +18,7 @@ from agentgym.digests import digest
 from agentgym.guard import CallRecord
 from agentgym.imports import import_named
 from agentgym.messages import Content, ToolCall
+from agentgym.seeding import make_generator
 
 if TYPE_CHECKING:
     from agentgym.splits import SplitName
@@ -104,7 +105,7 @@ class World(Generic[ConfigT]):
         self.config = config
         self.instance_seed = seed
         self.call_log: list[CallRecord] = []
-        self.rng = np.random.default_rng(seed)
+        self.rng = make_generator(seed)
         self.instance = hashlib.sha256(f"{type(self).__qualname__} {seed}".encode()).hexdigest()[:8]
         self.done = False
         self.turn = 0
