@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 
+import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
 MAX_CALL_CHARS = 262_144
@@ -159,36 +160,26 @@ def _unchanged(result: Any, indent: int | None) -> Any:
     return result
 
 
-class BoundTool:
+class BoundTool(msgspec.Struct, eq=False):
     """Tool of one object: its schema, its checks and its method.
 
-    Args:
+    It is a struct because a reset builds one for each tool.
+
+    Attributes:
         schema: What a policy sees of it.
         checks: The checks of its arguments.
         method: The method.
         owner: The toolset or other object whose state it changes.
-
-    Attributes:
         json_indent: Spaces by which the data in its answers is indented; None for one line.
+        transaction: The `Toolset.transaction` of a toolset.
     """
 
-    __slots__ = ("_checks", "_transaction", "_validate", "json_indent", "method", "owner", "schema")
-
-    def __init__(
-        self,
-        schema: Tool,
-        checks: _ArgumentCheck,
-        method: Callable[..., Any],
-        owner: object,
-    ) -> None:
-        self.schema = schema
-        self._checks = checks
-        self._validate = checks.validate
-        self.method = method
-        self.owner = owner
-        self._transaction, self.json_indent = None, None
-        if isinstance(owner, Toolset):
-            self._transaction, self.json_indent = owner.transaction, owner.json_indent
+    schema: Tool
+    checks: _ArgumentCheck
+    method: Callable[..., Any]
+    owner: object
+    json_indent: int | None = None
+    transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Run the tool as `run` does; return the result as the method returns it."""
@@ -207,10 +198,10 @@ class BoundTool:
             ToolError: The arguments do not fit the schema, or the method refused the call.
         """
         try:
-            checked = self._validate(arguments)
+            checked = self.checks.validate(arguments)
         except ValidationError as error:
-            raise ToolError(self._checks.explain(error)) from None
-        transaction = self._transaction() if self._transaction else None
+            raise ToolError(self.checks.explain(error)) from None
+        transaction = self.transaction() if self.transaction else None
         if transaction is None:  # a context that does nothing would cost more than most methods
             return convert(self.method(**checked), self.json_indent)
         with transaction:
@@ -219,7 +210,7 @@ class BoundTool:
     @property
     def restores(self) -> bool:
         """Return whether a call that fails leaves the state as it was before."""
-        return self._transaction is not None and self._transaction() is not None
+        return self.transaction is not None and self.transaction() is not None
 
 
 class _ArgumentCheck:
@@ -354,8 +345,9 @@ def tools_of(owner: Any) -> dict[str, BoundTool]:
     composed = _composed_tools(
         tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items())
     )
+    indent, transaction = owner.json_indent, owner.transaction
     return {
-        schema.name: BoundTool(schema, checks, getattr(owners[k], name), owner)
+        schema.name: BoundTool(schema, checks, getattr(owners[k], name), owner, indent, transaction)
         for k, name, schema, checks in composed
     }
 
