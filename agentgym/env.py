@@ -221,9 +221,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self._own = frozenset(self._tools)
         for owner in self._mounted:
             self._tools.update(tools_of(owner))
-        self._direct = {
-            name: bound for name, bound in self._tools.items() if name not in self._code_only
-        }
+        self._direct = dict(self._tools)
+        for name in self._code_only:
+            self._direct.pop(name, None)
         schemas = tuple([bound.schema for bound in self._direct.values()])
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
