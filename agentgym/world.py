@@ -99,9 +99,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(
-            type(self)
-        ):  # not inherited: an instance is created at each reset
+        if "_is_complete" not in vars(type(self)):  # the mark of a parent says nothing
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
