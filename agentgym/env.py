@@ -17,7 +17,7 @@ from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
-from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, read_any
+from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
@@ -37,7 +37,6 @@ from agentgym.tools import (
     listed,
     tools_of,
 )
-from agentgym.usual_replies import read_usual
 from agentgym.world import World, load_world
 
 MAX_CALLS = 128
@@ -219,8 +218,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
         self._own = frozenset(self._tools)
-        for owner in self._mounted:
-            self._tools.update(tools_of(owner))
+        self._tools.update(tools_of(*self._mounted))
         self._direct = dict(self._tools)
         for name in self._code_only:
             self._direct.pop(name, None)
@@ -234,10 +232,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
-        tools: dict[str, BoundTool] = {}
-        for owner in world.toolsets():
-            tools.update(tools_of(owner))
-        return tools
+        return tools_of(*world.toolsets())
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
@@ -343,9 +338,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
         """Read a reply into a message, which keeps no call that is not going to be answered."""
-        reply = read_usual(action, self.dialect, turn) or read_any(
-            action, self.dialect, self._schemas, turn
-        )
+        reply = parse(action, self.dialect, self._schemas, turn)
         if len(reply.calls) == 1:
             return reply
         if not reply.calls:
@@ -517,10 +510,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
         guard = self.guard
-        if errors or self._failed_rounds or self._nested or guard.faults or guard.invalid:
-            detail = self._detail(calls, errors)
-        else:
-            detail = _QUIET.get(calls) or StepInfo(calls)
+        eventful = errors or self._failed_rounds or self._nested or guard.faults or guard.invalid
+        detail = (None if eventful else _QUIET.get(calls)) or self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:

@@ -107,12 +107,7 @@ def parse(
         An assistant message. It has no calls if the reply holds none, or if any of them cannot be
         read: `explain` says why.
     """
-    return read_usual(text, dialect, turn) or read_any(text, dialect, tools, turn)
-
-
-def read_any(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> Message:
-    """Read a reply of any form as `parse` does, without trying the usual forms first."""
-    return _read(text, dialect, tools, turn)[0]
+    return read_usual(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:

@@ -327,27 +327,34 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
         raise ToolError("arguments must not contain the NUL character")
 
 
-def tools_of(owner: Any) -> dict[str, BoundTool]:
-    """Return the tools of an object and of its parts by name, in the order of listing, each bound
+def tools_of(*owners: Any) -> dict[str, BoundTool]:
+    """Return the tools of objects and of their parts by name, in the order of listing, each bound
     to the object that has it.
 
     Raises:
         TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the
             tools.
     """
+    tools: dict[str, BoundTool] = {}
+    for owner in owners:
+        tools.update(_tools_of_one(owner))
+    return tools
+
+
+def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
     if not isinstance(owner, Toolset):
         class_tools = _class_tools(owner.__class__)
         return {
             schema.name: BoundTool(schema, checks, getattr(owner, name), owner)
             for name, schema, checks in class_tools
         }
-    owners = (owner, *owner.parts)
+    parts = (owner, *owner.parts)
     composed = _composed_tools(
-        tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items())
+        tuple(part.__class__ for part in parts), owner.tool_order, tuple(owner.renamed.items())
     )
     indent, transaction = owner.json_indent, owner.transaction
     return {
-        schema.name: BoundTool(schema, checks, getattr(owners[k], name), owner, indent, transaction)
+        schema.name: BoundTool(schema, checks, getattr(parts[k], name), owner, indent, transaction)
         for k, name, schema, checks in composed
     }
 

@@ -59,7 +59,7 @@ class AgentEnv(ToolEnv):
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the role, and those of the team."""
         owners = self._protocol.toolsets(self.agent, world)
-        tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
+        tools = tools_of(*owners)
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
@@ -129,10 +129,7 @@ class AgentEnv(ToolEnv):
             for agent in self._protocol.agents
             for owner in self._protocol.toolsets(agent, new)
         }
-        tools = {
-            name: bound for owner in owners.values() for name, bound in tools_of(owner).items()
-        }
-        return rebuild(world, new, tools, calls)
+        return rebuild(world, new, tools_of(*owners.values()), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
         """Let the whole team play on in a world that was re-created."""
