@@ -42,7 +42,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
         options: The options of the reset.
         known: The names of the options of the env.
     """
-    if options or not isinstance(options, (Mapping, NoneType)):
+    if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
             f"reset takes no options, got {options!r}; options of the world hold for all "
             f"episodes, so give them to make: {', '.join(known)}"

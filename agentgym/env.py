@@ -16,11 +16,12 @@ from agentgym.arguments import check_bool, check_choice, check_int, check_reset,
 from agentgym.config import make_config
 from agentgym.creators import KeepsSpec
 from agentgym.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.rendering import render_chat
 from agentgym.requirements import check_requirements
+from agentgym.seeding import seed_env
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.splits import SplitName, config_for_split, draw_instance
 from agentgym.step_info import NestedCall, StepInfo
@@ -217,12 +218,11 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
         self._own = frozenset(self._tools)
-        for owner in self._mounted:
-            self._tools.update(tools_of(owner))
-        self._direct = {
-            name: bound for name, bound in self._tools.items() if name not in self._code_only
-        }
-        schemas = tuple(bound.schema for bound in self._direct.values())
+        self._tools.update(tools_of(*self._mounted))
+        self._direct = dict(self._tools)
+        for name in self._code_only:
+            self._direct.pop(name, None)
+        schemas = tuple([bound.schema for bound in self._direct.values()])
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
             documentation = document_tools(schemas, self.dialect, self.most_calls)
@@ -232,9 +232,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
-        return {
-            name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()
-        }
+        return tools_of(*world.toolsets())
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
@@ -281,7 +279,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         seed.
         """
         check_reset(options, vars(self.config))
-        super().reset(seed=seed)
+        if seed is not None:  # all that `super().reset` does
+            self._np_random, self._np_random_seed = seed_env(seed)
         self.close()
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
@@ -292,7 +291,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self._bind(world)
         rules, task = self._opening(world)
         content = task if isinstance(task, Content) else Content(task)
-        self.chat = Chat((), self._schemas).add(
+        opening = (
             Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
             Message(
                 "user",
@@ -302,6 +301,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 moment=self._moment(world),
             ),
         )
+        self.chat = Chat(Messages(opening), self._schemas)
         return self.chat, self._info(world, 0, 0)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -318,11 +318,12 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             )
         reply, turn = self._read(world, action)
         answers, errors = self._answer(world, reply, action, turn)
-        world = self.world  # another one, if it had to be re-created
-        self.chat = chat = self.chat.add(reply, *answers)
+        if self.guard.faults:
+            world = self.world  # another one, if it had to be re-created
+        self.chat = chat = self.chat.extend([reply, *answers])
         if errors < len(answers):
             self._failed_rounds = 0
-        elif not self.guard.has_faults and (
+        elif not self.guard.faults and (
             world.prose_fails or not answers[0].text.startswith(_PROSE)
         ):  # a fault is no failure of the policy
             self._failed_rounds += 1
@@ -423,7 +424,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
     ) -> str | Content:
         """Run a call. One that fails unexpectedly is undone, reported, and refused."""
-        world = self.world
+        world = self._world
+        assert world is not None  # callers have checked it
         calls = len(world.call_log)
         if self.guard.broken:
             raise ToolError("the episode has ended; this call was not run")
@@ -507,8 +509,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.chat, score or 0.0, terminated, not terminated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        quiet = not (errors or self._failed_rounds or self._nested or self.guard.eventful)
-        detail = (_QUIET.get(calls) if quiet else None) or self._detail(calls, errors)
+        guard = self.guard
+        eventful = errors or self._failed_rounds or self._nested or guard.faults or guard.invalid
+        detail = (None if eventful else _QUIET.get(calls)) or self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:

@@ -27,6 +27,11 @@ FAULT = "the tool failed for a reason of its own, and nothing was changed; try a
 may give away what is hidden.
 """
 
+_SHORT = 80
+"""Characters of a result that is logged as it is: to take the checksum of a line takes longer than
+to look up a tool.
+"""
+
 _MAX_TRACEBACK_CHARS = 10_000
 """Characters of a traceback: the ends of a deep recursion say all of it."""
 
@@ -38,13 +43,13 @@ class CallRecord(Record, frozen=True):
         name: The tool.
         arguments: Its arguments.
         turn: The turn of the world in which it was made.
-        answer: A checksum of its result.
+        answer: Its result if that is short, else a checksum of it.
     """
 
     name: str
     arguments: Mapping[str, Any]
     turn: int
-    answer: int
+    answer: str | int
 
     def __deepcopy__(self, memo: object) -> CallRecord:
         return self  # nothing in it changes, so that a snapshot only refers to it
@@ -57,6 +62,7 @@ class Guard:
         on_fault: What an unexpected exception does: `report` it, or `raise` it again.
 
     Attributes:
+        faults: The faults that this step has met so far.
         invalid: Why the episode says nothing about the policy; empty while it is valid.
         broken: Whether there is a state that could not be restored.
     """
@@ -67,28 +73,18 @@ class Guard:
 
     def begin(self) -> None:
         """Forget the last episode."""
-        self._faults: tuple[Fault, ...] = ()
+        self.faults: tuple[Fault, ...] = ()
         self.invalid = ""
         self.broken = False
 
-    @property
-    def has_faults(self) -> bool:
-        """Report whether this step has met a fault so far."""
-        return bool(self._faults)
-
-    @property
-    def eventful(self) -> bool:
-        """Report whether there is anything to tell of this step or of the episode."""
-        return bool(self._faults or self.invalid)
-
     def take_faults(self) -> tuple[Fault, ...]:
         """Return the faults of this step, and forget them."""
-        faults, self._faults = self._faults, ()
+        faults, self.faults = self.faults, ()
         return faults
 
     def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return the info of a step with the faults of the wrappers that looked at it."""
-        if not self._faults:
+        if not self.faults:
             return info
         detail: StepInfo = info["detail"]
         faults = (*detail.faults, *self.take_faults())
@@ -104,7 +100,7 @@ class Guard:
         """
         if self._raises and not isinstance(error, HostLimitError):
             raise error
-        self._faults = (*self._faults, _make_fault(tool, error))
+        self.faults = (*self.faults, _make_fault(tool, error))
         self.invalid = self.invalid or invalid
 
     def watch(
@@ -140,21 +136,19 @@ def carry_out(
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content
-    if world.observes:
-        answer = bound(arguments, partial(_show, world, bound, ToolCall(name, arguments)))
-    else:
-        answer = run_tool(bound, arguments)
+    convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
+    answer: str | Content = bound.run(arguments, convert)
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
-    world.call_log.append(CallRecord(name, arguments, world.turn, _checksum(text)))
+    logged = text if len(text) <= _SHORT else _checksum(text)
+    world.call_log.append(CallRecord(name, arguments, world.turn, logged))
     return answer
 
 
-def _show(world: World[Any], bound: BoundTool, call: ToolCall, result: Any) -> str | Content:
+def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
     """Show the result of a call to the world, as a part of the call that is undone with it."""
-    answer = to_answer(result, bound.json_indent)
+    answer = to_answer(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
 
@@ -165,11 +159,7 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content
-    if bound.json_indent is None:
-        answer = bound(arguments, to_answer)
-    else:
-        answer = bound(arguments, partial(to_answer, indent=bound.json_indent))
+    answer: str | Content = bound.run(arguments, to_answer)
     return answer
 
 
@@ -231,7 +221,7 @@ def of_host(error: BaseException) -> bool:
     return any(isinstance(cause, (MemoryError, OSError)) for cause in causes)
 
 
-def to_answer(result: Any, indent: int | None = None) -> str | Content:
+def to_answer(result: Any, indent: int | None) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):
         return result

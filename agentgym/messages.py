@@ -10,7 +10,6 @@ import base64
 import dataclasses
 import functools
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
@@ -29,8 +28,6 @@ SYSTEM_ID = "0:0"
 TASK_ID = "0:1"
 
 _new = object.__new__
-_GROWING = threading.Lock()
-"""Held while a buffer grows, since envs in several threads may extend versions of one chat."""
 
 
 class _DataclassFields:
@@ -56,11 +53,13 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
     return {column.name: column for column in dataclasses.fields(twin)}
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
 
     A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
     messages a third of the cost of a step; a struct of msgspec is built in a tenth of that time.
+    The garbage collector does not track it, since what a record holds (texts, JSON and other
+    records) never refers back to it.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
@@ -212,16 +211,18 @@ class Messages(Sequence[Message]):
 
     def add(self, new: Sequence[Message]) -> Messages:
         """Return this sequence followed by `new`."""
-        longest = _new(Messages)  # what `_version` does, without a call at every step
-        with _GROWING:
-            buffer = self._buffer
-            if len(buffer) != self._length:
-                buffer = _Buffer(self)
-            elif self._tail:
-                buffer += self._tail
+        if self._tail:
+            new = (*self._tail, *new)
+        buffer, length = self._buffer, self._length + len(new)
+        is_longest = len(buffer) == self._length
+        if is_longest:
             buffer += new
-            longest._buffer, longest._length = buffer, len(buffer)
-        longest._tail = ()
+        # If another thread adds to this version at the same time, the length shows it to the later
+        # of the two at least, which copies; a lock would be a fifth of the cost.
+        if not is_longest or len(buffer) != length:
+            buffer = _Buffer((*islice(buffer, self._length), *new))
+        longest = _new(Messages)  # what `_version` does, without a call at every step
+        longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
@@ -316,6 +317,10 @@ class Chat(Record, frozen=True):
 
     def add(self, *messages: Message) -> Chat:
         """Return this chat followed by `messages`, in O(new messages)."""
+        return self.extend(messages)
+
+    def extend(self, messages: Sequence[Message]) -> Chat:
+        """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # what `_shared` does, without a call at every step
             shared = Messages(shared)

@@ -180,11 +180,11 @@ def _apply(last: Chat, record: _Record) -> Chat:
     """Return the chat that a record stands for."""
     tools = last.tools if record.tools is None else record.tools
     if not record.base:
-        return Chat((), tools).add(*record.new)
+        return Chat((), tools).extend(record.new)
     messages = last.messages
     # All but an edit of the context or an ephemeral hint keeps all of it, and then nothing is copied.
     shared = messages if record.kept == len(messages) else messages[: record.kept]
-    return Chat(shared, tools).add(*record.new)
+    return Chat(shared, tools).extend(record.new)
 
 
 @batch_space.register(ChatSpace)

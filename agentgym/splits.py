@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from agentgym import reset_cache
 from agentgym.arguments import check_choice
+from agentgym.seeding import draw_seed
 from agentgym.world import World
 
 SplitName = Literal["train", "test"]
@@ -42,13 +42,11 @@ _MAX_DRAWS = 500
 in 10^48.
 """
 
-_SEEDS = 2**63  # seeds of worlds are below it
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 """Configurations that were probed, so that each process probes each once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """An instance of a world, ready to be played.
 
     Attributes:
@@ -107,7 +105,7 @@ def draw_instance(
         ValueError: None of the instances drawn is in the split.
     """
     for _ in range(_MAX_DRAWS):
-        seed = int(rng.integers(_SEEDS))
+        seed = draw_seed(rng)
         instance = generate(world, config, seed)
         if split is None:
             return Instance(instance, seed, "")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 
+import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
 MAX_CALL_CHARS = 262_144
@@ -155,71 +156,61 @@ class Toolset:
         return None
 
 
-class BoundTool:
+def _unchanged(result: Any, indent: int | None) -> Any:
+    return result
+
+
+class BoundTool(msgspec.Struct, eq=False):
     """Tool of one object: its schema, its checks and its method.
 
-    Args:
+    It is a struct because a reset builds one for each tool.
+
+    Attributes:
         schema: What a policy sees of it.
         checks: The checks of its arguments.
         method: The method.
         owner: The toolset or other object whose state it changes.
-
-    Attributes:
         json_indent: Spaces by which the data in its answers is indented; None for one line.
+        transaction: The `Toolset.transaction` of a toolset.
     """
 
-    __slots__ = ("_checks", "_transaction", "_validate", "json_indent", "method", "owner", "schema")
+    schema: Tool
+    checks: _ArgumentCheck
+    method: Callable[..., Any]
+    owner: object
+    json_indent: int | None = None
+    transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
-    def __init__(
-        self,
-        schema: Tool,
-        checks: _ArgumentCheck,
-        method: Callable[..., Any],
-        owner: object,
-    ) -> None:
-        self.schema = schema
-        self._checks = checks
-        self._validate = checks.validate
-        self.method = method
-        self.owner = owner
-        toolset = owner if isinstance(owner, Toolset) else None
-        self._transaction = toolset.transaction if toolset is not None else None
-        self.json_indent = toolset.json_indent if toolset is not None else None
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the tool as `run` does; return the result as the method returns it."""
+        return self.run(arguments, _unchanged)
 
-    def __call__(
-        self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None = None
-    ) -> Any:
+    def run(self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], Any]) -> Any:
         """Check the arguments, run the method; a call that fails changes nothing where the owner
         has transactions.
 
         Args:
             arguments: The arguments of the call.
-            convert: What is made of the result; if that fails, the call has failed.
+            convert: Returns what is made of the result and of `json_indent`; if that fails, the
+                call has failed.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method refused the call.
         """
         try:
-            checked = self._validate(arguments)
+            checked = self.checks.validate(arguments)
         except ValidationError as error:
-            raise ToolError(self._checks.explain(error)) from None
-        if self._checks.keywords:
-            for word in self._checks.keywords & checked.keys():
-                checked[f"{word}_"] = checked.pop(word)
-        transaction = self._transaction() if self._transaction else None
+            raise ToolError(self.checks.explain(error)) from None
+        transaction = self.transaction() if self.transaction else None
         if transaction is None:  # a context that does nothing would cost more than most methods
-            return self._run(checked, convert)
+            return convert(self.method(**checked), self.json_indent)
         with transaction:
-            return self._run(checked, convert)
-
-    def _run(self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None) -> Any:
-        result = self.method(**arguments)
-        return result if convert is None else convert(result)
+            return convert(self.method(**checked), self.json_indent)
 
     @property
     def restores(self) -> bool:
         """Return whether a call that fails leaves the state as it was before."""
-        return self._transaction is not None and self._transaction() is not None
+        return self.transaction is not None and self.transaction() is not None
 
 
 class _ArgumentCheck:
@@ -232,7 +223,6 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        self.keywords = {field for field in fields if keyword.iskeyword(field)}
         # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it
         # builds them; the latter costs a serialisation, so it is used only for schemas that name
         # such types.
@@ -240,6 +230,8 @@ class _ArgumentCheck:
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
             self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
+        if keywords := [field for field in fields if keyword.iskeyword(field)]:
+            self.validate = _with_underscores(self.validate, keywords)
 
     def under(self, name: str) -> _ArgumentCheck:
         """Return the same checks for a tool of another name."""
@@ -256,6 +248,18 @@ class _ArgumentCheck:
             return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
+
+
+def _with_underscores(
+    validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return the checks of arguments, whose keywords of Python become names of parameters."""
+
+    def validate_and_rename(arguments: Any) -> dict[str, Any]:
+        checked = validate(arguments)
+        return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
+
+    return validate_and_rename
 
 
 def echo(value: object) -> str:
@@ -323,26 +327,34 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
         raise ToolError("arguments must not contain the NUL character")
 
 
-def tools_of(owner: Any) -> dict[str, BoundTool]:
-    """Return the tools of an object and of its parts by name, in the order of listing, each bound
+def tools_of(*owners: Any) -> dict[str, BoundTool]:
+    """Return the tools of objects and of their parts by name, in the order of listing, each bound
     to the object that has it.
 
     Raises:
         TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the
             tools.
     """
+    tools: dict[str, BoundTool] = {}
+    for owner in owners:
+        tools.update(_tools_of_one(owner))
+    return tools
+
+
+def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
     if not isinstance(owner, Toolset):
         class_tools = _class_tools(owner.__class__)
         return {
             schema.name: BoundTool(schema, checks, getattr(owner, name), owner)
             for name, schema, checks in class_tools
         }
-    owners = (owner, *owner.parts)
+    parts = (owner, *owner.parts)
     composed = _composed_tools(
-        tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items())
+        tuple(part.__class__ for part in parts), owner.tool_order, tuple(owner.renamed.items())
     )
+    indent, transaction = owner.json_indent, owner.transaction
     return {
-        schema.name: BoundTool(schema, checks, getattr(owners[k], name), owner)
+        schema.name: BoundTool(schema, checks, getattr(parts[k], name), owner, indent, transaction)
         for k, name, schema, checks in composed
     }
 

@@ -62,16 +62,17 @@ def read_usual(text: str, dialect: str, turn: int) -> Message | None:
     """
     if len(text) > MAX_CHARS or not (text.isascii() or _is_unicode(text)):
         return None
+    message_id, call_id = _ids(turn)
     if dialect != "python" and _CALL in text:
         prose, _, body = text.partition(_CALL)
         body, end, rest = body.partition(_END_CALL)
-        calls = _read_json(body, turn, 0) if end else ()
+        calls = _read_json(body, call_id) if end else ()
         if rest and calls:
             more, rest = _read_more(rest, turn)
             calls += more
     elif dialect != "json":
         prose, _, body = text.partition(_PYTHON)
-        calls, rest = _read_fence(body, turn)
+        calls, rest = _read_fence(body, call_id)
     else:
         return None
     if not calls or (rest and _holds_mark(rest)):
@@ -81,9 +82,7 @@ def read_usual(text: str, dialect: str, turn: int) -> Message | None:
         thinking, prose, is_usual = _split_thought(prose)
         if not is_usual:
             return None
-    return Message(
-        "assistant", (prose + rest).strip(), thinking, calls, "", (), _ids(turn)[0], text
-    )
+    return Message("assistant", (prose + rest).strip(), thinking, calls, "", (), message_id, text)
 
 
 def _split_thought(text: str) -> tuple[str, str, bool]:
@@ -113,7 +112,7 @@ def _read_more(text: str, turn: int) -> tuple[_Calls, str]:
     while _CALL in text and len(calls) < MAX_CALLS:
         prose, _, rest = text.partition(_CALL)
         body, end, rest = rest.partition(_END_CALL)
-        call = _read_json(body, turn, len(calls) + 1) if end else ()
+        call = _read_json(body, f"call_{turn}_{len(calls) + 1}") if end else ()
         if not call:
             break
         calls += call
@@ -121,16 +120,19 @@ def _read_more(text: str, turn: int) -> tuple[_Calls, str]:
     return calls, outside + text
 
 
-def _read_fence(text: str, turn: int) -> tuple[_Calls, str]:
+def _read_fence(text: str, call_id: str) -> tuple[_Calls, str]:
     """Read the call in a Python fence; return it and the text behind the fence."""
     match = _PYTHON_CALL.match(text)
-    if match is None or _FENCE in match[2]:  # a fence in a text ends the code
+    if match is None:
         return (), ""
-    pairs = _PYTHON_PAIR.findall(match[2])
-    arguments = {name: _python_value(value) for name, value in pairs}
+    name, inside = match.groups()
+    if _FENCE in inside:  # a fence in a text ends the code
+        return (), ""
+    pairs = _PYTHON_PAIR.findall(inside)
+    arguments = {key: _python_value(value) for key, value in pairs}
     if len(arguments) != len(pairs) or len(pairs) > MAX_ARGUMENTS:
         return (), ""
-    return (ToolCall(match[1], arguments, _ids(turn)[1]),), text[match.end() :]
+    return (ToolCall(name, arguments, call_id),), text[match.end() :]
 
 
 def _is_unicode(text: str) -> bool:
@@ -149,7 +151,7 @@ def _holds_mark(text: str) -> bool:
     )
 
 
-def _read_json(body: str, turn: int, number: int) -> _Calls:
+def _read_json(body: str, call_id: str) -> _Calls:
     """Read a call from its JSON text; none if it is not a plain one.
 
     The decoder takes the last of two members of one name. That no name is given twice shows in the
@@ -165,26 +167,10 @@ def _read_json(body: str, turn: int, number: int) -> _Calls:
     if not (name.isascii() and name.isidentifier()):
         return ()
     colons = body.count(":") - 2  # those of `name` and `arguments`
-    if colons != len(arguments) and colons != _count_colons(arguments):
+    # Python writes a dict with a colon for each member too, and texts with the colons they have.
+    if colons != len(arguments) and colons != str(arguments).count(":"):
         return ()
-    return (ToolCall(name, arguments, f"call_{turn}_{number}" if number else _ids(turn)[1]),)
-
-
-def _count_colons(value: object) -> int:
-    """Return the colons in the JSON text of a value in which no name is given twice."""
-    if isinstance(value, str):
-        return value.count(":")
-    count = 0
-    if isinstance(value, dict):
-        for name, member in value.items():
-            texts = f"{name}{member}" if isinstance(member, str) else name
-            count += 1 + texts.count(":")
-            if isinstance(member, (dict, list)):
-                count += _count_colons(member)
-    elif isinstance(value, list):
-        for member in value:
-            count += _count_colons(member)
-    return count
+    return (ToolCall(name, arguments, call_id),)
 
 
 def _python_value(literal: str) -> Any:

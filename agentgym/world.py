@@ -9,7 +9,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from agentgym.digests import digest
 from agentgym.guard import CallRecord
 from agentgym.imports import import_named
 from agentgym.messages import Content, ToolCall
+from agentgym.seeding import make_generator
 
 if TYPE_CHECKING:
     from agentgym.splits import SplitName
@@ -96,15 +96,16 @@ class World(Generic[ConfigT]):
     max_failed_rounds: ClassVar[int | None] = None
     horizon_unit: ClassVar[str] = "turns of an optimal policy"
     observes: ClassVar[bool] = False
+    _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if type(self) not in _checked:
+        if "_is_complete" not in vars(type(self)):  # the mark of a parent says nothing
             check_world(type(self))
-            _checked.add(type(self))
+            type(self)._is_complete = True
         self.config = config
         self.instance_seed = seed
         self.call_log: list[CallRecord] = []
-        self.rng = np.random.default_rng(seed)
+        self.rng = make_generator(seed)
         self.instance = hashlib.sha256(f"{type(self).__qualname__} {seed}".encode()).hexdigest()[:8]
         self.done = False
         self.turn = 0
@@ -377,9 +378,6 @@ class World(Generic[ConfigT]):
             raise ValueError(f"{type(self).__name__} has no turn budget")
         return self.max_turns - self.turn
 
-
-_checked: WeakSet[type[World[Any]]] = WeakSet()
-"""Classes that have what every world must have; an instance is created at each reset."""
 
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),

@@ -59,7 +59,7 @@ class AgentEnv(ToolEnv):
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the role, and those of the team."""
         owners = self._protocol.toolsets(self.agent, world)
-        tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
+        tools = tools_of(*owners)
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
@@ -107,9 +107,8 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                result: str = tools[name](
-                    arguments
-                )  # it is no call of the world, which may have ended before a host has answered
+                # It is no call of the world, which may have ended before a host has answered.
+                result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
             answer = self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
@@ -130,10 +129,7 @@ class AgentEnv(ToolEnv):
             for agent in self._protocol.agents
             for owner in self._protocol.toolsets(agent, new)
         }
-        tools = {
-            name: bound for owner in owners.values() for name, bound in tools_of(owner).items()
-        }
-        return rebuild(world, new, tools, calls)
+        return rebuild(world, new, tools_of(*owners.values()), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
         """Let the whole team play on in a world that was re-created."""

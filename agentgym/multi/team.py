@@ -164,10 +164,8 @@ class TeamProtocol:
     ) -> None:
         check_int("max_message", max_message, 1, 131_072)
         self.max_message = max_message
-        owners = world(config, 0).toolsets()
-        tools = {
-            name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()
-        }
+        bound_tools = tools_of(*world(config, 0).toolsets())
+        tools = {name: bound.schema.final for name, bound in bound_tools.items()}
         self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 

@@ -76,7 +76,7 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
             self._shown = Chat((*observation.messages[:known], *self.examples), observation.tools)
-        self._shown = self._shown.add(*observation.messages[known:-1])
+        self._shown = self._shown.extend(observation.messages[known:-1])
         self._source = observation.without_last()
         return self._shown.with_last(observation.messages[-1])
 

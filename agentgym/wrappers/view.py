@@ -389,7 +389,7 @@ class ContextView:
             replies -= self._recent[0].role == "assistant"
             old.append(self._recent.popleft())
         if old:
-            self._archived = self._archived.add(*old)
+            self._archived = self._archived.extend(old)
             tokens, uses, turns = self._sum(old)
             all_tokens, all_uses, all_turns = self._archived_load
             self._archived_load = (all_tokens + tokens, all_uses + uses, all_turns + turns)

@@ -322,6 +322,19 @@ def test_a_world_that_does_not_repeat_itself_is_not_restored_wrongly() -> None:
     assert (over, detail.ended, detail.faults[0].exception) == (True, "fault", "RollbackError")
 
 
+@pytest.mark.parametrize("length", [1, 80, 81, 100_000])
+def test_a_result_of_any_length_that_is_not_repeated_shows(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log holds enough of each result to tell it from another, and of a long one no more."""
+    env = begun()
+    monkeypatch.setattr(env._direct["note"], "method", lambda text: "x" * length)
+    env.step(write("note", text="it is answered by other code"))
+    assert len(pickle.dumps(env.world.call_log)) < 1_000
+    _, _, over, detail = step(env, write("fail", how="zero"))
+    assert (over, detail.ended, detail.faults[0].exception) == (True, "fault", "RollbackError")
+
+
 def test_a_mounted_toolset_without_transactions_ends_the_episode() -> None:
     env = ToolEnv(Desk)
     env.mount(Box())

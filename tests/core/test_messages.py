@@ -10,6 +10,7 @@ import dataclasses
 import importlib.util
 import inspect
 import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,44 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
     )
     same = [a == b for a, b in zip(left_plain, right_plain, strict=False)]
     assert left.shared_prefix(right) == (same.index(False) if False in same else len(same))
+
+
+class Interrupted(Sequence[Message]):
+    """Messages while another thread extends the same chat: before they are taken, in the middle, or
+    after.
+    """
+
+    def __init__(self, chat: Chat, place: int) -> None:
+        self.others: list[Chat] = []
+        self._chat, self._place = chat, place
+
+    def __iter__(self) -> Iterator[Message]:
+        for k in range(3):
+            if k == self._place and not self.others:
+                self.others.append(self._chat.add(message(8), message(9)))
+            if k < 2:
+                yield message(k)
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        return [*self][index]
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("tail", [False, True])
+def test_threads_may_extend_one_version_of_a_chat(tail: bool, place: int) -> None:
+    """Each gets its own messages behind the common ones, whoever extends the buffer first."""
+    first = Chat((message(4),))
+    first = first.with_last(message(5)) if tail else first.add(message(5))
+    new = Interrupted(first, place)
+    grown = first.extend(new)
+    (other,) = new.others
+    further = grown.add(message(6)), other.add(message(7))
+    ids = [[each.text for each in chat.messages] for chat in (first, grown, other, *further)]
+    mine, others = ["4", "5", "0", "1"], ["4", "5", "8", "9"]
+    assert ids == [["4", "5"], mine, others, [*mine, "6"], [*others, "7"]]
 
 
 def test_messages_are_a_sequence() -> None:

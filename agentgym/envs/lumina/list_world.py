@@ -92,11 +92,11 @@ class ListWorld(World[ListConfig]):
         """Draw a list and remove random elements to get the target: every list can be solved."""
         config, rng = self.config, self.rng
         if config.duplicates:
-            values = rng.integers(10, _highest_value(config) + 1, size=config.items)
+            items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
         else:
-            values = 10 + rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
+            values = rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
+            items = [10 + value for value in values.tolist()]
         removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
-        items = values.tolist()
         self._start(items, [value for k, value in enumerate(items) if k not in removed])
         self.max_turns = config.budget(config.removals + 1)
 

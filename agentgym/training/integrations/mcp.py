@@ -75,9 +75,7 @@ class OfficeEpisode:
         servers = office.toolsets()
         self.name = "+".join(server.name for server in servers)
         self.instructions = "\n".join(first_paragraph(type(server).__doc__) for server in servers)
-        self._tools = {
-            name: bound for server in servers for name, bound in tools_of(server).items()
-        }
+        self._tools = tools_of(*servers)
         self.tools: Sequence[Tool] = [bound.schema for bound in self._tools.values()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:

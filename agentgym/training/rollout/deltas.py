@@ -48,10 +48,10 @@ class ChatDelta(NamedTuple):
         tools = before.tools if self.tools is None else self.tools
         prefix = Chat(before.first(self.kept).messages, tools)
         if self.kept == len(before.messages) or not self.messages:
-            return prefix.add(*self.messages)
+            return prefix.extend(self.messages)
         # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
         *stay, newest = self.messages
-        return prefix.add(*stay).with_last(newest)
+        return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):

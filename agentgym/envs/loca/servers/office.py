@@ -96,11 +96,7 @@ class Office:
             ToolError: The call was refused.
         """
         if name not in self._tools:
-            self._tools = {
-                name: bound
-                for server in self.toolsets()
-                for name, bound in tools_of(server).items()
-            }
+            self._tools = tools_of(*self.toolsets())
         answer = run_tool(self._tools[name], arguments)
         return answer if isinstance(answer, str) else answer.text
 
