@@ -21,6 +21,7 @@ from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.deltas import Border, ChatDelta, ReplyDelta
 from agentgym.training.rollout.engines import GRACE, MakeEnv, describe
 from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.worker_slots import (
     WORKERS,
     FarAnswer,
@@ -117,6 +118,7 @@ class WorkerServer:
     def close(self, key: int) -> None:
         """Close the env of a slot, if it is open."""
         if (player := self._players.pop(key, None)) is not None:
+            RareGarbageCollection.end(1)
             player.close()
 
     def close_all(self) -> None:
@@ -130,6 +132,7 @@ class WorkerServer:
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
+            RareGarbageCollection.begin(1)
             self._players[key].use(self._policy)
         return self._players[key]
 
