@@ -253,14 +253,16 @@ class Messages(Sequence[Message]):
         """Count the leading messages that both have in common; O(1) for two versions of one
         buffer.
         """
-        start = 0
-        if isinstance(other, Messages) and other._buffer is self._buffer:
+        start, shortest = 0, min(len(self), len(other))
+        versions = isinstance(other, Messages)
+        if versions and other._buffer is self._buffer:
             start = min(self._length, other._length)
-        for mine, theirs in zip(self[start:], other[start:], strict=False):
-            if mine is not theirs and mine != theirs:
-                break
-            start += 1
-        return start
+        theirs = other._at if versions else other.__getitem__
+        for position in range(start, shortest):
+            mine, its = self._at(position), theirs(position)
+            if mine is not its and mine != its:
+                return position
+        return shortest
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

@@ -201,6 +201,20 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
     assert sent(LONG) < STEEPEST * sent(SHORT)
 
 
+@pytest.mark.parametrize("stack", STACKS)
+def test_work_of_a_border(stack: str, played: Played) -> None:
+    steps = played(stack, False)[1].steps
+    near, far = Border(), Border()
+
+    def cross(first: int, last: int) -> None:
+        for step in steps[first:last]:
+            near.receive_chat(*far.send_chat(step.chat))
+
+    cross(0, 20)  # as many as either side remembers, and more
+    early, *_, late = (calls_of(cross, k, k + 20) for k in range(20, 100, 20))
+    assert late < 1.1 * early
+
+
 @pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "DocumentWorld-team"])
 def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
