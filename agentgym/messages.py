@@ -56,7 +56,7 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
     return {column.name: column for column in dataclasses.fields(twin)}
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
 
     A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
@@ -254,12 +254,10 @@ class Messages(Sequence[Message]):
         buffer.
         """
         start, shortest = 0, min(len(self), len(other))
-        versions = isinstance(other, Messages)
-        if versions and other._buffer is self._buffer:
+        if isinstance(other, Messages) and other._buffer is self._buffer:
             start = min(self._length, other._length)
-        theirs = other._at if versions else other.__getitem__
         for position in range(start, shortest):
-            mine, its = self._at(position), theirs(position)
+            mine, its = self._at(position), other[position]
             if mine is not its and mine != its:
                 return position
         return shortest

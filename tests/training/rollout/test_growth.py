@@ -25,6 +25,7 @@ from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.deltas import Border, ReplyDelta
+from agentgym.training.rollout.wire import encode_answer
 from agentgym.training.rollout.workers import PlayerServer
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
@@ -194,7 +195,7 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
         over = False
         while not over:
             answer = server.step(None)
-            sizes.append(len(pickle.dumps(answer)))
+            sizes.append(len(encode_answer("step", (True, answer))))
             over = answer[3] or answer[4]
         return sum(sizes) / len(sizes)
 
