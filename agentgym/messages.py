@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
 from itertools import chain, islice
@@ -253,14 +253,18 @@ class Messages(Sequence[Message]):
         """Count the leading messages that both have in common; O(1) for two versions of one
         buffer.
         """
-        start, shortest = 0, min(len(self), len(other))
-        if isinstance(other, Messages) and other._buffer is self._buffer:
-            start = min(self._length, other._length)
-        for position in range(start, shortest):
-            mine, its = self._at(position), other[position]
-            if mine is not its and mine != its:
-                return position
-        return shortest
+        start = 0
+        at: Callable[[int], Message] = other.__getitem__
+        if isinstance(other, Messages):
+            at = other._at
+            if other._buffer is self._buffer:
+                start = min(self._length, other._length)
+        rest = range(start, min(len(self), len(other)))  # read no further than where they part
+        for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
+            if mine is not theirs and mine != theirs:
+                break
+            start += 1
+        return start
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
