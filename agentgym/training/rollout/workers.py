@@ -181,9 +181,8 @@ class Processes(WorkerEngine):
             name=f"agentgym-worker-{number}",
             daemon=True,
         )
-        with _CHILDREN, interrupts_left_to_parent():
+        with far, _CHILDREN, interrupts_left_to_parent():
             process.start()
-        far.close()
         return _Process(Frames(near), process)
 
 
