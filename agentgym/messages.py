@@ -10,7 +10,7 @@ import base64
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
 from itertools import chain, islice
@@ -53,7 +53,7 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
     return {column.name: column for column in dataclasses.fields(twin)}
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
 
     A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
@@ -255,9 +255,13 @@ class Messages(Sequence[Message]):
         buffer.
         """
         start = 0
-        if isinstance(other, Messages) and other._buffer is self._buffer:
-            start = min(self._length, other._length)
-        for mine, theirs in zip(self[start:], other[start:], strict=False):
+        at: Callable[[int], Message] = other.__getitem__
+        if isinstance(other, Messages):
+            at = other._at
+            if other._buffer is self._buffer:
+                start = min(self._length, other._length)
+        rest = range(start, min(len(self), len(other)))  # read no further than where they part
+        for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
             if mine is not theirs and mine != theirs:
                 break
             start += 1

@@ -20,6 +20,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
+from agentgym.training.rollout.wire import encode_answer
 from agentgym.training.rollout.workers import PlayerServer
 
 SIZES = (10, 40, 160)
@@ -61,10 +62,11 @@ def sent(size: int, policy: Tokenized) -> int:
     """The bytes that a worker with its own policy sends in an episode."""
     server = PlayerServer(lambda: make(WORLD, operations=size))
     server.use(policy)
-    total, over = len(pickle.dumps(server.reset(0))), False
+    total, over = len(encode_answer("reset", (True, server.reset(0)))), False
     while not over:
         answer = server.step(None)
-        total, over = total + len(pickle.dumps(answer)), answer[3] or answer[4]
+        total += len(encode_answer("step", (True, answer)))
+        over = answer[3] or answer[4]
     return total
 
 

@@ -24,6 +24,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from agentgym import Chat, Content, Image, Message, Reply, ToolCall, make, render
 from agentgym.messages import Messages
 from agentgym.oracles import NoisyPolicy
+from tests.helpers import calls_of
 
 TEMPLATE = """{% for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}
 {% endfor %}{% for message in messages %}<{{ message.role }}>{{ message.content }}{% for call in message.tool_calls or [] %}
@@ -55,6 +56,24 @@ def played(turns: int = 3, **options: Any) -> Chat:
 
 def message(number: int) -> Message:
     return Message("user", str(number), id=f"{number}:0")
+
+
+def test_chats_are_read_no_further_than_where_they_part() -> None:
+    def work(length: int) -> int:
+        shared = [Message("user", str(k)) for k in range(length)]
+        chat = Chat().add(*shared)
+        longer, other = chat.add(Message("user", "x")), Chat((Message("user", "y"), *shared))
+        counts = [
+            longer.shared_prefix(chat),
+            chat.shared_prefix(longer),
+            chat.shared_prefix(Chat()),
+        ]
+        assert counts == [length, length, 0]
+        assert chat.shared_prefix(other) == other.shared_prefix(chat) == 0
+        pairs = [(longer, chat), (chat, longer), (chat, Chat()), (chat, other)]
+        return sum(calls_of(one.shared_prefix, two) for one, two in pairs)
+
+    assert work(1_000) == work(10)
 
 
 @given(st.data())

@@ -4,8 +4,6 @@ interrupted.
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -32,17 +30,13 @@ from agentgym.training.rollout.collect_arguments import (
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
 from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
 from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.prefetch import Prefetcher
 from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-YOUNG = 50_000
-"""New objects after which Python looks for garbage in cycles while episodes are collected. With its
-700, it goes through the recorded steps so often that this takes a third of the time of a step at
-1,000 slots, and more at 10,000.
-"""
 LINGER = 0.1
 """Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
 worth that much delay.
@@ -226,7 +220,7 @@ class Collector:
     ) -> Iterator[tuple[int, Trajectory]]:
         dispatcher = self._dispatcher
         dispatcher.use(shared, labels)
-        _RareGarbageCollection.begin()
+        RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
                 self._wait()
@@ -236,7 +230,7 @@ class Collector:
                     dispatcher.advance(0.0)
                 self._reply(policy)
         finally:
-            _RareGarbageCollection.end()
+            RareGarbageCollection.end(self.num_envs)
             self._unsent = ([], [])
             dispatcher.give_up_all()
 
@@ -270,32 +264,6 @@ class Collector:
             self._unsent = slots, replies
         else:
             dispatcher.reply(slots, replies)
-
-
-class _RareGarbageCollection:
-    """The threshold of the garbage collector, raised as long as any collection of episodes is under
-    way.
-    """
-
-    _lock = threading.Lock()
-    _under_way = 0
-    _before = (0, 0, 0)
-
-    @classmethod
-    def begin(cls) -> None:
-        with cls._lock:
-            if not cls._under_way:
-                cls._before = gc.get_threshold()
-                if 0 < cls._before[0] < YOUNG:  # 0 is that of somebody who wants none
-                    gc.set_threshold(YOUNG, *cls._before[1:])
-            cls._under_way += 1
-
-    @classmethod
-    def end(cls) -> None:
-        with cls._lock:
-            cls._under_way -= 1
-            if not cls._under_way:
-                gc.set_threshold(*cls._before)
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:

@@ -31,9 +31,15 @@ class ChatDelta(NamedTuple):
     tools: tuple[Tool, ...] | None = None
 
     @classmethod
-    def of(cls, chat: Chat, before: Chat) -> ChatDelta:
-        """Return what a chat adds to another."""
-        kept = chat.shared_prefix(before)
+    def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
+        """Return what a chat adds to another.
+
+        Args:
+            chat: The chat.
+            before: The other.
+            kept: The number of messages that both begin with, if it is known.
+        """
+        kept = chat.shared_prefix(before) if kept is None else kept
         tools = None if chat.tools == before.tools else chat.tools
         return cls(kept, tuple(chat.messages[kept:]), tools)
 
@@ -73,9 +79,15 @@ class ReplyDelta(NamedTuple):
     logprobs: tuple[float, ...]
 
     @classmethod
-    def of(cls, reply: Reply, before: Reply) -> ReplyDelta:
-        """Return what a reply adds to another."""
-        kept = continued(reply, before)
+    def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
+        """Return what a reply adds to another.
+
+        Args:
+            reply: The reply.
+            before: The other.
+            kept: The number of ids that `continued` counts, if it is known.
+        """
+        kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
@@ -105,9 +117,11 @@ class Recent(Generic[T]):
     def __init__(self, empty: T) -> None:
         self.items = [empty]
 
-    def nearest(self, kept: Callable[[T], int]) -> int:
-        """Return the place of the item of which a new one keeps most."""
-        return max(range(len(self.items)), key=lambda place: kept(self.items[place]))
+    def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
+        """Return the place of the item of which a new one keeps most, and how much it keeps."""
+        counts = list(map(kept, self.items))
+        most = max(counts)
+        return counts.index(most), most
 
     def add(self, item: T, base: int, *, goes_on: bool) -> None:
         """Add an item, in place of its base if it goes on from the whole of that."""
@@ -126,8 +140,8 @@ class Border:
 
     def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
         """Return the form of a chat in which it crosses."""
-        base = self._chats.nearest(chat.shared_prefix)
-        delta = ChatDelta.of(chat, self._chats.items[base])
+        base, kept = self._chats.nearest(chat.shared_prefix)
+        delta = ChatDelta.of(chat, self._chats.items[base], kept)
         self._add_chat(chat, base, delta)
         return base, delta
 
@@ -139,8 +153,8 @@ class Border:
 
     def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
         """Return the form of a reply in which it crosses."""
-        base = self._replies.nearest(lambda before: continued(reply, before))
-        delta = ReplyDelta.of(reply, self._replies.items[base])
+        base, kept = self._replies.nearest(lambda before: continued(reply, before))
+        delta = ReplyDelta.of(reply, self._replies.items[base], kept)
         self._add_reply(reply, base, delta)
         return base, delta
 

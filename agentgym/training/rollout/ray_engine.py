@@ -12,9 +12,9 @@ import ray
 
 from agentgym.policy import Policy
 from agentgym.training.rollout.engines import describe
+from agentgym.training.rollout.wire import FarAnswer
 from agentgym.training.rollout.worker_slots import (
     WORKERS,
-    FarAnswer,
     FarEnd,
     Request,
     WorkerDied,

@@ -58,7 +58,7 @@ class ThreadPool:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._limit, self._few = limit, min(FEW_THREADS, limit)
         self._lock = threading.Lock()
         self._waiting: deque[ThreadSlot] = deque()
         self._working: dict[ThreadSlot, threading.Thread] = {}
@@ -71,9 +71,11 @@ class ThreadPool:
 
     def submit(self, slot: ThreadSlot) -> None:
         """Have the slot do its work."""
+        self._waiting.append(slot)  # before the look: a thread that parks looks after it is counted
+        if self._active >= self._few and (self._active >= self._limit or self._short.is_set()):
+            return
         with self._lock:
-            self._waiting.append(slot)
-            if self._active < min(FEW_THREADS, self._limit):
+            if self._active < self._few:
                 self._activate()
             elif self._active < self._limit and not self._short.is_set():
                 self._short.set()
@@ -122,31 +124,48 @@ class ThreadPool:
                 more = min(len(self._waiting), self._limit - self._active)
                 if more <= 0:
                     self._short.clear()
+                    if self._waiting and self._active < self._limit:  # submitted before that
+                        self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, self._active)):
                         self._activate()
 
     def _run(self) -> None:
-        thread = threading.current_thread()
         while True:
-            with self._lock:
-                if self._waiting:
-                    slot = self._waiting.popleft()
-                    self._working[slot] = thread
-                else:
-                    slot = None
-                    self._active -= 1
-                    self._parked += 1
-            if slot is None:
-                if self._calls.get() is None:
-                    return
-                continue
-            answer = slot.work()
-            with self._lock:  # before the answer, after which the slot may be submitted again
-                abandoned = self._working.pop(slot, None) is None
-            slot.deliver(answer)
-            if abandoned:
+            try:
+                slot = self._waiting.popleft()
+            except IndexError:
+                if self._park():
+                    continue
                 return
+            if not self._work_for(slot):
+                return
+
+    def _work_for(self, slot: ThreadSlot) -> bool:
+        """Have a slot do its work in this thread; return False if it was abandoned meanwhile.
+
+        No lock is taken. A thread that waits for one gets it while another runs, which then has to
+        wait for it at its next step, and so on: threads would be switched several times a step.
+        """
+        if slot.dead:  # it is not noted, so that one that is about to be noted is not replaced
+            slot.deliver(None)
+            return True
+        self._working[slot] = threading.current_thread()
+        answer = slot.work()
+        # Before the answer, after which the slot may be submitted again.
+        abandoned = self._working.pop(slot, None) is None
+        slot.deliver(answer)
+        return not abandoned
+
+    def _park(self) -> bool:
+        """Wait until there is more to do; return False if that is never."""
+        with self._lock:
+            self._active -= 1
+            if self._waiting:  # it was submitted before this thread was counted out
+                self._active += 1
+                return True
+            self._parked += 1
+        return self._calls.get() is not None
 
 
 def _interpreter_is_idle() -> bool:

@@ -34,6 +34,7 @@ from agentgym.training.rollout.engines import (
     describe,
 )
 from agentgym.training.rollout.episode import StepOutcome
+from agentgym.training.rollout.wire import FarAnswer
 
 WORKERS = 16
 """The most workers, unless told otherwise: with some 18 MB each they add 30 kB to each of 10,000 slots.
@@ -53,8 +54,6 @@ again.
 
 Request = tuple[int, str, Any]
 """Which slot of a worker is asked, for which method, with which argument."""
-FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, and the answer, or the error and whether it was the policy's."""
 
 
 class WorkerDied(RuntimeError):

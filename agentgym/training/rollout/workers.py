@@ -6,33 +6,40 @@ What crosses the border grows with new text, never with the history.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from types import FrameType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.policy import Policy, PolicyError, Reply
-from agentgym.training.rollout.deltas import Border, ChatDelta, ReplyDelta
+from agentgym.training.rollout.deltas import Border
 from agentgym.training.rollout.engines import GRACE, MakeEnv, describe
 from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.garbage import RareGarbageCollection
+from agentgym.training.rollout.wire import (
+    FarAnswer,
+    Frames,
+    SentChat,
+    SentStep,
+    decode_answer,
+    encode_answer,
+)
 from agentgym.training.rollout.worker_slots import (
     WORKERS,
-    FarAnswer,
     FarEnd,
     Request,
     WorkerDied,
     WorkerEngine,
 )
 
-SentChat = tuple[int, ChatDelta]
-SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
-"""A reply of the worker's own policy, and the outcome of its step."""
 _CHILDREN = threading.Lock()
 """Held to ask for the state of a child: of two threads that ask, one would not be told its exit code.
 """
@@ -117,6 +124,7 @@ class WorkerServer:
     def close(self, key: int) -> None:
         """Close the env of a slot, if it is open."""
         if (player := self._players.pop(key, None)) is not None:
+            RareGarbageCollection.end(1)
             player.close()
 
     def close_all(self) -> None:
@@ -130,6 +138,7 @@ class WorkerServer:
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
+            RareGarbageCollection.begin(1)
             self._players[key].use(self._policy)
         return self._players[key]
 
@@ -165,28 +174,27 @@ class Processes(WorkerEngine):
 
     def start(self, make_env: bytes, number: int) -> FarEnd:
         """Start a worker."""
-        near, far = self._context.Pipe()
+        near, far = socket.socketpair()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
             target=_serve,
             args=(far, make_env, number),
             name=f"agentgym-worker-{number}",
             daemon=True,
         )
-        with _CHILDREN, interrupts_left_to_parent():
+        with far, _CHILDREN, interrupts_left_to_parent():
             process.start()
-        far.close()
-        return _Process(near, process)
+        return _Process(Frames(near), process)
 
 
 class _Process(FarEnd):
-    def __init__(self, connection: Connection, process: Any) -> None:
-        self._connection, self._process = connection, process
+    def __init__(self, frames: Frames, process: Any) -> None:
+        self._frames, self._process = frames, process
 
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            self._connection.send((policy, requests))
+            self._frames.send(pickle.dumps((policy, requests), pickle.HIGHEST_PROTOCOL))
             for _ in requests:
-                yield self._connection.recv()
+                yield decode_answer(self._frames.receive())
         except (EOFError, OSError) as error:
             self._join()
             raise WorkerDied(describe_exit(self._process.exitcode)) from error
@@ -200,7 +208,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # the process reads the end of its input, closes its envs and ends
+        self._frames.close()  # the process reads the end of its input, closes its envs and ends
         if not self._join():
             self.kill()
             self._join()
@@ -227,16 +235,16 @@ moment when it is interrupted.
 """
 
 
-def _serve(connection: Connection, make_env: bytes, number: int) -> None:
+def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
     follow_the_parent()
-    server = WorkerServer(make_env, number)
+    server, frames = WorkerServer(make_env, number), Frames(stream)
     try:
         while True:
-            policy, requests = connection.recv()
+            policy, requests = pickle.loads(frames.receive())
             if policy is not None:
                 server.use(policy)
             for request in requests:
-                connection.send(server.answer(request))
+                frames.send(encode_answer(request[1], server.answer(request)))
     except GONE:
         server.close_all()
 

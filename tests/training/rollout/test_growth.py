@@ -25,6 +25,7 @@ from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.deltas import Border, ReplyDelta
+from agentgym.training.rollout.wire import encode_answer
 from agentgym.training.rollout.workers import PlayerServer
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
@@ -194,11 +195,25 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
         over = False
         while not over:
             answer = server.step(None)
-            sizes.append(len(pickle.dumps(answer)))
+            sizes.append(len(encode_answer("step", (True, answer))))
             over = answer[3] or answer[4]
         return sum(sizes) / len(sizes)
 
     assert sent(LONG) < STEEPEST * sent(SHORT)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_work_of_a_border(stack: str, played: Played) -> None:
+    steps = played(stack, False)[1].steps
+    near, far = Border(), Border()
+
+    def cross(first: int, last: int) -> None:
+        for step in steps[first:last]:
+            near.receive_chat(*far.send_chat(step.chat))
+
+    cross(0, 20)  # as many as either side remembers, and more
+    early, *_, late = (calls_of(cross, k, k + 20) for k in range(20, 100, 20))
+    assert late < 1.1 * early
 
 
 @pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "DocumentWorld-team"])

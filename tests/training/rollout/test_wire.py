@@ -1,0 +1,163 @@
+"""What crosses to a worker process and back is equal to what was sent, in few bytes and reads."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import socket
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import agentgym
+from agentgym import Chat, Message, ToolCall
+from agentgym.messages import Image
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.training.rollout import Collector, Processes
+from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.wire import Frames, decode_answer, encode_answer
+from agentgym.training.rollout.workers import PlayerServer
+
+LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
+LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]
+
+
+def value(rng: random.Random, depth: int = 3) -> Any:
+    """Draw a value of an info, as `to_jsonable` leaves it."""
+    if not depth or rng.random() < 0.5:
+        return rng.choice(LEAVES)
+    items = [value(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return items if rng.random() < 0.5 else {rng.choice(("a", "b", 3)): item for item in items}
+
+
+def message(rng: random.Random) -> Message:
+    """Draw a message."""
+    calls = [ToolCall("pop", {"id": value(rng)}, "call_1") for _ in range(rng.randrange(3))]
+    images = [Image(rng.randbytes(5), "a picture") for _ in range(rng.randrange(2))]
+    return Message("assistant", rng.choice(("", "é")), calls=tuple(calls), images=tuple(images))
+
+
+def step(rng: random.Random) -> Any:
+    """Draw the answer to a step."""
+    tools = rng.choice((None, agentgym.make("ListWorld").reset(seed=0)[0].tools))
+    delta = ChatDelta(rng.randrange(9), tuple(message(rng) for _ in range(rng.randrange(3))), tools)
+    reply = (1, ReplyDelta("\ud800x", 3, (1, 2), (4,), (-0.5,))), None
+    return rng.choice(reply), (rng.randrange(3), delta), 0.5, True, False, {"a": value(rng)}
+
+
+def typed(item: Any) -> Any:
+    """Return a value with the type of each of its parts, so that 1 is not True."""
+    if isinstance(item, dict):
+        return [(typed(name), typed(part)) for name, part in item.items()]
+    if isinstance(item, (list, tuple)):
+        return type(item), [typed(part) for part in item]
+    return type(item), item
+
+
+def test_an_answer_arrives_as_it_was() -> None:
+    rng, forms = random.Random(0), set()
+    for _ in range(400):
+        answer = True, step(rng)
+        data = encode_answer("step", answer)
+        assert typed(decode_answer(data)) == typed(answer)
+        forms.add(data[:1])
+    assert forms == {b"p", b"s"}
+    assert decode_answer(encode_answer("reset", (True, answer[1][1]))) == (True, answer[1][1])
+    assert decode_answer(encode_answer("step", (False, ("OSError", True)))) == (
+        False,
+        ("OSError", True),
+    )
+
+
+@pytest.mark.parametrize("env_id", ["ListWorld", "GridWorld", "DocumentWorld", "PuzzleWorld-duel"])
+def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
+    policy = (TeamPolicy if "duel" in env_id else OraclePolicy)(env_id)
+    server = PlayerServer(lambda: agentgym.make(env_id))
+    server.use(policy)
+    assert encode_answer("reset", (True, server.reset(0)))[:1] == b"c"
+    sent = pickled = 0
+    for _ in range(20):
+        answer = server.step(None)
+        data = encode_answer("step", (True, answer))
+        assert data[:1] == b"s"
+        sent, pickled = sent + len(data), pickled + len(pickle.dumps(answer))
+        if answer[3] or answer[4]:
+            break
+    assert sent < 0.95 * pickled
+    server.close()
+
+
+class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Puts something into the info of its second step that is of no process but its own."""
+
+    turn = 0
+
+    def step(self, action: Any) -> Any:
+        *outcome, info = self.env.step(action)
+        self.turn += 1
+        return *outcome, info if self.turn % 2 else {**info, "lock": threading.Lock()}
+
+
+def test_what_cannot_be_sent_costs_its_episode_alone() -> None:
+    make_env = lambda: Unsendable(agentgym.make("ListWorld", items=4, removals=1))  # noqa: E731
+    with Collector(make_env, 1, engine=Processes(workers=1), retries=0) as collector:
+        (trajectory,) = collector.collect(OraclePolicy("ListWorld"), [0])
+    assert "cannot be sent: TypeError: cannot pickle '_thread.lock'" in trajectory.failure
+    assert len(trajectory.steps) == 1
+
+
+def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
+    unknown: Any = "developer"
+    chat = 0, ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
+    succeeded, (cause, by_policy) = decode_answer(encode_answer("reset", (True, chat)))
+    assert not succeeded
+    assert not by_policy
+    assert "cannot be sent" in cause
+    assert "developer" in cause
+
+
+class CountingStream:
+    """A socket that counts how often it is read."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream, self.reads = stream, 0
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._stream.settimeout(seconds)
+
+    def recv(self, size: int) -> bytes:
+        self.reads += 1
+        return self._stream.recv(size)
+
+
+def test_what_has_come_is_read_at_once() -> None:
+    near, far = socket.socketpair()
+    stream: Any = CountingStream(near)
+    reader, writer = Frames(stream), Frames(far)
+    frames = [bytes([number]) * 300 for number in range(100)]
+    for frame in frames:
+        writer.send(frame)
+    assert [reader.receive() for _ in frames] == frames
+    assert stream.reads <= 3
+    writer.close()
+    with pytest.raises(EOFError):
+        reader.receive()
+    near.close()
+
+
+def test_frames_of_any_length_arrive() -> None:
+    near, far = socket.socketpair()
+    near.settimeout(0.01)  # as `socket.setdefaulttimeout` may have it
+    reader, writer = Frames(near), Frames(far)
+    rng = random.Random(0)
+    sizes = [0, 1, 7, 65_527, 65_528, 65_536, 65_537, 3_000_000, 0, 5]
+    frames = [rng.randbytes(size) for size in sizes]
+    thread = threading.Thread(target=lambda: [writer.send(frame) for frame in frames])
+    thread.start()
+    assert [reader.receive() for _ in frames] == frames
+    thread.join()
+    reader.close()
+    writer.close()
