@@ -27,10 +27,12 @@ from agentgym.training.evaluation import (
     log_of,
     run_ablation,
 )
+from agentgym.training.evaluation.ablation import count_tokens
 from agentgym.training.evaluation.study import SETTINGS, TRAJECTORIES, load_study, missing_cells
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex
+from tests.helpers import calls_of
 
 MODULE = "tests.training.evaluation.test_study"
 SERVED = {"model": "big"}
@@ -261,3 +263,21 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
     assert len(missing_cells(tmp_path / "run")) == 2
     assert run_ablation(small(), tmp_path / "run", 1) == rows
     assert CliRunner().invoke(app, doctor).exit_code == 0
+
+
+def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Path) -> None:
+    """Settings are read at each look at a folder, tokens are counted for each episode: neither
+    checks cells or builds a vocabulary again, which take thousands of calls.
+    """
+    ablation = Ablation(
+        worlds=("ListWorld",),
+        arms=("",),
+        horizons=(3,),
+        seeds=1,
+        policy=PolicyConfig("oracle"),
+    )
+    run_ablation(ablation, tmp_path, workers=1)
+    (episode,) = log_of(tmp_path)
+    for repeated in (lambda: load_study(tmp_path), lambda: count_tokens(episode)):
+        repeated()
+        assert calls_of(repeated) < 2_000

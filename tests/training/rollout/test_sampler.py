@@ -21,6 +21,7 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
     collect,
+    sampler,
 )
 from agentgym.training.rollout.prefix_cache import PrefixCache, common_length, shared_runs
 from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
@@ -229,3 +230,15 @@ def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
     model.lm_head.register_forward_hook(lambda m, a, out: shapes.append(tuple(out.shape)))
     list(collect(LocalPolicy(model, tokenizer, max_new_tokens=3), env(), range(2), 2))
     assert {shape[1] for shape in shapes} == {1}
+
+
+def test_states_may_take_a_quarter_of_the_free_memory(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of long chats does not fit into the 1 GiB that is always allowed."""
+    for free, allowed in ((2**30, 2**30), (2**35, 2**33)):
+        monkeypatch.setattr(sampler, "_free_memory", lambda free=free: free)
+        player = TransformersSampler(make_llama(tokenizer))
+        assert player._cache.limit == allowed
+    monkeypatch.undo()
+    assert sampler._free_memory() >= 0
