@@ -53,7 +53,10 @@ finetune-full: finetune learn
 	$(BIN)/agentgym ablate --policy cloned=$(TUNE) --policy grpo=$(FULL)/grpo --world TreeWorld --set split=test \
 		--set max_failed_rounds=1 --max-new-tokens 48 --horizons 2,3 --oracles none,P --episodes $(PLAYED) --out $(FULL)/held_out
 
-check: lint types test adapters wheel
+# What needs one process each goes side by side, before the tests, which take all cores.
+check: $(VENV)/.dev
+	$(MAKE) --jobs 2 --output-sync lint types adapters wheel site
+	$(MAKE) test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -103,17 +106,13 @@ exhaustive: $(VENV)/.dev
 matrix: $(VENV)/.dev
 	$(BIN)/python .ci/matrix.py $(ROWS)
 
+# The wheel in an environment of its own, whose other packages are those of .venv.
 wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist
-	$(PYTHON) -m venv .wheel-venv
-ifdef LOCKED
-	.wheel-venv/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
-	.wheel-venv/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/dev-$(PLATFORM).txt
-	.wheel-venv/bin/python $(LOCKED_PIP) --no-deps dist/*.whl
-else
-	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[anthropic,cli,endpoint,export,gguf,lora,mcp,multi,office,ray,tensorboard,trl]" mypy
-endif
+	$(PYTHON) -m venv --without-pip .wheel-venv
+	$(BIN)/python -c "import site; print(*site.getsitepackages())" > "$$(echo .wheel-venv/lib/python3*/site-packages)/packages.pth"
+	$(BIN)/python -m pip --python .wheel-venv/bin/python install --quiet --disable-pip-version-check --no-deps dist/*.whl
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench

@@ -1,12 +1,17 @@
 """Planted faults: whether the tests find them, and whether the sample of a plain run finds fewer than
 the whole families do.
 
-`pip install cosmic-ray`, then `python .ci/plant.py --count 200 agentgym/oracles agentgym/wrappers …`.
+```bash
+pip install cosmic-ray
+mkdir lines && PYTHONPATH=.ci LINES=lines pytest -p record_lines -n 2 --sample 1
+python .ci/plant.py --lines lines --count 200 agentgym
+```
+
 Each fault is a mutation by Cosmic Ray (https://cosmic-ray.readthedocs.io) at a place that is drawn
-from the functions of these folders. It is planted in a clone, where the tests of the folder that
-mirrors it run until one fails, the file of the same name first; after them the smoke set and the
-laws. A fault that the sample lets pass is looked for again by the whole families. Tests of other
-folders are not run, so that the suite as a whole finds at least as many.
+from the functions of these folders, in proportion to the length of files. It is planted in a clone,
+where tests run that run its line, those of its own folder and the cheapest first, until one fails
+that passes without it: first tests of the sample, then those that the sample leaves out. Both are
+given the same processor time; what is found in neither was missed by both.
 """
 
 from __future__ import annotations
@@ -15,15 +20,17 @@ import argparse
 import ast
 import json
 import os
+import pickle
 import random
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -32,10 +39,12 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 180
-"""The processor time after which the tests of a fault are ended: it may have made a loop endless, and
-counts as neither found nor missed.
-"""
+SECONDS = 90
+"""The processor time of the tests of a fault: most that fail are among the cheapest."""
+HANGING = 60
+"""The seconds after which a test has failed: without a fault none of those chosen takes half of it."""
+MEMORY = 24 << 30
+"""The bytes that a process may reserve, so that an endless list ends itself and not the machine."""
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
@@ -48,12 +57,15 @@ def main() -> None:
     """Plant faults and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", help="folders or files of the package")
+    parser.add_argument("--lines", type=Path, required=True, help="the records of record_lines.py")
     parser.add_argument("--count", type=int, default=200, help="how many faults")
-    parser.add_argument("--seed", type=int, default=0, help="seeds the places")
+    parser.add_argument("--seed", type=int, default=0, help="seeds the places and the sample")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--log", type=Path, help="a file for a line of JSON about each")
     options = parser.parse_args()
     faults = draw_faults(options.folders, options.count, random.Random(options.seed))
+    os.environ["AGENTGYM_SAMPLE_SEED"] = str(options.seed)
+    records = Records.read(options.lines, sample())
     outcomes = Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         clones: SimpleQueue[Path] = SimpleQueue()
@@ -61,10 +73,10 @@ def main() -> None:
             clone = Path(folder) / f"clone {k}"
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
             clones.put(clone)
-        for fault, outcome in pool.map(lambda fault: (fault, judge(fault, clones)), faults):
-            outcomes[outcome] += 1
+        for fault, outcome in pool.map(lambda f: (f, judge(f, clones, records)), faults):
+            outcomes[outcome["found by"]] += 1
             line = json.dumps(
-                {"file": fault[0], "operator": fault[1], "place": fault[2], "outcome": outcome}
+                {"file": fault.file, "line": fault.lines[0], "change": fault.operator, **outcome}
             )
             print(line, flush=True)
             if options.log:
@@ -74,8 +86,77 @@ def main() -> None:
         print(f"{outcome}: {count} of {len(faults)}")
 
 
-Fault = tuple[str, str, int, str]
-"""A file, an operator, the number of its place, and the text of the file with the fault."""
+@dataclass(frozen=True)
+class Fault:
+    """A fault: its file, the lines of its statement, the operator of Cosmic Ray that made it, and
+    the text of the file with it.
+    """
+
+    file: str
+    lines: range
+    operator: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """What tests run: the seconds of each, the files and lines of each as bits, and which of them
+    are in the sample.
+    """
+
+    seconds: Mapping[str, float]
+    lines: Mapping[str, Mapping[str, int]]
+    sampled: frozenset[str]
+
+    @classmethod
+    def read(cls, folder: Path, sampled: frozenset[str]) -> Records:
+        """Read the records of all processes."""
+        records = {
+            name: record
+            for path in folder.glob("*.pickle")
+            for name, record in pickle.loads(path.read_bytes()).items()
+        }
+        return cls(
+            {name: seconds for name, (seconds, _) in records.items()},
+            {name: lines for name, (_, lines) in records.items()},
+            sampled,
+        )
+
+    def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
+        """Return the tests that run a fault, as many as there is time for: of each function one
+        case, then another one, and so on; of these its own folder's first, then the cheapest.
+        """
+        mask = sum(1 << line for line in fault.lines)
+        parts = Path(fault.file).with_suffix("").parts[1:]
+        cases = Counter[str]()
+        ranks = {}
+        for name in sorted(self.seconds, key=lambda name: self.seconds[name]):
+            if self.lines[name].get(fault.file, 0) & mask and (name in self.sampled) == sampled:
+                function = name.partition("[")[0]
+                test = Path(function.partition("::")[0]).parts[1:]
+                alike = sum(
+                    1
+                    for _ in takewhile(
+                        lambda pair: pair[0] == pair[1], zip(parts, test, strict=False)
+                    )
+                )
+                own = test[-1] == f"test_{parts[-1]}.py"
+                ranks[name] = (cases[function], not own, -alike, self.seconds[name])
+                cases[function] += 1
+        left = float(SECONDS)
+        chosen = []
+        for name in sorted(ranks, key=lambda name: ranks[name]):
+            if self.seconds[name] < min(left, HANGING / 2):
+                left -= self.seconds[name]
+                chosen.append(name)
+        return chosen
+
+
+def sample() -> frozenset[str]:
+    """Return the names of the tests that a plain run has."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return frozenset(line for line in found.splitlines() if "::" in line)
 
 
 def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[Fault]:
@@ -90,22 +171,25 @@ def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[
         kind: [name for name in operator_names() if name.startswith(f"core/{kind}")]
         for kind in KINDS
     }
-    faults: dict[tuple[str, str, int], str] = {}
+    faults: dict[tuple[str, str, int], Fault] = {}
     while len(faults) < count:
         (path,) = rng.choices(files, weights)
         operator = rng.choice(operators[rng.choice(KINDS)])
         source = path.read_text(encoding="utf-8")
         places = places_of(source, operator)
         if places:
-            place = rng.choice(places)
-            text = mutate_code(source, get_operator(operator)(), place)
+            number, line = rng.choice(places)
+            text = mutate_code(source, get_operator(operator)(), number)
             if text and same(source, text) is False:
-                faults[str(path.relative_to(ROOT)), operator, place] = text
-    return [(*key, text) for key, text in faults.items()]
+                name = str(path.relative_to(ROOT))
+                faults[name, operator, number] = Fault(
+                    name, statement(source, line), operator, text
+                )
+    return list(faults.values())
 
 
-def places_of(source: str, operator: str) -> list[int]:
-    """Return the numbers of the places of an operator that are in the body of a function."""
+def places_of(source: str, operator: str) -> list[tuple[int, int]]:
+    """Return the numbers and lines of the places of an operator in the bodies of functions."""
     lines = {
         line
         for node in ast.walk(ast.parse(source))
@@ -118,7 +202,19 @@ def places_of(source: str, operator: str) -> list[int]:
         for node in ast_nodes(get_ast(source))
         for position in get_operator(operator)().mutation_positions(node)
     )
-    return [k for k, (start, _) in enumerate(positions) if start[0] in lines]
+    return [(k, start[0]) for k, (start, _) in enumerate(positions) if start[0] in lines]
+
+
+def statement(source: str, line: int) -> range:
+    """Return the lines of the innermost statement around a line, without its body."""
+    around = [
+        (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.stmt)
+        and node.lineno <= line <= (end := node.end_lineno or node.lineno)
+    ]
+    first, after = max(around)
+    return range(first, max(after, first + 1))
 
 
 def same(source: str, text: str) -> bool | None:
@@ -138,51 +234,62 @@ def _bare(source: str) -> ast.AST:
     return tree
 
 
-def judge(fault: Fault, clones: SimpleQueue[Path]) -> str:
+def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str, str]:
     """Plant a fault in a clone and return what its tests say."""
-    name, _, _, text = fault
     clone = clones.get()
-    source = (clone / name).read_text(encoding="utf-8")
     try:
-        (clone / name).write_text(text, encoding="utf-8")
-        folders = [mirror(clone, Path(name)), clone / "tests/smoke", clone / "tests/laws"]
-        for selection in (("-m", "not exhaustive"), ("-m", "family or rotation", "--sample", "1")):
-            for folder in folders:
-                outcome = run_tests(clone, name, folder, *selection)
-                if outcome != "missed":
-                    sampled = "--sample" not in selection
-                    return f"{outcome} by the {'sample' if sampled else 'whole families alone'}"
-        return "missed"
+        for sampled, by in ((True, "the sample"), (False, "the whole families alone")):
+            chosen = records.choose(fault, sampled=sampled)
+            if test := first_failure(clone, fault, chosen, ["--sample", "1"] * (not sampled)):
+                return {"found by": by, "test": test}
+        return {
+            "found by": "none" if records.choose(fault, sampled=True) else "none: no test runs it"
+        }
     finally:
-        (clone / name).write_text(source, encoding="utf-8")
         clones.put(clone)
 
 
-def run_tests(clone: Path, name: str, folder: Path, *selection: str) -> str:
-    """Run the tests of a folder until one fails, those of a file of the package first."""
-    own = sorted(folder.rglob(f"test_{Path(name).stem}*.py"))
-    quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command = [sys.executable, "-m", "pytest", *quiet, *selection]
-    environment = {**os.environ, "PYTHONPATH": str(clone), "AGENTGYM_RESET_CACHE": ""}
-    tests = subprocess.Popen(
-        [*command, *map(str, own), str(folder)],
-        cwd=clone,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    resource.prlimit(tests.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    code = tests.wait()
-    # 5: no test was collected, as where a folder has no family.
-    return {0: "missed", 5: "missed", -signal.SIGKILL: "not found in time"}.get(code, "found")
+def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
+    """Return the first test that fails with a fault and not without it; "" if there is none."""
+    source = (clone / fault.file).read_text(encoding="utf-8")
+    left = list(tests)
+    while left:
+        (clone / fault.file).write_text(fault.text, encoding="utf-8")
+        try:
+            failed = run_tests(clone, left, option)
+        finally:
+            (clone / fault.file).write_text(source, encoding="utf-8")
+        if not failed or failed not in left or not run_tests(clone, [failed], option):
+            return failed
+        left.remove(failed)
+    return ""
 
 
-def mirror(clone: Path, path: Path) -> Path:
-    """Return the folder of the tests of a file: that of the same name, or of the nearest above."""
-    parts = path.parent.parts[1:]
-    while parts and not (clone / "tests" / Path(*parts)).is_dir():
-        parts = parts[:-1]
-    return clone / "tests" / (Path(*parts) if parts else Path("core"))
+def run_tests(clone: Path, tests: Sequence[str], option: Sequence[str]) -> str:
+    """Run tests in a clone until one fails, and return its name, or what happened to all."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        json.dump(tests, file)
+        file.flush()
+        quiet = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "choose_tests"]
+        command = [sys.executable, "-m", "pytest", *quiet, "--timeout", str(HANGING), *option]
+        run = subprocess.Popen(
+            [*command, *sorted({name.partition("::")[0] for name in tests})],
+            cwd=clone,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{clone}:{ROOT / '.ci'}",
+                "TESTS": file.name,
+                "AGENTGYM_RESET_CACHE": "",
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        resource.prlimit(run.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
+        code = run.wait()
+        names = json.loads(Path(file.name).read_text(encoding="utf-8"))
+    if code in {0, 5}:  # 5: no test was collected
+        return ""
+    return names[0] if code == 1 and len(names) == 1 else f"pytest ended with {code}"
 
 
 if __name__ == "__main__":

@@ -56,10 +56,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         *metafunc.definition.iter_markers("family"),
         *metafunc.definition.iter_markers("rotation"),
     ):
-        cases = sampling.current.cases(
-            metafunc.definition.nodeid, marker.kwargs, each_kind=marker.name == "family"
-        )
-        metafunc.parametrize(list(marker.kwargs), cases)
+        if marker.kwargs:
+            cases = sampling.current.cases(
+                metafunc.definition.nodeid, marker.kwargs, each_kind=marker.name == "family"
+            )
+            metafunc.parametrize(list(marker.kwargs), cases)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests in rotation whose turn it is not."""
+    for item in items:
+        marker = item.get_closest_marker("rotation")
+        if marker and not marker.kwargs and not sampling.current.takes(item.nodeid):
+            item.add_marker("exhaustive")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,8 +5,10 @@ A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the pro
 `--sample` is run, drawn with a seed that is the commit, so that the sample rotates; `-m exhaustive`
 runs what the sample leaves out, `--sample 1` all.
 
-Of a family each kind of id, arm and the like is in every sample. Where cases are costly and each of them
-stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample` and no more."""
+Of a family each kind of id, arm and the like is in every sample. Where cases are costly and each of
+them stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample` and no more.
+A single test that takes seconds, and runs what quicker ones run too, is in rotation as a whole:
+`@pytest.mark.rotation`."""
 
 from __future__ import annotations
 
@@ -116,6 +118,10 @@ class Sample:
             )
             for case in built
         ]
+
+    def takes(self, test: str) -> bool:
+        """Return whether it is the turn of a test that is in rotation as a whole."""
+        return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
 
     def _rotate(self, family: str, places: Sequence[Places]) -> set[tuple[int, ...]]:
         """Draw one case in so many, whatever its kind."""

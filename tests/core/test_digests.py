@@ -67,6 +67,7 @@ def test_the_order_of_what_has_none_does_not_count() -> None:
     assert digest(np.int64(3)) == digest(3)
 
 
+@pytest.mark.rotation
 def test_a_digest_is_the_same_in_a_process_that_hashes_otherwise() -> None:
     code = "from agentgym.digests import digest; print(digest({'x', 'y', 'zz', ('a', 1), 2.5}))"
     shown = {

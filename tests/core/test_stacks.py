@@ -237,6 +237,7 @@ def test_a_module_may_stand_before_what_it_registers(
         make("ListWorld", context="nowhere:shout")
 
 
+@pytest.mark.rotation
 def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
     line = [
@@ -283,6 +284,7 @@ def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
     assert loaded.stderr.startswith("error: ControlPolicy needs GuessWorld.read_task(task) to ")
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [

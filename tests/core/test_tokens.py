@@ -67,6 +67,7 @@ def test_tokens_are_those_of_another_encoder_for_any_text() -> None:
             assert encode(text(400)) == other.encode(text(400), disallowed_special=()), name
 
 
+@pytest.mark.rotation
 def test_blocks_change_no_token_of_a_text_with_words() -> None:
     encode = cl100k_encoder()
     for name, text in TEXTS.items():
@@ -134,6 +135,7 @@ def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
         assert cl100k_counter().length(text(60_000)) == expected, name
 
 
+@pytest.mark.rotation
 def test_long_texts_are_counted_at_once() -> None:
     """Each would take minutes if merging tokens took quadratic time."""
     for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
@@ -166,6 +168,7 @@ class _Text(str):
         return super().__new__(cls, str(number) * 10_000)
 
 
+@pytest.mark.rotation
 def test_the_gpt_4_vocabulary_is_exact() -> None:
     assert {
         text: cl100k().count(Message("user", text)) - MESSAGE_OVERHEAD for text in KNOWN

@@ -11,7 +11,7 @@ from tests.sampling import few
 IDS = [entry.id for entry in worlds()]
 
 
-@pytest.mark.family(env_id=IDS)
+@pytest.mark.rotation(env_id=IDS)
 def test_no_shortcut_earns_more_than_chance(env_id: str) -> None:
     """Few seeds: what is far above the ceiling shows; docs/audit.md has the rest."""
     seeds = len(few(env_id, 20))

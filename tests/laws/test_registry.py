@@ -35,7 +35,7 @@ def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
     return rollout(make(env_id, labels=True, **options), NoisyPolicy(env_id, 0.3), seed)
 
 
-@pytest.mark.family(env_id=ALL)
+@pytest.mark.rotation(env_id=ALL)
 def test_gymnasium_finds_nothing_to_say(env_id: str) -> None:
     laws.check_gymnasium(env_id)
 
@@ -129,7 +129,7 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
             chat, *_ = env.step(RandomPolicy("TreeWorld", seed)([chat])[0].text)
 
 
-@pytest.mark.family(env_id=IDS)
+@pytest.mark.rotation(env_id=IDS)
 def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
     """A world rebuilt from the text of the chat alone gives the same hints as the hidden one,
     so hints use nothing hidden.

@@ -18,7 +18,7 @@ SEEDS = 10
 """Enough that two of them would meet in a world of few tasks; a test split takes five draws each."""
 
 
-@pytest.mark.family(env_id=IDS)
+@pytest.mark.rotation(env_id=IDS)
 def test_train_and_test_share_no_instance(env_id: str) -> None:
     """Seeds that differ and seeds that agree: the keys, and the instances themselves, differ."""
     drawn: dict[str, set[Any]] = {}

@@ -191,7 +191,7 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
         assert all(rollout(env, OraclePolicy(env_id), seed).reward == 1.0 for seed in range(3))
 
 
-@pytest.mark.family(env_id=IDS)
+@pytest.mark.rotation(env_id=IDS)
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
     try:

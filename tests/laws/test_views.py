@@ -58,6 +58,7 @@ def test_every_view_obeys_the_laws_at_length(stack: Stack, actions: list[str]) -
     obey(stack, actions)
 
 
+@pytest.mark.rotation
 def test_the_conversations_reach_what_the_laws_are_about() -> None:
     met: Counter[str] = Counter()
 
@@ -98,6 +99,7 @@ def test_the_conversations_reach_what_the_laws_are_about() -> None:
         )  # what is drawn changes with the sources, from which hypothesis takes constants
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faulty_views_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FAULTS[fault](monkeypatch)
@@ -124,6 +126,7 @@ def test_a_clone_and_a_pickle_go_on_alike(stack: Stack, actions: list[str], cut:
         assert chats == whole.chats
 
 
+@pytest.mark.rotation
 @FEW
 @given(stacks(), conversations, conversations)
 def test_a_reset_forgets_everything_and_envs_do_not_mix(
@@ -158,6 +161,7 @@ def everything(window: int = 100_000, **changes: dict[str, Any]) -> Stack:
     )
 
 
+@pytest.mark.rotation
 @FEW
 @given(
     conversations, st.sampled_from(["", "SP", "SPH"]), st.sampled_from(["persistent", "ephemeral"])
@@ -232,6 +236,7 @@ print(json.dumps([[message.to_dict() for message in chat.messages] for chat in e
 """
 
 
+@pytest.mark.rotation
 def test_views_are_the_same_in_every_process() -> None:
     shown = set()
     for hash_seed in ("0", "77"):

@@ -374,6 +374,7 @@ def test_hostile_replies_of_any_agent_raise_nothing(env_id: str) -> None:
     assert reward == 1.0
 
 
+@pytest.mark.rotation
 def test_same_seed_same_bytes_in_another_process() -> None:
     ids = [*IDS[:2], "agentgym/GridWorld-team-v0", "agentgym/TreeWorld-manager-v0"]
     outputs = set()

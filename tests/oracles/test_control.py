@@ -45,6 +45,7 @@ def planted(
     return letter, run_ablation(ablation, out, workers=1)
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("metric", ["success", "step_accuracy"])
 def test_the_planted_deficit_is_found_and_no_other(
@@ -109,6 +110,7 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
     return [turn for turn in turns if turn <= turn_count]
 
 
+@pytest.mark.rotation
 def test_tracking_and_distraction_grow_with_the_episode_and_planning_does_not() -> None:
     # With a constant hazard as many first errors fall into the first half of a window as survival
     # allows; a growing hazard puts few there. The rates give each deficit about the same number of

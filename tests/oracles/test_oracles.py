@@ -312,7 +312,7 @@ def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
     assert not CallSet("pop", "id", ())
 
 
-@pytest.mark.family(arm=ARMS, env_id=IDS)
+@pytest.mark.rotation(arm=ARMS, env_id=IDS)
 def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
     for scope in SCOPES:
         none, one, two = (views(env_id, arm, scope, shots=shots)[0] for shots in (0, 1, 2))

@@ -118,6 +118,7 @@ def noisy() -> NoisyPolicy:
     return NoisyPolicy("DocumentWorld", 0.3)
 
 
+@pytest.mark.rotation
 def test_chats_in_any_order_get_the_same_replies(chats: list[Chat], texts: list[str]) -> None:
     assert [reply.text for reply in noisy()(chats)] == texts
 

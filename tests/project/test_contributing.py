@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,7 @@ print("solved")
 """
 
 
+@pytest.mark.rotation
 def test_the_office_task_is_whole() -> None:
     command = [sys.executable, "-W", "error", "-c", EXAMPLE + USE]
     shown = subprocess.run(

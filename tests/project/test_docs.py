@@ -95,6 +95,7 @@ def endpoint() -> Iterator[Mapping[str, str]]:
         }
 
 
+@pytest.mark.rotation
 def test_the_study_of_an_endpoint_finds_its_deficit(
     endpoint: Mapping[str, str], tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def run(name: str, *arguments: str) -> str:
 # What each script achieves.
 
 
+@pytest.mark.rotation
 def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = main_of("oracle_study", "matplotlib")
     results = main(["--horizons", "4", "--episodes", "4", "--out", str(tmp_path)])
@@ -59,6 +60,7 @@ def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (tmp_path / "interventions.png").stat().st_size > 10_000
 
 
+@pytest.mark.rotation
 def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = main_of("context_study", "matplotlib")
     results = main(["--episodes", "2", "--out", str(tmp_path)])
@@ -107,6 +109,7 @@ def test_pettingzoo_team() -> None:
     assert replies["closer_0"] >= 1
 
 
+@pytest.mark.rotation
 def test_mcp_client(tmp_path: Path) -> None:
     main_of("mcp_client", "mcp", "typer")
     shown = run("mcp_client", "--horizon", "3", "--out", str(tmp_path))
@@ -116,6 +119,7 @@ def test_mcp_client(tmp_path: Path) -> None:
     assert (result.success, result.calls, result.policy) == (1.0, 3, "external:mine")
 
 
+@pytest.mark.rotation
 def test_sb3_gridworld() -> None:
     main = main_of("sb3_gridworld", "torch", "stable_baselines3", "sb3_contrib")
     trained, chance = main(["--steps", "3072", "--episodes", "60"])
@@ -123,6 +127,7 @@ def test_sb3_gridworld() -> None:
     assert trained > chance + 0.2
 
 
+@pytest.mark.rotation
 def test_ray_rollouts() -> None:
     main = main_of("ray_rollouts", "ray")
     played = {each.seed: each.to_json() for each in main(["--episodes", "6"])}
@@ -131,6 +136,7 @@ def test_ray_rollouts() -> None:
     assert played == {each.seed: each.to_json() for each in here}
 
 
+@pytest.mark.rotation
 @pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_grpo_trl(tmp_path: Path) -> None:

@@ -70,3 +70,9 @@ def test_a_rotation_comes_to_each_case() -> None:
     assert len(set.union(*drawn)) == 14
     assert len(Sample(4, "a", whole=True).cases("f", axes, each_kind=False)) == 14
     assert len(Sample(1, "a", whole=False).cases("f", axes, each_kind=False)) == 14
+
+
+def test_a_test_in_rotation_has_its_turn_in_one_run_of_so_many() -> None:
+    turns = [Sample(8, str(seed), whole=False).takes("test") for seed in range(400)]
+    assert 25 <= sum(turns) <= 75
+    assert Sample(1, "a", whole=False).takes("test")

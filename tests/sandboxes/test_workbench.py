@@ -246,6 +246,7 @@ def test_ways_out_are_closed(name: str) -> None:
         assert outcome.stdout.strip() in ("-1", "[]", str([-1] * 9))
 
 
+@pytest.mark.rotation
 def test_packages_and_bytes_are_the_same_each_time() -> None:
     packages = "numpy, openpyxl, pandas, pypdf, reportlab, PIL.Image, dateutil"
     code = f"import {packages}\nprint(hash('x'), pandas.DataFrame({{'a': [1, 2]}}).a.sum())"

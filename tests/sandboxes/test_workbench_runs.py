@@ -183,6 +183,7 @@ def workbench_children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()))
 
 
+@pytest.mark.rotation
 def test_nothing_is_left_when_a_workbench_is_closed_or_forgotten() -> None:
     for end in (lambda bench: bench.close(), lambda bench: None):
         bench = Workbench()

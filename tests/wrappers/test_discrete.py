@@ -370,6 +370,7 @@ def share_of_optimal(choose: Any, episodes: int, **options: Any) -> float:
     return total / episodes
 
 
+@pytest.mark.rotation
 def test_maskable_ppo_learns_a_small_grid() -> None:
     small = {"size": 3, **EXACT}
     rng = np.random.default_rng(0)

@@ -504,6 +504,7 @@ for k in range(60):
 """
 
 
+@pytest.mark.rotation
 def test_two_processes_may_share_a_memory(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     memory("create", "/memories/log", "")

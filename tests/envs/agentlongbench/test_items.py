@@ -103,6 +103,7 @@ def test_the_lists_are_those_of_the_figures() -> None:
     assert len(query(species(), third)["intersection"]) == 135
 
 
+@pytest.mark.rotation
 def test_the_species_are_those_of_the_paper() -> None:
     table = species()
     assert len(table) == 1025
@@ -267,6 +268,7 @@ def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_d
     assert len({table.names for table in free}) == 4
 
 
+@pytest.mark.rotation
 def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
     words = vocabulary()
     assert {"Kakuna", "Type", "None", "Level >= 20 (Atk<Def)", "Static"} <= words

@@ -79,6 +79,7 @@ def test_a_log_of_a_length_is_balanced_too() -> None:
     assert abs(np.mean(places)) < 3.3 / (12 * len(places)) ** 0.5
 
 
+@pytest.mark.rotation
 def test_the_log_that_all_tasks_share_asks_for_a_round_that_was_drawn() -> None:
     """Rows of one log: its hidden item is left alone all the same."""
     late = 0

@@ -205,6 +205,7 @@ def test_no_word_of_the_species_stands_in_a_knowledge_free_row() -> None:
         ]
 
 
+@pytest.mark.rotation
 def test_replaying_the_calls_of_a_row_gives_its_results() -> None:
     for setting in FULL:
         log = make_log(setting, 16_384, 2, 0, HEURISTIC)

@@ -42,6 +42,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
     assert len(openings) == len(budgets) == 1
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
     """Ranks of the target in the first exact list are uniform: each half holds it equally often."""
@@ -61,6 +62,7 @@ def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None
     assert abs(sum(ranks)) < 3.3 * spread, "1 in 1,000 by chance"
 
 
+@pytest.mark.rotation
 def test_reference_turns_are_those_of_play_item_by_item() -> None:
     """Every target of a table, played call by call with the first candidate."""
     for options in ({"hidden": 1}, {"hidden": 2}, {"hidden": 1, "style": "verbose"}):

@@ -328,6 +328,7 @@ def test_neighbours_have_different_colours_and_few_are_used() -> None:
     assert colour([]) == []
 
 
+@pytest.mark.rotation
 def test_too_many_colours_are_refused() -> None:
     with pytest.raises(
         ValueError,

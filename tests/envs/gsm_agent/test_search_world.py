@@ -395,6 +395,7 @@ def test_a_task_that_is_not_there_is_refused() -> None:
         make("SearchWorld", task=80, **SMALL).reset(seed=0)
 
 
+@pytest.mark.rotation
 def test_horizons_are_met() -> None:
     for steps in (2, 5, 30):
         env = make("SearchWorld", **SearchWorld.config_for_horizon(steps))

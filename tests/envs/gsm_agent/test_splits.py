@@ -53,6 +53,7 @@ def people_of_task(world: SearchWorld) -> set[str]:
     return {name for text in texts for name in NAME.findall(text)}
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
 def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
     """Of hundreds of tasks, with everything that a search can show, other databases included."""
@@ -95,6 +96,7 @@ def test_the_databases_of_a_split_are_well_posed_and_solved(split: SplitName) ->
         assert rollout(env, OraclePolicy("SearchWorld"), seed).reward == 1.0
 
 
+@pytest.mark.rotation
 def test_shortcuts_learnt_on_one_split_earn_nothing_on_the_other() -> None:
     audit = run_audit(AuditConfig("SearchWorld", seeds=60, demonstrations=30))
     assert audit.leaks == []

@@ -27,6 +27,7 @@ def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:
         assert env.world.report()["guessed_reads"] == (not strict)
 
 
+@pytest.mark.rotation
 def test_names_grow_longer_in_very_large_tasks() -> None:
     files = list(generated(0, operations=20_000, p=0.0).files())
     assert len(set(files)) == len(files) > 50_000

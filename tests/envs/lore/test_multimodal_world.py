@@ -197,6 +197,7 @@ def test_irrelevant_documents_are_pictures_as_often_as_others() -> None:
     assert 0.35 < sum(node.note is not None for node in numbers) / len(numbers) < 0.65
 
 
+@pytest.mark.rotation
 def test_same_seed_same_bytes_in_another_process() -> None:
     code = (
         "import hashlib; from agentgym.envs.lore.multimodal_world import MultimodalWorld as W\n"

@@ -87,6 +87,7 @@ def test_expressions_are_read_from_the_pixels() -> None:
             assert content.images[0].alt == f"Picture: {read(content.images[0].to_array())}."
 
 
+@pytest.mark.rotation
 def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
     """Exactly where nothing was lost, and else so far that most of the ink is in its place."""
     agreements: dict[str, list[float]] = {}

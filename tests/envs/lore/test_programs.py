@@ -389,6 +389,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize(
     ("env_id", "options", "seed"),
     [

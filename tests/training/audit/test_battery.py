@@ -45,6 +45,7 @@ def test_a_planted_leak_is_found(name: str) -> None:
     assert FINDERS[name] in {row.name for row in audit.leaks}
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("name", [world.__name__ for world in CLEAN])
 def test_a_clean_world_passes(name: str) -> None:
     audit = audited(name)

@@ -39,6 +39,7 @@ def test_nothing_is_found(env_id: str) -> None:
         assert report.texts
 
 
+@pytest.mark.rotation
 def test_the_command_shows_a_table_and_plays_records_again(tmp_path: Path) -> None:
     world = "tests.training.audit.planted_worlds:planted"
     out = tmp_path / "findings.jsonl"

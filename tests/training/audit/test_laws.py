@@ -62,6 +62,7 @@ def test_the_line_of_a_broken_law_shows_it() -> None:
     assert names["it"].reward == 0.0  # type: ignore[attr-defined]
 
 
+@pytest.mark.rotation
 def test_a_world_without_hooks_is_checked_as_far_as_it_goes() -> None:
     results = {result.name: result for result in check_laws(f"{GUESS}:GuessWorld", 2)}
     assert set(results) == {law.name for law in world_laws()}

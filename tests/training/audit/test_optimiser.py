@@ -33,6 +33,7 @@ def test_rewards_alone_lead_to_what_is_given_away(name: str) -> None:
     assert ceiling.verdict(score_interval(trained_score(name))) == "leak"
 
 
+@pytest.mark.rotation
 def test_an_id_that_tells_the_answer_is_found() -> None:
     """The last letter of the id in the prompt says whether the answer is yes."""
     assert score_interval(trained_score("IdTells")).low > 0.5

@@ -74,6 +74,7 @@ def test_what_was_cured_is_not_found_again(rare: Finding) -> None:
     assert minimize(cured, play).reproduced is False
 
 
+@pytest.mark.rotation
 def test_the_work_of_two_replies_is_compared() -> None:
     finding = next(findings(QuadraticWorld, EPISODES))
     assert finding.kind == "growth"

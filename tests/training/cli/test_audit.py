@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import collect
@@ -50,6 +52,7 @@ def test_audit_refuses_bad_input_in_one_line() -> None:
         assert shown.stderr.count("\n") == 1
 
 
+@pytest.mark.rotation
 def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     out, log = tmp_path / "ablation", tmp_path / "train.jsonl"
     size = ("--horizons", "2", "--episodes", "4", "--workers", "1", "--oracles", "none")

@@ -181,6 +181,7 @@ def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.rotation
 def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BREAKING)
     shown = command(
@@ -223,6 +224,7 @@ class Breaking:
 """
 
 
+@pytest.mark.rotation
 def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
     out = tmp_path / "a"
     shown = command(
@@ -239,6 +241,7 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
     assert (out / "arms.png").exists()
 
 
+@pytest.mark.rotation
 def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
     contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
     line = [
@@ -274,6 +277,7 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
 
 
+@pytest.mark.rotation
 def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
@@ -304,6 +308,7 @@ INTERRUPTED = (130, -signal.SIGINT)
 """
 
 
+@pytest.mark.rotation
 def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     # What runs in the background of a script ignores interrupts, and so would what it starts.
     python = ["env", "--default-signal=INT", sys.executable]

@@ -34,6 +34,7 @@ def execute(folder: Path, *words: str) -> str:
     return shown.stdout
 
 
+@pytest.mark.rotation
 def test_a_new_world_installs_passes_its_tests_and_is_played(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
     pytest.importorskip("pip")

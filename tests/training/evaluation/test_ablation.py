@@ -55,6 +55,7 @@ def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
     assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 
+@pytest.mark.rotation
 def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     ablation = small(horizons=(3,), seeds=2)
     assert run_ablation(ablation, tmp_path / "one", 1) == run_ablation(
@@ -73,6 +74,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     assert len(list(read_chunks(log))) == len(chunks)
 
 
+@pytest.mark.rotation
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "agentgym", *SLOW, "--out", str(tmp_path / "k")]
     log = tmp_path / "k" / TRAJECTORIES
@@ -174,6 +176,7 @@ def test_unknown_policies_are_refused(name: str, message: str) -> None:
         small(policy=PolicyConfig(name))
 
 
+@pytest.mark.rotation
 def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
     rows = run_ablation(small(), tmp_path / "a", 1)
     written = write_report(rows, tmp_path / "a")

@@ -155,6 +155,7 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
         load_folders({one: "", tmp_path / "empty": ""})
 
 
+@pytest.mark.rotation
 def test_the_command_writes_a_report_of_all_policies(tmp_path: Path) -> None:
     arms = ("", "S", "P")
     one, two = (
@@ -172,6 +173,7 @@ def test_the_command_writes_a_report_of_all_policies(tmp_path: Path) -> None:
     assert (again.exit_code, "is one of the folders" in again.stderr) == (2, True)
 
 
+@pytest.mark.rotation
 def test_several_policies_play_in_one_run_within_their_budgets(tmp_path: Path) -> None:
     line = "ablate --world ListWorld --horizons 3 --episodes 4 --oracles none,S --workers 1"
     policies = ["--policy", "good=oracle", "--policy", "noisy:p=0.5", "--out", str(tmp_path)]

@@ -89,6 +89,7 @@ def test_a_trajectory_without_a_window_has_no_usage() -> None:
     assert usage(replace(trajectory, steps=())) is None
 
 
+@pytest.mark.rotation
 def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_path: Path) -> None:
     ablation = Ablation(
         worlds=("ListWorld", "TreeWorld"),
@@ -154,6 +155,7 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     )
 
 
+@pytest.mark.rotation
 def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
     grid = [
         "--context",

@@ -30,6 +30,7 @@ def quantile(share: float, tests: int, chance: float) -> int:
     return count
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize(
     "world",
     [

@@ -232,6 +232,7 @@ def test_a_single_horizon_has_arms_for_an_axis() -> None:
     assert all(low < high for low, high in ends)
 
 
+@pytest.mark.rotation
 def test_six_worlds_have_a_panel_each() -> None:
     worlds = [f"World{k}" for k in range(6)]
     for build, rows_of_panels in zip(FIGURES, (2, 1, 1), strict=True):

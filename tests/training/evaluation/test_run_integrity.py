@@ -88,6 +88,7 @@ def die(number: int) -> int:
     return 2 * number
 
 
+@pytest.mark.rotation
 def test_a_worker_that_is_killed_costs_its_cell_alone() -> None:
     ended = list(play_cells(die, [[1, 2, 3], [5, 6], [7]], 2, retries=1))
     assert [item.cell for item in ended if isinstance(item, Lost)] == [3]
@@ -102,6 +103,7 @@ def without_policy(results: list[Result]) -> list[Any]:
     return [(row.arm, row.seed, row.success, row.steps) for row in results]
 
 
+@pytest.mark.rotation
 def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, graves: Path) -> None:
     ablation = small(policy=PolicyConfig(f"{MODULE}:die_once"))
     losses: list[Any] = []
@@ -112,6 +114,7 @@ def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, grav
     assert len(lines_of(tmp_path / "a")) == 8
 
 
+@pytest.mark.rotation
 def test_a_cell_that_kills_each_worker_is_lost_alone(
     tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +149,7 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
 
 
+@pytest.mark.rotation
 def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
     line = f"ablate --policy {MODULE}:be_silent --world ListWorld --oracles none --horizons 3 --episodes 5"
     out = ["--workers", "1", "--out", str(tmp_path / "a")]
@@ -176,6 +180,7 @@ def test_when_every_cell_is_lost_the_run_stops(
         run_ablation(small(policy=PolicyConfig(f"{MODULE}:be_silent")), tmp_path / "a", 1)
 
 
+@pytest.mark.rotation
 def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
     line = [
         sys.executable,

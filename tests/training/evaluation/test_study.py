@@ -200,6 +200,7 @@ def test_the_log_is_compressed_eight_times_or_more(tmp_path: Path) -> None:
     assert (tmp_path / TRAJECTORIES).stat().st_size < plain / 8
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
     for most, there in ((3, 3), (3, 3), (5, 5), (20, 8)):
@@ -209,6 +210,7 @@ def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers
     assert {(row.seed, row.arm) for row in rows[:2]} == {(0, ""), (1, "")}
 
 
+@pytest.mark.rotation
 def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
     ablation = small(seeds=6)
     expected = estimate(ablation, ablation.cells())
@@ -224,6 +226,7 @@ def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
     assert (again.cells, again.measured) == (12 - len(rows), 12 - len(rows))
 
 
+@pytest.mark.rotation
 def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
     ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
     expected = estimate(ablation, ablation.cells(), reply_tokens=0)

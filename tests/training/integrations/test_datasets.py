@@ -248,6 +248,7 @@ def test_groups_are_of_one_spec_and_seed() -> None:
     )
 
 
+@pytest.mark.rotation
 def test_the_id_of_a_group_is_the_same_in_every_process() -> None:
     code = 'from agentgym.training.integrations.datasets import group_of; print(group_of(\'{"b": [1], "a": {}}\', 7))'
     spec = '{"a": {}, "b": [1]}'

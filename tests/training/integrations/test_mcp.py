@@ -114,6 +114,7 @@ def test_pictures_are_pictures() -> None:
     assert (answer.content[1].mime_type, answer.content[1].data) == ("image/png", "iVBORw==")
 
 
+@pytest.mark.rotation
 def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [

@@ -55,6 +55,7 @@ def play(episode: Any, calls: int = 1_000) -> None:
     anyio.run(run)
 
 
+@pytest.mark.rotation
 def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_an_external_agent_cannot_be_asked_here(tmp_path: Path) -> None:
     assert len(losses) == 1
 
 
+@pytest.mark.rotation
 def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = ["-m", "agentgym", "serve", "ListWorld", "--stdio", "--out", str(tmp_path / "run")]

@@ -90,6 +90,7 @@ def test_a_template_that_does_not_only_append_is_refused() -> None:
         with_tool_template(tokenizer_of("phi3", "<|endoftext|>"))
 
 
+@pytest.mark.rotation
 def test_a_model_without_tools_is_trained_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -385,6 +385,7 @@ def logged(trainer: trl.GRPOTrainer, name: str) -> list[float]:
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
+@pytest.mark.rotation
 def test_a_random_model_is_trained_in_the_environment(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
@@ -400,6 +401,7 @@ def test_a_random_model_is_trained_in_the_environment(
     assert len(logged(trainer, "tools/call_frequency")) == 2
 
 
+@pytest.mark.rotation
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,6 +436,7 @@ def test_what_earns_a_reward_is_learnt_from(
     assert "The task is finished." in shown[3]
 
 
+@pytest.mark.rotation
 def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,6 +466,7 @@ def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     assert torch.equal(before, weights(trainer))
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("edits", [{}, {"oracles": "S", "hint_scope": "ephemeral"}])
 def test_a_random_model_is_trained_on_the_chat_of_the_env(
     tokenizer: Any, tmp_path: Path, edits: dict[str, Any]

@@ -76,6 +76,7 @@ class Trainer(trl.GRPOTrainer):
         return super().compute_loss(model, inputs, *arguments, **named)
 
 
+@pytest.mark.rotation
 def test_trl_trains_each_sampled_token_once_as_our_trainers_do(
     tokenizer: Any, trajectories: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def replies(data: Path, out: Path, change: Any = lambda row: row["answer"]) -> P
     return out
 
 
+@pytest.mark.rotation
 def test_the_layout_is_the_published_one_and_a_second_run_changes_nothing(data: Path) -> None:
     names = {
         str(path.relative_to(data / "ki-c" / "16384"))
@@ -261,6 +262,7 @@ def test_lengths_are_named_in_any_case() -> None:
     assert Plan(lengths=("1m", "32K", "4M", "900")).lengths == ("1M", "32k", "4M", "900")
 
 
+@pytest.mark.rotation
 def test_the_commands_run(tmp_path: Path) -> None:
     options = [
         "--lengths",

@@ -232,6 +232,7 @@ def test_an_axis_that_cannot_be_is_refused(changes: dict[str, Any], why: str) ->
         Ablation(**{**presets()["lore-standard"], **changes})
 
 
+@pytest.mark.rotation
 def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
     small: dict[str, Any] = {
         "horizons": (1, 6),
@@ -271,6 +272,7 @@ def guess(_: str) -> Any:
     return lambda chats: [Reply("Final answer: 42x") for _ in chats]
 
 
+@pytest.mark.rotation
 def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) -> None:
     out = tmp_path / "a"
     line = [

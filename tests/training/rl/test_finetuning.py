@@ -78,6 +78,7 @@ def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.rotation
 def test_a_run_evaluates_before_within_and_after(model: Path, whole: Path) -> None:
     points = Curve(whole / CURVE).points
     assert [(p.phase, p.step, p.episodes, p.trials) for p in points] == [
@@ -125,6 +126,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
         assert [replace(r, policy="") for r in one] == [replace(r, policy="") for r in two]
 
 
+@pytest.mark.rotation
 def test_training_and_evaluation_take_different_splits(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +282,7 @@ SMALL = (
 ).split()
 
 
+@pytest.mark.rotation
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
 @pytest.mark.parametrize("lora", [0, 2])
 def test_the_command_fine_tunes_and_what_it_wrote_plays(

@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pytest
+
 import agentgym
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.training.rl import Cloning, CloningConfig, grpo
@@ -24,6 +26,7 @@ def test_it_is_short() -> None:
     assert sorted(parts, key=text.index) == list(parts)
 
 
+@pytest.mark.rotation
 def test_it_trains_list_world() -> None:
     """From a model that knows the form of a call, and plays by chance."""
     spec = agentgym.spec("ListWorld", items=2, removals=1, max_failed_rounds=1)

@@ -111,6 +111,7 @@ def test_a_run_holds_what_the_comparison_compares(whole: tuple[Path, int]) -> No
     assert not [path for path in whole[0].rglob("*") if path.name.endswith((LOCK, ".new"))]
 
 
+@pytest.mark.rotation
 def test_a_run_that_is_killed_three_times_ends_as_one_that_was_not(
     host: Host, whole: tuple[Path, int], tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_ratios_are_truncated(tokenizer: Any) -> None:
     assert found.advantages[~found.sampled].abs().max() == 0
 
 
+@pytest.mark.rotation
 def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) -> None:
     """While step k is trained, those of step k + 1 are played by the weights before step k."""
     model = wavering_model(tokenizer, 1)
@@ -143,6 +144,7 @@ def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) ->
     assert lags == [0.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.rotation
 def test_playing_ahead_learns(tokenizer: Any) -> None:
     trainer = trainer_of(
         tokenizer,

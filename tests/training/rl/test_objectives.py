@@ -61,6 +61,7 @@ def test_groups_without_a_difference_cost_no_pass_and_change_nothing(tokenizer: 
     assert [metrics["informative"] for metrics in seen] == [0.0, 0.0]
 
 
+@pytest.mark.rotation
 def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
     tokenizer: Any, wavering: Any
 ) -> None:

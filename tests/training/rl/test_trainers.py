@@ -43,6 +43,7 @@ def weighted(played: list[Trajectory], values: list[float], weight: str = "episo
     return experience(played, spread(values, tokens), weight, 0)
 
 
+@pytest.mark.rotation
 def test_cloning_learns_the_identity(tokenizer: Any) -> None:
     config = CloningConfig(steps=60, learning_rate=1e-2, episodes=16)
     trainer = Cloning(Echo(), small_model(tokenizer, 64), tokenizer, make_env, config)
@@ -339,6 +340,7 @@ def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
     assert {prediction.logprobs.dtype, prediction.entropies.dtype} == {torch.float32}
 
 
+@pytest.mark.rotation
 def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: Any) -> None:
     apart: dict[str, float] = {}
     for precision in ("fp32", "bf16"):

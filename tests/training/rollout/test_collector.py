@@ -314,6 +314,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.rotation
 def test_a_run_that_was_killed_goes_on_and_its_workers_end_with_it(tmp_path: Path) -> None:
     script, log = tmp_path / "run.py", tmp_path / "log.jsonl"
     script.write_text(SCRIPT)
@@ -374,6 +375,7 @@ def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
     assert set(ways) == {"0", "1", "2"}
 
 
+@pytest.mark.rotation
 def test_engines_can_be_given_with_their_options() -> None:
     assert len(list(collect(Worker(), make_env, range(3), 2, engine=Processes("spawn")))) == 3
     engine = Asyncio()

@@ -118,6 +118,7 @@ def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) 
                 assert rows(again) == rows(trajectory)
 
 
+@pytest.mark.rotation
 def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
     """The form that each reply had alone, with its whole prompt."""
     episodes = [

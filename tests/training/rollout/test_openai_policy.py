@@ -483,6 +483,7 @@ def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
         gc.collect()  # the fixture sees whether its thread has ended
 
 
+@pytest.mark.rotation
 def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     code = (
         "import sys\nfrom agentgym import *\nfrom agentgym.training.rollout.openai_policy import *\n"
@@ -494,6 +495,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
 
 
+@pytest.mark.rotation
 def test_the_command_line_plays_through_an_endpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -511,6 +513,7 @@ def test_the_command_line_plays_through_an_endpoint(
     assert [request["model"] for request in server.requests] == ["tiny", "tiny"]
 
 
+@pytest.mark.rotation
 def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None:
     for name in ("fastapi", "uvicorn", "torch", "accelerate"):
         pytest.importorskip(name)

@@ -57,6 +57,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     cluster.shutdown()
 
 
+@pytest.mark.rotation
 def test_a_machine_that_is_killed_costs_no_episode_and_weights_reach_each_once(
     machines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

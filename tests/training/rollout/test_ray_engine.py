@@ -81,6 +81,7 @@ def test_weights_are_shared_and_every_copy_samples_for_itself() -> None:
         assert sampled == sum(len(step.reply.ids) for step in trajectory.steps) > 0
 
 
+@pytest.mark.rotation
 def test_actors_share_an_endpoint() -> None:
     spec = agentgym.spec("ListWorld", items=5, removals=2)
     (solved,) = collect(OraclePolicy("ListWorld"), spec, [4])

@@ -69,6 +69,7 @@ def test_only_what_is_new_in_a_prompt_is_computed(tokenizer: Any, stack: str) ->
         assert drift(player.model, [played]) < 1e-4
 
 
+@pytest.mark.rotation
 def test_reused_states_give_the_same_replies(tokenizer: Any) -> None:
     """Episodes of unequal length in one batch, with and without the cache, greedily and sampled."""
     model = make_llama(tokenizer)

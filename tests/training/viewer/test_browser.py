@@ -186,6 +186,7 @@ def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) 
     )
 
 
+@pytest.mark.rotation
 def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> None:
     log = tmp_path / "t.jsonl"
     line = played(seed=1).to_json() + "\n"

@@ -194,6 +194,7 @@ def test_the_truth_row_by_row(seed: int) -> None:
     assert any(row["A_clicks"] == row["B_clicks"] == 0 for row in everything)
 
 
+@pytest.mark.rotation
 def test_all_verdicts_occur_and_the_mean_of_the_rates_misleads() -> None:
     verdicts: Counter[str] = Counter()
     misled = 0

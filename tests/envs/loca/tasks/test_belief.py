@@ -123,6 +123,7 @@ def check_play(name: str, length: str, oracles: str) -> None:
     assert bool(policy.asked) == long == ("H" in oracles and world.state_chars() > LIMIT)
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("oracles", ["S", "SP", "SH"])
 @pytest.mark.parametrize(
     ("name", "length"), [("AcademicWarning", "256k"), ("WoocommerceNewWelcome", "32k")]
@@ -222,6 +223,7 @@ def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> No
         assert median(work[-eighth:]) <= 2 * median(work[:eighth]) + 1_000
 
 
+@pytest.mark.rotation
 def test_the_work_for_a_belief_is_that_for_its_text() -> None:
     def cost(size: int) -> int:
         belief = Belief()

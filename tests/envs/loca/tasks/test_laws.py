@@ -54,6 +54,7 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
         assert report["fault_count"] >= len(report["faults"]) > 0
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("steps", [16, 40])
 @pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
 def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:

@@ -315,7 +315,7 @@ def test_the_page_of_the_checks_is_what_the_tasks_say() -> None:
     assert committed == page, "run `make docs`"
 
 
-@pytest.mark.family(case=CASES)
+@pytest.mark.rotation(case=CASES)
 def test_a_difference_fails_unless_it_is_listed_as_harmless(case: tuple[str, str]) -> None:
     env_id, server = case
     task = env_id.removeprefix("agentgym/").removesuffix("-v0")

@@ -345,6 +345,7 @@ def layout_of(layout: tuple[str, ...], text: str) -> bool:
     return all(part.strip() in text for line in parts for part in line)
 
 
+@pytest.mark.rotation
 def test_the_tables_have_what_is_like_the_new_invoices_and_chance_differs() -> None:
     states = []
     for seed in range(4):
@@ -367,6 +368,7 @@ def test_the_tables_have_what_is_like_the_new_invoices_and_chance_differs() -> N
     assert len(set.union(*states)) > 0.95 * sum(map(len, states)), "each seed has other invoices"
 
 
+@pytest.mark.rotation
 def test_shares() -> None:
     world = fresh(TASK, size=90, num_interference=0)
     found = world.truth["invoices"][1:]

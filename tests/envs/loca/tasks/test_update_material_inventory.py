@@ -225,6 +225,7 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
     check_readings(book, book.kinds.keys() - {"remark"}, values, others=["remark"])
 
 
+@pytest.mark.rotation
 def test_the_truth_is_what_sheets_and_shop_tell() -> None:
     seen: Counter[str] = Counter()
     for seed in range(8):

@@ -245,6 +245,7 @@ def test_searching_and_paging(pdf: Client) -> None:
     assert pdf.refused("search_pdf_info", search_id=identity).startswith("not found")
 
 
+@pytest.mark.rotation
 def test_searches_do_not_take_for_ever(pdf: Client) -> None:
     pdf.server.context.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
     for pattern in (r"(a+)+$", r"(a|aa)+b\1", r"(.*)*x", r"((a?){40}){40}b", r"(?:(?:a*)*)*c"):
