@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,6 +82,7 @@ class _Host:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._abandoned: deque[int] = deque()
         self._owner = os.getpid()
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -105,21 +107,35 @@ class _Host:
     def start(self) -> tuple[Connection, int]:
         """Start a process; return the connection to it, and its number."""
         ours, theirs = socket.socketpair()
-        with self._lock, theirs:
-            socket.send_fds(self._control, [b"start"], [theirs.fileno()])
-            pid = self._number()
-        return Connection(ours.detach()), pid
+        with ours, theirs, self._lock:
+            while self._abandoned:
+                self._ask(str(self._abandoned.popleft()).encode())
+            pid = self._ask(b"start", theirs.fileno())
+            return Connection(ours.detach()), pid
 
     def end(self, pid: int) -> int:
         """End a process if it has not ended; return its exit status as `os.wait` has it."""
         with self._lock:
-            self._control.send(str(pid).encode())
-            return self._number()
+            return self._ask(str(pid).encode())
 
-    def _number(self) -> int:
-        answer = self._control.recv(64)
-        if not answer:
-            raise ConnectionError("the process that starts those of DuckDB has ended")
+    def abandon(self, pid: int) -> None:
+        """Leave a process, which ends as its connection is closed, to be ended with the next start.
+
+        The garbage collector may call this anywhere, in a thread that has the lock too, and
+        between a question to the host and its answer.
+        """
+        self._abandoned.append(pid)
+
+    def _ask(self, question: bytes, *files: int) -> int:
+        try:
+            socket.send_fds(self._control, [question], files)
+            answer = self._control.recv(64)
+            if not answer:
+                raise ConnectionError("the process that starts those of DuckDB has ended")
+        except BaseException:  # after an interrupt in between the next would be told this answer
+            self._control.close()
+            _host_of.cache_clear()  # the next engine starts another
+            raise
         return int(answer)
 
 
@@ -160,6 +176,9 @@ class Database:
     Args:
         dialect: The dialect.
         allowance: The time that its requests share.
+
+    Attributes:
+        pid: The number of its process.
     """
 
     def __init__(self, dialect: str, allowance: Allowance) -> None:
@@ -168,10 +187,14 @@ class Database:
         self._allowance = allowance
         self._owner = os.getpid()
         self._host = _host_of(self._owner)
-        self._connection, pid = self._host.start()
+        try:
+            self._connection, self.pid = self._host.start()
+        except OSError:  # the host has ended
+            self._host = _host_of(self._owner)
+            self._connection, self.pid = self._host.start()
         self._answers = select.poll()  # kept, as `Connection.poll` makes one each time
         self._answers.register(self._connection, select.POLLIN)
-        self._end = weakref.finalize(self, _end, self._host, self._connection, pid)
+        self._dropped = weakref.finalize(self, _drop, self._host, self._connection, self.pid)
         statements = [
             *_OPENING,
             "CREATE SCHEMA lib",
@@ -191,7 +214,7 @@ class Database:
         """Report whether it runs and belongs to this process, and not to one that this was forked
         from.
         """
-        return self._end.alive and self._owner == os.getpid()
+        return self._dropped.alive and self._owner == os.getpid()
 
     def request(self, method: str, *arguments: Any) -> Any:
         """Ask for a method of the other process's session; return its result.
@@ -238,6 +261,17 @@ class Database:
             raise ToolError(f"{prefix}: {_explain(value)}")
         return value
 
+    def _end(self) -> int | None:
+        """End the process; return its exit status, None if it has none or belongs to another."""
+        if self._dropped.detach() is None:
+            return None
+        self._connection.close()
+        if not self._host.usable:
+            return None
+        with contextlib.suppress(OSError):  # the host itself has ended
+            return self._host.end(self.pid)
+        return None
+
     def _ended(self) -> HostLimitError:
         """Return the error of a process that has ended, or has to be."""
         status = self._end()
@@ -269,15 +303,11 @@ def check_installed() -> None:
             raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
 
 
-def _end(host: _Host, connection: Connection, pid: int) -> int | None:
-    """End the process of a database; return its exit status, None if it belongs to another."""
+def _drop(host: _Host, connection: Connection, pid: int) -> None:
+    """Let the process of a database end that was dropped."""
     connection.close()
-    if not host.usable:
-        return None
-    with contextlib.suppress(OSError):
-        return host.end(pid)
-    _host_of.cache_clear()  # the host itself has ended; the next engine starts another
-    return None
+    if host.usable:
+        host.abandon(pid)
 
 
 def _explain(text: str) -> str:

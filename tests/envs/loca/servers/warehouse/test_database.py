@@ -54,8 +54,7 @@ class Account:
         """Kill the process of the database, as a host that is out of memory does."""
         live = self.server.engine._live
         assert live is not None
-        _, _, arguments, _ = live._end.peek()  # type: ignore[misc]
-        os.kill(arguments[2], signal.SIGKILL)
+        os.kill(live.pid, signal.SIGKILL)
 
 
 DIALECTS = ("bigquery", "snowflake")
@@ -246,7 +245,7 @@ def test_no_process_outlives_the_one_that_started_it() -> None:
         "import os, sys\n"
         "from tests.envs.loca.servers.warehouse.test_database import Account\n"
         "account = Account('bigquery'); account.sum()\n"
-        "print(account.server.engine._live._end.peek()[2][2], flush=True)\n"
+        "print(account.server.engine._live.pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     with subprocess.Popen(

@@ -240,8 +240,7 @@ def test_a_process_that_is_killed_after_scripts_is_made_again(server: GoogleClou
     ask(server, script)
     live = server.engine._live
     assert live is not None
-    _, _, arguments, _ = live._end.peek()  # type: ignore[misc]
-    os.kill(arguments[2], signal.SIGKILL)
+    os.kill(live.pid, signal.SIGKILL)
     with pytest.raises(HostLimitError):
         ask(server, script)
     assert ask(server, "SELECT COUNT(*), SUM(id) FROM ds.t") == [(6, 42)]

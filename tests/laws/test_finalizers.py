@@ -1,0 +1,172 @@
+"""What is dropped is released wherever the garbage collector runs: also in a thread that holds a
+lock, which a finalizer that asked for the same lock would wait for without end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import shared_chats
+from agentgym.envs.loca.servers import store
+from agentgym.envs.loca.servers.warehouse import database
+from agentgym.sandboxes import workbench
+from agentgym.training.rollout import endpoint
+
+
+class EagerLock:
+    """A lock under which the garbage collector runs each time; where a thread would wait for
+    itself it raises.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._owner = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a thread waits for itself")
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+        gc.collect()
+
+    def __exit__(self, *error: object) -> None:
+        self._owner = 0
+        self._lock.release()
+
+
+class EagerThreading(ModuleType):
+    """The module `threading` with such locks."""
+
+    Lock = EagerLock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+
+class IdleClient:
+    """A client of an endpoint that is asked nothing."""
+
+    async def ask(self, question: str) -> tuple[str, None]:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+class Endpoint(endpoint.HttpClient[Any, Any, Any]):
+    """An endpoint whose lane is open."""
+
+    def __init__(self) -> None:
+        super().__init__(endpoint.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
+        self._open()
+
+    def connect(self) -> Any:
+        return IdleClient()
+
+
+class Bench(workbench.Workbench):
+    """A sandbox that has run a program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run([workbench.BASH, "-c", ":"], {})
+
+
+def open_database() -> database.Database:
+    return database.Database("bigquery", database.Allowance())
+
+
+MAKERS: dict[ModuleType, Callable[[], object]] = {
+    database: open_database,
+    endpoint: Endpoint,
+    shared_chats: lambda: shared_chats.SharedChats(2),
+    store: lambda: store.Store("CREATE TABLE t (id INTEGER PRIMARY KEY)"),
+    workbench: Bench,
+}
+
+
+@pytest.mark.parametrize("module", MAKERS, ids=lambda module: module.__name__)
+def test_what_is_dropped_is_released_under_any_lock(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+    if hasattr(module, "threading"):
+        monkeypatch.setattr(module, "threading", EagerThreading("threading"))
+    database._host_of.cache_clear()
+    make = MAKERS[module]
+    cycle: list[Any] = [make()]
+    dropped = weakref.ref(cycle[0])
+    cycle.append(cycle)
+    gc.disable()
+    try:
+        del cycle
+        assert dropped() is not None
+        others = [make() for _ in range(2)]
+        gc.collect()
+    finally:
+        gc.enable()
+    assert dropped() is None
+    assert not raised
+    del others
+    database._host_of.cache_clear()
+
+
+def test_the_process_of_a_dropped_database_ends() -> None:
+    pids = []
+    for _ in range(3):
+        cycle: list[Any] = [open_database()]
+        pids.append(cycle[0].pid)
+        cycle.append(cycle)
+    del cycle
+    gc.collect()
+    open_database().close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("breaks", ["dies", "is interrupted"])
+def test_a_host_of_databases_that_breaks_costs_no_other_database(
+    breaks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database._host_of.cache_clear()
+    first = open_database()
+    host = database._host_of(os.getpid())
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if breaks == "dies":
+        host._control.close()
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(database.socket, "send_fds", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                open_database()
+    second = open_database()
+    assert database._host_of(os.getpid()) is not host
+    assert [each.request("execute", [("SELECT 1", ())]) for each in (first, second)] == [[(1,)]] * 2
+    first.close()
+    second.close()
+
+
+def test_each_finalizer_of_the_package_is_tried() -> None:
+    root = Path(agentgym.__file__).parent
+    sources = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    found = {
+        path
+        for path, source in sources.items()
+        if "weakref.finalize(" in source or "def __del__" in source
+    }
+    assert found == {Path(str(module.__file__)) for module in MAKERS}
