@@ -3,15 +3,16 @@ the whole families do.
 
 ```bash
 pip install cosmic-ray
-mkdir lines && PYTHONPATH=.ci LINES=lines pytest -p record_lines -n 2 --sample 1
+export AGENTGYM_SAMPLE_SEED=0
+mkdir lines && PYTHONPATH=.ci LINES=lines pytest -p record_lines -n 2
 python .ci/plant.py --lines lines --count 200 agentgym
 ```
 
 Each fault is a mutation by Cosmic Ray (https://cosmic-ray.readthedocs.io) at a place that is drawn
 from the functions of these folders, in proportion to the length of files. It is planted in a clone,
-where tests run that run its line, those of its own folder and the cheapest first, until one fails
-that passes without it: first tests of the sample, then those that the sample leaves out. Both are
-given the same processor time; what is found in neither was missed by both.
+where tests of the sample run that run its line, until one fails that passes without it; if none
+does, tests that the sample leaves out. Both have the same processor time; what neither finds is
+missed by the whole families too, as far as they were run.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ SECONDS = 90
 """The processor time of the tests of a fault: most that fail are among the cheapest."""
 HANGING = 60
 """The seconds after which a test has failed: without a fault none of those chosen takes half of it."""
+OWN = 99
+"""The nearness of a test file that has the name of the file with the fault."""
+UNKNOWN = 5.0
+"""The seconds that a test is taken to need that was not recorded: as much as costly ones do."""
 MEMORY = 24 << 30
 """The bytes that a process may reserve, so that an endless list ends itself and not the machine."""
 KINDS = (
@@ -64,8 +69,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="a file for a line of JSON about each")
     options = parser.parse_args()
     faults = draw_faults(options.folders, options.count, random.Random(options.seed))
-    os.environ["AGENTGYM_SAMPLE_SEED"] = str(options.seed)
-    records = Records.read(options.lines, sample())
+    records = Records.read(options.lines)
     outcomes = Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         clones: SimpleQueue[Path] = SimpleQueue()
@@ -82,8 +86,8 @@ def main() -> None:
             if options.log:
                 with options.log.open("a", encoding="utf-8") as log:
                     log.write(line + "\n")
-    for outcome, count in outcomes.most_common():
-        print(f"{outcome}: {count} of {len(faults)}")
+    for found, count in outcomes.most_common():
+        print(f"{found}: {count} of {len(faults)}")
 
 
 @dataclass(frozen=True)
@@ -97,19 +101,24 @@ class Fault:
     operator: str
     text: str
 
+    @property
+    def parts(self) -> Sequence[str]:
+        """The folders and the name of its file in the package."""
+        return Path(self.file).with_suffix("").parts[1:]
+
 
 @dataclass(frozen=True)
 class Records:
-    """What tests run: the seconds of each, the files and lines of each as bits, and which of them
-    are in the sample.
+    """What the tests of a sample run: the seconds of each, and the lines of each file as bits; and
+    the names of the tests that it leaves out.
     """
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]
-    sampled: frozenset[str]
+    left_out: Sequence[str]
 
     @classmethod
-    def read(cls, folder: Path, sampled: frozenset[str]) -> Records:
+    def read(cls, folder: Path) -> Records:
         """Read the records of all processes."""
         records = {
             name: record
@@ -119,44 +128,64 @@ class Records:
         return cls(
             {name: seconds for name, (seconds, _) in records.items()},
             {name: lines for name, (_, lines) in records.items()},
-            sampled,
+            [name for name in all_tests() if name not in records],
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Return the tests that run a fault, as many as there is time for: of each function one
-        case, then another one, and so on; of these its own folder's first, then the cheapest.
+        """Return tests that run a fault, as many as there is time for: of each function one case,
+        then another one, and so on; of these its own file's and folder's first, then the cheapest.
+
+        What the sample leaves out is taken to run what other cases of its function do; of
+        functions that it leaves out as a whole, those of the fault's folder are tried.
         """
         mask = sum(1 << line for line in fault.lines)
-        parts = Path(fault.file).with_suffix("").parts[1:]
+        running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
+        # Lines that run in other processes alone are recorded for no test.
+        running = running or [name for name in self.lines if nearness(fault, name) == OWN]
+        costs = {name: self.seconds[name] for name in running}
+        if not sampled:
+            of_functions = {function(name): seconds for name, seconds in costs.items()}
+            known = {function(name) for name in self.seconds}
+            costs = {
+                name: of_functions.get(function(name), UNKNOWN)
+                for name in self.left_out
+                if function(name) in of_functions
+                or (function(name) not in known and nearness(fault, name) >= len(fault.parts) - 1)
+            }
         cases = Counter[str]()
         ranks = {}
-        for name in sorted(self.seconds, key=lambda name: self.seconds[name]):
-            if self.lines[name].get(fault.file, 0) & mask and (name in self.sampled) == sampled:
-                function = name.partition("[")[0]
-                test = Path(function.partition("::")[0]).parts[1:]
-                alike = sum(
-                    1
-                    for _ in takewhile(
-                        lambda pair: pair[0] == pair[1], zip(parts, test, strict=False)
-                    )
-                )
-                own = test[-1] == f"test_{parts[-1]}.py"
-                ranks[name] = (cases[function], not own, -alike, self.seconds[name])
-                cases[function] += 1
+        for name in sorted(costs, key=lambda name: costs[name]):
+            ranks[name] = (cases[function(name)], -nearness(fault, name), costs[name])
+            cases[function(name)] += 1
         left = float(SECONDS)
         chosen = []
         for name in sorted(ranks, key=lambda name: ranks[name]):
-            if self.seconds[name] < min(left, HANGING / 2):
-                left -= self.seconds[name]
+            if costs[name] < min(left, HANGING / 2):
+                left -= costs[name]
                 chosen.append(name)
         return chosen
 
 
-def sample() -> frozenset[str]:
-    """Return the names of the tests that a plain run has."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+def function(test: str) -> str:
+    """Return the name of a test without its parameters."""
+    return test.partition("[")[0]
+
+
+def nearness(fault: Fault, test: str) -> int:
+    """Return how many folders a test mirrors of those around a fault; `OWN` if its file does."""
+    *folders, name = Path(test.partition("::")[0]).parts[1:]
+    if name == f"test_{fault.parts[-1]}.py":
+        return OWN
+    pairs = zip(fault.parts, folders, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def all_tests() -> list[str]:
+    """Return the names of the tests that a run without a sample has."""
+    quiet = ["--collect-only", "-q", "-p", "no:cacheprovider", "--sample", "1"]
+    command = [sys.executable, "-m", "pytest", *quiet]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return frozenset(line for line in found.splitlines() if "::" in line)
+    return [line for line in found.splitlines() if "::" in line]
 
 
 def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[Fault]:
