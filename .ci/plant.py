@@ -4,7 +4,7 @@ the whole families do.
 ```bash
 pip install cosmic-ray
 export AGENTGYM_SAMPLE_SEED=0
-mkdir lines && PYTHONPATH=.ci LINES=lines pytest -p record_lines -n 2
+mkdir lines && PYTHONPATH=.ci RECORDS=lines pytest -p record_lines -n 2
 python .ci/plant.py --lines lines --count 200 agentgym
 ```
 

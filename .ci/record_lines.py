@@ -1,6 +1,6 @@
 """A plugin for pytest that records which lines of the package each test runs, and its processor time.
 
-`PYTHONPATH=.ci LINES=FOLDER pytest -p record_lines -n 2` writes a file in FOLDER for each process, which
+`PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes a file in FOLDER for each process, which
 `.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once and
 costs a third of the time. What a test runs in other processes is not seen.
 """
@@ -34,7 +34,7 @@ def start(code: CodeType, _: int) -> object:
     """Ask for the lines of a function of the package, once; all of its first call count as run,
     which began before.
     """
-    if code.co_filename.startswith(PACKAGE) and code not in met:
+    if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)
         running.update((code.co_filename, line) for *_, line in code.co_lines() if line)
@@ -76,5 +76,5 @@ def seconds() -> float:
 def pytest_sessionfinish() -> None:
     """Write the records of this process, if it ran tests."""
     if records:
-        path = Path(os.environ["LINES"]) / f"{os.getpid()}.pickle"
+        path = Path(os.environ["RECORDS"]) / f"{os.getpid()}.pickle"
         path.write_bytes(pickle.dumps(records))
