@@ -75,6 +75,7 @@ def seconds() -> float:
 
 def pytest_sessionfinish() -> None:
     """Write the records of this process, if it ran tests."""
+    monitoring.set_events(TOOL, 0)
     if records:
         path = Path(os.environ["RECORDS"]) / f"{os.getpid()}.pickle"
         path.write_bytes(pickle.dumps(records))
