@@ -264,7 +264,11 @@ def test_each_source_of_randomness_differs_with_the_seed(
     assert first[name] != other[name]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in DIFFERENT])
+# Where classes lie in memory follows the seed of hashes in Python 3.13.
+EITHER = "order of a set of objects"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*DIFFERENT, EITHER)])
 def test_what_is_no_randomness_does_not_depend_on_the_seed(
     name: str, first: dict[str, str], other: dict[str, str]
 ) -> None:
