@@ -8,8 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line, points, prose
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import Part, fields_of, whole
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -34,15 +33,8 @@ class Criterion(TypedDict, total=False):  # noqa: D101
     ratings: Annotated[list[Rating], Field(description="Ratings, best first")]
 
 
-class Rubrics:
-    """Rubrics.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Rubrics(Part):
+    """Rubrics."""
 
     @tool
     def canvas_list_rubrics(self, course_id: int) -> list[Row]:
