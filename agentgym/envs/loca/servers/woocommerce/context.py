@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -81,6 +83,19 @@ class ShopContext:
         offset = self.offset()
         return (datetime.fromisoformat(gmt) + offset).isoformat() if offset and gmt else gmt
 
+    def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
+        """Return the fields of a record that the server always shows, and those whose value is not
+        that of a new record; dates are in site time.
+        """
+        fields = {**row, **row["details"]}
+        dates = {name: self.site_time(fields[name]) for name in fields if name.startswith("date_")}
+        defaults = {**new, **new["details"]}
+        return {
+            name: value
+            for name, value in (fields | dates).items()
+            if name in always or (name != "details" and value != defaults[name])
+        }
+
     def parse_date(self, text: str | None, name: str) -> str | None:
         """Convert a caller's date to GMT; one without a time zone is in site time.
 
@@ -146,10 +161,20 @@ class ShopContext:
         rows = {row["id"]: row for row in self.store.rows(sql, keys)}
         return [rows[key] for key in keys if key in rows]
 
-    def overwrite(self, table: str, row: Row) -> None:
-        """Replace the record that has the id of this one."""
-        fields = {name: value for name, value in row.items() if name != "id"}
-        self.store.update(table, row["id"], **fields)
+    def rows_by_owner(
+        self, owner: str, sql: str, ids: Sequence[int]
+    ) -> defaultdict[int, list[Row]]:
+        """Return the rows of a SELECT about owners with ids, by owner.
+
+        Args:
+            owner: Column with the id of the owner, which the rows lose.
+            sql: The statement; its parameter is the JSON list of the ids.
+            ids: Ids of the owners.
+        """
+        rows: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in self.store.rows(sql, ids):
+            rows[row.pop(owner)].append(row)
+        return rows
 
     def next_id(self, table: str) -> int:
         """Return the id that the next record of a table gets."""
@@ -241,6 +266,21 @@ class ShopContext:
             return {"error": str(error)}
 
 
+class ShopPart:
+    """A part of the shop: some of its tools, and methods for the authors of tasks.
+
+    Args:
+        shop: Context that all parts share.
+    """
+
+    def __init__(self, shop: ShopContext) -> None:
+        self._shop = shop
+
+    @property
+    def _store(self) -> Store:
+        return self._shop.store
+
+
 def _id_of(data: Row) -> int:
     key = data.get("id")
     if isinstance(key, bool) or not isinstance(key, int):
@@ -271,15 +311,44 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
     return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
+def merge_meta(fields: list[Row], changes: Iterable[Row]) -> list[Row]:
+    """Return custom fields after changes.
+
+    The field with the same id, or else with the same key, gets the new value; null removes it.
+
+    Raises:
+        ToolError: A new field has no key.
+    """
+    merged = [dict(field) for field in fields]
+    for change in changes:
+        name, value = "key", change.get("key")
+        if change.get("id") in {field["id"] for field in merged}:
+            name, value = "id", change["id"]
+        match = next((field for field in merged if field[name] == value), None)
+        if match is None and not change.get("key"):
+            raise ToolError("invalid argument: a new item of meta_data needs a key")
+        if change.get("value") is None:
+            merged = [field for field in merged if field is not match]
+        elif match is not None:
+            match.update({"key": change.get("key", match["key"]), "value": change["value"]})
+        else:
+            number = max((field["id"] for field in merged), default=0) + 1
+            merged.append({"id": number, "key": change["key"], "value": change["value"]})
+    return merged
+
+
 def slug_of(name: str, taken: set[str]) -> str:
     """Make a short name for addresses that is not among those taken, and add it to them."""
     base = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:_SLUG_CHARS] or "item"
-    number, slug = 1, base
-    while slug in taken:
-        number += 1
-        slug = f"{base}-{number}"
+    slug = free_name(base, taken, "-")
     taken.add(slug)
     return slug
+
+
+def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
+    """Return a name that is not among those taken: itself, or with a number."""
+    numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each not in taken)
 
 
 def words_in(*columns: str) -> str:
