@@ -148,10 +148,11 @@ class Discussions(Part):
         rows = self._records.list_of_course(
             "topics", course_id, "posted_at DESC, id DESC", is_announcement=is_announcement
         )
-        if not self._records.may(course_id, "edit"):
-            now = self._records.now()
-            rows = [row for row in rows if row["posted_at"] <= now]
-        return self._show(rows)
+        now = self._records.now()
+        posted = [row for row in rows if row["posted_at"] <= now]
+        if len(posted) < len(rows) and self._records.may(course_id, "edit"):
+            return self._show(rows)
+        return self._show(posted)
 
     def _topic(self, course_id: int, topic_id: int) -> Row:
         row = self._records.of_course("topics", course_id, topic_id)

@@ -220,12 +220,9 @@ class Mailboxes:
         """
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
+        columns = columns_of(mail)
         message = self.store.insert(
-            "messages",
-            author=author,
-            origin=origin,
-            created=iso_date(mail.date),
-            **columns_of(mail),
+            "messages", author=author, origin=origin, created=columns["date"], **columns
         )
         for filename, data in mail.attachments.items():
             self.store.insert(

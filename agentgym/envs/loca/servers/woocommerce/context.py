@@ -23,6 +23,11 @@ MAX_WORDS = 50
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
 
+_DATES = frozenset(
+    {"date_created", "date_modified", "date_expires", "date_on_sale_from", "date_on_sale_to"}
+)
+"""Fields of products and coupons that are dates."""
+
 BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
 """Items of a batch, and the tool for one of them."""
 
@@ -87,12 +92,10 @@ class ShopContext:
         """Return the fields of a record that the server always shows, and those whose value is not
         that of a new record; dates are in site time.
         """
-        fields = {**row, **row["details"]}
-        dates = {name: self.site_time(fields[name]) for name in fields if name.startswith("date_")}
         defaults = {**new, **new["details"]}
         return {
-            name: value
-            for name, value in (fields | dates).items()
+            name: self.site_time(value) if name in _DATES else value
+            for name, value in {**row, **row["details"]}.items()
             if name in always or (name != "details" and value != defaults[name])
         }
 
@@ -347,8 +350,10 @@ def slug_of(name: str, taken: set[str]) -> str:
 
 def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
     """Return a name that is not among those taken: itself, or with a number."""
+    if name not in taken:
+        return name
     numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
-    return next(each for each in itertools.chain([name], numbered) if each not in taken)
+    return next(each for each in numbered if each not in taken)
 
 
 def words_in(*columns: str) -> str:

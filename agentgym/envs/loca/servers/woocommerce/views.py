@@ -144,10 +144,9 @@ def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
 
 def _show_order(row: Row, items: list[Row], refunds: list[Row], rates: dict[int, Row]) -> Row:
     details = row["details"]
-    by_type = {
-        kind: [item for item in items if item["type"] == kind]
-        for kind in ("line_item", "shipping", "fee", "coupon")
-    }
+    by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": [], "coupon": []}
+    for item in items:
+        by_type[item["type"]].append(item)
     given = {
         **{name: row[name] for name in ("date_paid", "date_completed") if row[name]},
         **given_fields({name: text for name, text in details.items() if name not in _ADDRESSES}),
@@ -179,7 +178,7 @@ def _show_extras(item: Row) -> Row:
     extras = {
         "variation_id": item["variation_id"],
         "total_tax": item["total_tax"] and money(item["total_tax"]),
-        "meta_data": show_meta(item["meta_data"]),
+        "meta_data": item["meta_data"] and show_meta(item["meta_data"]),
     }
     return {name: value for name, value in extras.items() if value}
 
