@@ -12,7 +12,12 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line
 from agentgym.envs.loca.servers.canvas.people import People, show_profile, show_user
-from agentgym.envs.loca.servers.canvas.records import Part, Records, show_account, show_courses
+from agentgym.envs.loca.servers.canvas.records import (
+    CanvasPart,
+    Records,
+    show_account,
+    show_courses,
+)
 from agentgym.envs.loca.servers.canvas.schema import STUDENT, TEACHER
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -92,7 +97,7 @@ class NewLogin(TypedDict, total=False):  # noqa: D101
     send_confirmation: Annotated[bool, Field(description="Ignored: no mails are sent")]
 
 
-class Accounts(Part):
+class Accounts(CanvasPart):
     """Accounts and reports.
 
     Args:

@@ -23,7 +23,7 @@ from agentgym.envs.loca.servers.canvas.fields import (
 )
 from agentgym.envs.loca.servers.canvas.records import (
     SITE,
-    Part,
+    CanvasPart,
     fields_of,
     show_assignments,
     show_file,
@@ -68,7 +68,7 @@ _NO_SUBMISSION: Row = {
 """The fields of a submission before anything was handed in."""
 
 
-class Assignments(Part):
+class Assignments(CanvasPart):
     """Assignments, submissions and grades."""
 
     def add_assignment(

@@ -14,7 +14,7 @@ from agentgym.envs.loca.servers.canvas.fields import (
     prose,
     updates,
 )
-from agentgym.envs.loca.servers.canvas.records import Part, show_courses
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, show_courses
 from agentgym.envs.loca.servers.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
@@ -30,7 +30,7 @@ _ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
 """The ids of the roles: Canvas numbers them in this order, after those of accounts."""
 
 
-class Courses(Part):
+class Courses(CanvasPart):
     """Courses and enrollments."""
 
     def add_course(

@@ -11,7 +11,12 @@ from agentgym.envs.loca.servers.canvas.fields import (
     moment,
 )
 from agentgym.envs.loca.servers.canvas.people import show_profile
-from agentgym.envs.loca.servers.canvas.records import Part, Records, show_assignments, show_courses
+from agentgym.envs.loca.servers.canvas.records import (
+    CanvasPart,
+    Records,
+    show_assignments,
+    show_courses,
+)
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -66,7 +71,7 @@ _END_OF_TIME = "9999-12-31T23:59:59Z"
 """The end of a calendar without one; no moment in the tables is later."""
 
 
-class Dashboard(Part):
+class Dashboard(CanvasPart):
     """Cards of courses, calendar, upcoming work and notifications of the user who is logged in.
 
     Args:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from agentgym.envs.loca.servers.canvas.fields import line, prose
-from agentgym.envs.loca.servers.canvas.records import Part, fields_of, show_file
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, fields_of, show_file
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
 
-class Library(Part):
+class Library(CanvasPart):
     """Files, folders and pages."""
 
     def add_page(

@@ -13,7 +13,7 @@ from agentgym.envs.loca.servers.canvas.fields import (
     line,
     moment,
 )
-from agentgym.envs.loca.servers.canvas.records import SITE, Part, fields_of
+from agentgym.envs.loca.servers.canvas.records import SITE, CanvasPart, fields_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -33,7 +33,7 @@ _MAX_INDENT = 5
 """The levels of indentation that Canvas's page of modules has."""
 
 
-class Modules(Part):
+class Modules(CanvasPart):
     """Modules and their items."""
 
     def add_module(

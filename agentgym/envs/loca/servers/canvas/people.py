@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line, prose, updates
-from agentgym.envs.loca.servers.canvas.records import Part
+from agentgym.envs.loca.servers.canvas.records import CanvasPart
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 
-class People(Part):
+class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:

@@ -24,7 +24,7 @@ from agentgym.envs.loca.servers.canvas.questions import (
     show_question,
     without_key,
 )
-from agentgym.envs.loca.servers.canvas.records import SITE, Part, fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import SITE, CanvasPart, fields_of, whole
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
@@ -39,7 +39,7 @@ _UNLIMITED = -1
 """The number of attempts that stands for any number in Canvas's API."""
 
 
-class Quizzes(Part):
+class Quizzes(CanvasPart):
     """Quizzes, questions and attempts."""
 
     def add_quiz(

@@ -318,7 +318,7 @@ class Records:
                 self.store.update(table, row["id"], position=row["position"] - 1)
 
 
-class Part:
+class CanvasPart:
     """A part of the server: some of its tools, and methods that add records.
 
     Args:

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line, points, prose
-from agentgym.envs.loca.servers.canvas.records import Part, fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, fields_of, whole
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -33,7 +33,7 @@ class Criterion(TypedDict, total=False):  # noqa: D101
     ratings: Annotated[list[Rating], Field(description="Ratings, best first")]
 
 
-class Rubrics(Part):
+class Rubrics(CanvasPart):
     """Rubrics."""
 
     @tool

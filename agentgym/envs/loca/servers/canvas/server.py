@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from agentgym.envs.loca.servers.canvas.accounts import Accounts
 from agentgym.envs.loca.servers.canvas.assignments import Assignments
+from agentgym.envs.loca.servers.canvas.communication import Conversations, Discussions
 from agentgym.envs.loca.servers.canvas.courses import Courses
 from agentgym.envs.loca.servers.canvas.dashboard import Dashboard
 from agentgym.envs.loca.servers.canvas.library import Library
-from agentgym.envs.loca.servers.canvas.messages import Conversations, Discussions
 from agentgym.envs.loca.servers.canvas.modules import Modules
 from agentgym.envs.loca.servers.canvas.people import People
 from agentgym.envs.loca.servers.canvas.quizzes import Quizzes

@@ -13,7 +13,7 @@ from typing import Any, NotRequired
 from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from agentgym.envs.loca.servers.email.mailboxes import Mailboxes, Part, show_mail
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, Mailboxes, show_mail
 from agentgym.envs.loca.servers.email.messages import Mail, addresses, format_address
 from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from agentgym.envs.loca.servers.store import Row
@@ -55,7 +55,7 @@ _OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply
 """Keys of an entry that are attributes of a mail with a default."""
 
 
-class Exports(Part):
+class Exports(EmailPart):
     """Export and import of the mails of who is logged in."""
 
     @tool

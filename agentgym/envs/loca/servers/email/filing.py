@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.envs.loca.servers.email.mailboxes import SYSTEM_FOLDERS, Part, show_mail
+from agentgym.envs.loca.servers.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -23,7 +23,7 @@ WHERE user = ? AND folder = ?
 """The numbers of mails in a folder."""
 
 
-class Filing(Part):
+class Filing(EmailPart):
     """Folders of who is logged in, and where the mails are."""
 
     @tool

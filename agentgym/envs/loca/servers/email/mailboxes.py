@@ -293,7 +293,7 @@ class Mailboxes:
             self.store.delete("messages", id=row["message"])
 
 
-class Part:
+class EmailPart:
     """A part of the mail server: some of its tools.
 
     Args:

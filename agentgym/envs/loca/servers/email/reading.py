@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.envs.loca.servers.email.mailboxes import Part, show_draft, show_mail, show_mails
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
 from agentgym.envs.loca.servers.email.messages import numbered_names
 from agentgym.envs.loca.servers.email.rfc5322 import content_type, headers_of
 from agentgym.envs.loca.servers.server import page_of
@@ -29,7 +29,7 @@ _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body
 """The lines of a message's words that each field of a query is searched in."""
 
 
-class Reading(Part):
+class Reading(EmailPart):
     """Listings, searches and single mails of who is logged in."""
 
     @tool

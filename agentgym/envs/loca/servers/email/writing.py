@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.envs.loca.servers.email.mailboxes import Part, columns_of, show_draft, show_mails
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, columns_of, show_draft, show_mails
 from agentgym.envs.loca.servers.email.messages import (
     MAX_SUBJECT,
     Mail,
@@ -19,7 +19,7 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 
-class Writing(Part):
+class Writing(EmailPart):
     """Mails that who is logged in writes."""
 
     @tool

@@ -300,8 +300,13 @@ class Orders(ShopPart):
         status = data.get("status", order["status"])
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
             status = "processing"
-        new = {**order, "status": status, "date_modified": now}
-        new["currency"] = data.get("currency", order["currency"])
+        new = {
+            **order,
+            "status": status,
+            "currency": data.get("currency", order["currency"]),
+            "booked": status in _BOOKING or (order["booked"] and status not in _RELEASING),
+            "date_modified": now,
+        }
         if status in ("processing", "completed") or data.get("set_paid"):
             new["date_paid"] = order["date_paid"] or now
         if status == "completed" != order["status"]:
@@ -310,13 +315,11 @@ class Orders(ShopPart):
             new["customer_id"] = data["customer_id"] or None
             if data["customer_id"]:
                 self._store.get("customers", data["customer_id"])
-        new["booked"] = status in _BOOKING or (order["booked"] and status not in _RELEASING)
         details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
         for name in ("billing", "shipping"):
             details[name] = {**order["details"][name], **data.get(name, {})}
-        new["details"] = details
-        new["meta_data"] = merge_meta(order["meta_data"], data.get("meta_data", []))
-        return new
+        meta = merge_meta(order["meta_data"], data.get("meta_data", []))
+        return {**new, "details": details, "meta_data": meta}
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:

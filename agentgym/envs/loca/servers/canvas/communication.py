@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.envs.loca.servers.canvas.fields import MAX_TEXT, When, line, moment, prose
-from agentgym.envs.loca.servers.canvas.records import SITE, Part, fields_of
+from agentgym.envs.loca.servers.canvas.records import SITE, CanvasPart, fields_of
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, TEACHER
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -35,7 +35,7 @@ _MAX_ID_DIGITS = len(str(MAX_ID)) - 1
 """Digits of the ids that a recipient may have: any number of so many digits fits into 64 bits."""
 
 
-class Discussions(Part):
+class Discussions(CanvasPart):
     """Announcements and topics of discussion, which Canvas keeps in one table."""
 
     def add_announcement(
@@ -166,7 +166,7 @@ class Discussions(Part):
         return [_show_topic(topic, names.get(topic["user_id"], "")) for topic in topics]
 
 
-class Conversations(Part):
+class Conversations(CanvasPart):
     """Conversations of the user who is logged in."""
 
     @tool
