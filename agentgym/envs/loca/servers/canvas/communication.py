@@ -172,8 +172,7 @@ class Conversations(CanvasPart):
     @tool
     def canvas_list_conversations(self) -> list[Row]:
         """List your conversations with their messages, newest first."""
-        me = self._records.me()["id"]
-        rows = self._store.find("participants", "conversation_id", user_id=me)
+        rows = self._store.find("participants", "conversation_id", user_id=self._records.me()["id"])
         conversations = [self._show_conversation(row["conversation_id"]) for row in rows]
         conversations.sort(key=lambda shown: (shown["last_message_at"], shown["id"]), reverse=True)
         return conversations

@@ -157,8 +157,7 @@ class Dashboard(CanvasPart):
     @tool
     def canvas_get_dashboard_cards(self) -> list[Row]:
         """List cards of your courses that are not over."""
-        me = self._records.me()["id"]
-        enrollments = self._store.find("enrollments", "id DESC", user_id=me)
+        enrollments = self._store.find("enrollments", "id DESC", user_id=self._records.me()["id"])
         roles = {row["course_id"]: row["type"] for row in enrollments}
         return [
             {

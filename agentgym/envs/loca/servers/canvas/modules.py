@@ -253,8 +253,9 @@ class Modules(CanvasPart):
             published=published,
             **self._target(course_id, type, content_id, url),
         )
-        item = self._records.stamp("module_items", item_id)
-        return self._show_item(course_id, item, self._completed())
+        return self._show_item(
+            course_id, self._records.stamp("module_items", item_id), self._completed()
+        )
 
     def _items(self, course_id: int, module_id: int) -> list[Row]:
         """Return the items of a module that the user may see, in order."""
@@ -275,8 +276,9 @@ class Modules(CanvasPart):
 
     def _completed(self) -> set[int]:
         """Return the ids of the items, of all modules, that the user has completed."""
-        me = self._records.session["user"]
-        rows = self._store.find("item_completions", "item_id", user_id=me)
+        rows = self._store.find(
+            "item_completions", "item_id", user_id=self._records.session["user"]
+        )
         return {row["item_id"] for row in rows}
 
     def _state(self, module: Row, completed: set[int]) -> str:

@@ -136,8 +136,9 @@ class People(CanvasPart):
             title=prose("title", title),
             time_zone=line("time_zone", time_zone),
         )
-        me = self._records.me()["id"]
-        self._store.update("users", me, **changes, updated_at=self._records.tick())
+        self._store.update(
+            "users", self._records.me()["id"], **changes, updated_at=self._records.tick()
+        )
         return self.canvas_get_user_profile()
 
 

@@ -78,7 +78,6 @@ class Rubrics(CanvasPart):
         """
         self._records.course(course_id, "edit")
         data = [_parse_criterion(each) for each in criteria or []]
-        total = float(sum(criterion["points"] for criterion in data))
         rubric_id = self._records.add(
             "rubrics",
             course_id=course_id,
@@ -87,7 +86,9 @@ class Rubrics(CanvasPart):
             free_form_criterion_comments=free_form_criterion_comments,
             hide_score_total=hide_score_total,
             data=data,
-            points_possible=points("the sum of points", total),
+            points_possible=points(
+                "the sum of points", float(sum(criterion["points"] for criterion in data))
+            ),
             created_at=self._records.now(),
         )
         return _show_rubric(self._records.stamp("rubrics", rubric_id))

@@ -193,8 +193,16 @@ def _to_mail(entry: Row) -> Mail:
     options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
     files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
     sender = format_address(entry.get("from_name", ""), entry["from"])
-    texts = (sender, entry["to"], entry["subject"], entry["body"])
-    return Mail(*texts, entry["date"], entry.get("html_body"), attachments=files, **options)
+    return Mail(
+        sender,
+        entry["to"],
+        entry["subject"],
+        entry["body"],
+        entry["date"],
+        entry.get("html_body"),
+        attachments=files,
+        **options,
+    )
 
 
 @functools.cache

@@ -139,8 +139,9 @@ class Mailboxes:
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
         if stored is None:
-            folders = echo(self.folders(user))
-            raise ToolError(f"not found: there is no folder {echo(name)}; folders: {folders}")
+            raise ToolError(
+                f"not found: there is no folder {echo(name)}; folders: {echo(self.folders(user))}"
+            )
         return stored
 
     def ensure_folder(self, user: int, name: str) -> str:
@@ -347,8 +348,12 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
 
 def show_draft(row: Row) -> Row:
     """Return a row of `Mailboxes.rows` as a draft."""
-    times = {"created_at": row["created"], "updated_at": row["date"]}
-    return {"id": str(row["id"]), **_show_text(row), **times}
+    return {
+        "id": str(row["id"]),
+        **_show_text(row),
+        "created_at": row["created"],
+        "updated_at": row["date"],
+    }
 
 
 def _show_text(row: Row) -> Row:

@@ -314,16 +314,16 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
     return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
-def merge_meta(fields: list[Row], changes: Iterable[Row]) -> list[Row]:
-    """Return custom fields after changes.
+def merge_meta(record: Row, data: Row) -> list[Row]:
+    """Return the custom fields of a record after the changes that a caller gave, if any.
 
     The field with the same id, or else with the same key, gets the new value; null removes it.
 
     Raises:
         ToolError: A new field has no key.
     """
-    merged = [dict(field) for field in fields]
-    for change in changes:
+    merged = [dict(field) for field in record["meta_data"]]
+    for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
         if change.get("id") in {field["id"] for field in merged}:
             name, value = "id", change["id"]

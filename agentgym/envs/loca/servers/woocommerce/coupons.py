@@ -82,8 +82,11 @@ class Coupons(ShopPart):
             amount: Amount of money, or percentage.
             **fields: Fields of the REST API, `usage_count` and `date_created` (a datetime).
         """
-        record = {"code": code, "amount": amount, **fields}
-        data = validate_record(CouponData, record, ("usage_count", "date_created"))
+        data = validate_record(
+            CouponData,
+            {"code": code, "amount": amount, **fields},
+            ("usage_count", "date_created"),
+        )
         with self._store.change():
             return self._insert({**data, "date_created": self._shop.date_of(data)})
 
@@ -194,12 +197,7 @@ class Coupons(ShopPart):
 
     def _insert(self, data: Row) -> int:
         date = data["date_created"]
-        new = {
-            **_COUPON,
-            "id": None,
-            "usage_count": data.get("usage_count", 0),
-            "date_created": date,
-        }
+        new = {**_COUPON, "id": None, "date_created": date}
         return self._store.insert("coupons", **self._merge(new, data, date))
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
@@ -222,8 +220,12 @@ class Coupons(ShopPart):
             new["date_expires"] = self._shop.parse_date(data["date_expires"], "date_expires")
         old = row["details"]
         details = {**old, **{name: data[name] for name in old.keys() & data.keys()}}
-        meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-        return {**new, "details": details, "date_modified": now, "meta_data": meta}
+        return {
+            **new,
+            "details": details,
+            "date_modified": now,
+            "meta_data": merge_meta(row, data),
+        }
 
     def _show(self, row: Row) -> Row:
         """Return a coupon as the server shows it: with the fields that all have, and those whose
@@ -294,7 +296,7 @@ class Coupons(ShopPart):
         sql = "SELECT term_id FROM product_categories WHERE product_id = ?"
         categories = {row["term_id"] for row in self._store.rows(sql, line["product_id"])}
         sold = line["variation_id"] or line["product_id"]
-        on_sale = self._store.value("SELECT on_sale FROM products WHERE id = ?", sold)
+        sql = "SELECT on_sale FROM products WHERE id = ?"
         return (
             (not coupon["product_ids"] or not ids.isdisjoint(coupon["product_ids"]))
             and (
@@ -303,5 +305,5 @@ class Coupons(ShopPart):
             )
             and ids.isdisjoint(coupon["excluded_product_ids"])
             and categories.isdisjoint(coupon["excluded_product_categories"])
-            and not (coupon["exclude_sale_items"] and on_sale)
+            and not (coupon["exclude_sale_items"] and self._store.value(sql, sold))
         )

@@ -48,8 +48,8 @@ class Customers(ShopPart):
 
     def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
         """Add one customer as `add_all` does and return the id."""
-        names = {"email": email, "first_name": first_name, "last_name": last_name}
-        return self.add_all([{**names, **fields}])[0]
+        record = {"email": email, "first_name": first_name, "last_name": last_name, **fields}
+        return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add customers and return their ids, in order.
@@ -217,5 +217,10 @@ def _merge(row: Row, data: Row, now: str) -> Row:
     names = {name: data[name] for name in _NAMES if name in data}
     old = row["details"]
     details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}
-    meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-    return {**row, **names, "date_modified": now, "details": details, "meta_data": meta}
+    return {
+        **row,
+        **names,
+        "date_modified": now,
+        "details": details,
+        "meta_data": merge_meta(row, data),
+    }

@@ -157,8 +157,8 @@ def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
     if changed is None:
         del items[place]
     else:
-        meta = merge_meta(item["meta_data"], data.get("meta_data", []))
-        items[place : place + 1] = [{**changed, "meta_data": meta}]  # a new item comes last
+        changed["meta_data"] = merge_meta(item, data)
+        items[place : place + 1] = [changed]  # a new item comes last
 
 
 def _extra_line(item: Row, data: Row) -> Row | None:

@@ -318,8 +318,7 @@ class Orders(ShopPart):
         details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
         for name in ("billing", "shipping"):
             details[name] = {**order["details"][name], **data.get(name, {})}
-        meta = merge_meta(order["meta_data"], data.get("meta_data", []))
-        return {**new, "details": details, "meta_data": meta}
+        return {**new, "details": details, "meta_data": merge_meta(order, data)}
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:

@@ -28,6 +28,7 @@ from agentgym.envs.loca.servers.woocommerce.stock import stock_status
 from agentgym.envs.loca.servers.woocommerce.views import (
     PRODUCT,
     PRODUCT_DETAILS,
+    select_products,
     show_products,
 )
 from agentgym.tools import ToolError, echo, tool
@@ -116,9 +117,7 @@ class Products(ShopPart):
 
     def all(self) -> list[Row]:
         """Return all products but variations, those in the trash too, as the API shows them."""
-        return show_products(
-            self._shop, self._shop.select_ids("products", {"type <> ?": "variation"}, "id")
-        )
+        return select_products(self._shop, {"type <> ?": "variation"}, "id")
 
     # -- tools ---------------------------------------------------------------------------------
 
@@ -174,8 +173,7 @@ class Products(ShopPart):
         }
         # Products of one date keep the order of their ids, as in the published server.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
-        ids = self._shop.select_ids("products", where, by, page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, where, by, page, perPage)
 
     @tool
     def woo_products_get(self, productId: int) -> Row:
@@ -277,10 +275,7 @@ class Products(ShopPart):
             page: Page, from 1.
         """
         self._store.get("products", productId)
-        where = {"parent_id = ?": productId}
-        return show_products(
-            self._shop, self._shop.select_ids("products", where, "id", page, perPage)
-        )
+        return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -342,8 +337,7 @@ class Products(ShopPart):
             new["stock_status"] = stock_status(new["stock_quantity"], new["backorders"])
         new["on_sale"] = _is_on_sale(new, details, self._shop.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
-        meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-        return {**new, "details": details, "meta_data": meta}
+        return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
     def _sync_parent(self, id: int | None) -> None:
         """Give a variable product the least price of its variations."""

@@ -14,7 +14,7 @@ from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import ShopPart
 from agentgym.envs.loca.servers.woocommerce.money import money
-from agentgym.envs.loca.servers.woocommerce.views import show_products
+from agentgym.envs.loca.servers.woocommerce.views import select_products
 from agentgym.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
@@ -140,10 +140,9 @@ class Reports(ShopPart):
             page: Page, from 1.
         """
         where = {"type <> ?": "variation", "status <> ?": "trash"}
-        order = "date_created DESC, id"
-        ids = self._shop.select_ids("products", where, order, page, perPage)
+        products = select_products(self._shop, where, "date_created DESC, id", page, perPage)
         sales = self._sales(*self._created(period, dateMin, dateMax))
-        return [product | sales[product["id"]] for product in show_products(self._shop, ids)]
+        return [product | sales[product["id"]] for product in products]
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -153,8 +152,7 @@ class Reports(ShopPart):
             perPage: Items a page, at most 100.
             page: Page, from 1.
         """
-        ids = self._shop.select_ids("products", {f"{_STOCKED} = ?": 1}, "id", page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -167,9 +165,7 @@ class Reports(ShopPart):
         low = f"""{_STOCKED} AND stock_quantity > 0
             AND stock_quantity <= coalesce(low_stock_amount, ?)"""
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
-        order = "stock_quantity, id"
-        ids = self._shop.select_ids("products", {low: threshold}, order, page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     # -- helpers -------------------------------------------------------------------------------
 

@@ -100,11 +100,11 @@ class Settings(ShopPart):
     @tool
     def woo_system_status(self) -> Row:
         """Show the version of the shop and how many records it has."""
-        tables = ("products", "orders", "customers", "coupons")
         return {
             "environment": {"version": _VERSION, "database": "SQLite"},
             "database": {
-                name: self._store.value(f"SELECT count(*) FROM {name}") for name in tables
+                name: self._store.value(f"SELECT count(*) FROM {name}")
+                for name in ("products", "orders", "customers", "coupons")
             },
         }
 
@@ -257,10 +257,9 @@ class Webhooks(ShopPart):
         return self._show(self._store.get("webhooks", new_id))
 
     def _show(self, row: Row) -> Row:
-        dates = ("date_created", "date_modified")
         return {
             **{name: row[name] for name in ("id", "name", "status", "topic", "delivery_url")},
-            **{name: self._shop.site_time(row[name]) for name in dates},
+            **{name: self._shop.site_time(row[name]) for name in ("date_created", "date_modified")},
         }
 
 

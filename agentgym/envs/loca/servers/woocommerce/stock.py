@@ -79,8 +79,8 @@ class Stock(ShopPart):
     def _count_sales(self, item: Row, count: int) -> None:
         if count and item["type"] == "line_item" and item["product_id"]:
             sql = "SELECT total_sales FROM products WHERE id = ?"
-            sales = max(0, self._store.value(sql, item["product_id"]) + count)
-            self._store.update("products", item["product_id"], total_sales=sales)
+            sales = self._store.value(sql, item["product_id"]) + count
+            self._store.update("products", item["product_id"], total_sales=max(0, sales))
 
 
 def stock_status(quantity: int, backorders: str) -> str:

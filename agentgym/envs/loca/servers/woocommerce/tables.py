@@ -203,29 +203,33 @@ def _statements() -> Iterator[str]:
     for table, record in _RECORDS:
         yield _insert(table, record)
     for order, (key, title, text, enabled, supports) in enumerate(_GATEWAYS):
-        gateway = {
-            "id": key,
-            "title": title,
-            "description": text,
-            "menu_order": order,
-            "enabled": enabled,
-            "method_title": title,
-            "supports": supports,
-            "settings": {"title": title, "description": text, "instructions": ""},
-        }
-        yield _insert("gateways", gateway)
+        yield _insert(
+            "gateways",
+            {
+                "id": key,
+                "title": title,
+                "description": text,
+                "menu_order": order,
+                "enabled": enabled,
+                "method_title": title,
+                "supports": supports,
+                "settings": {"title": title, "description": text, "instructions": ""},
+            },
+        )
     for line in _SETTINGS.strip().splitlines():
         group, key, label, kind, default, *choices = line.split("|")
-        setting = {
-            "id": key,
-            "group_id": group,
-            "label": label,
-            "type": kind,
-            "default_value": default,
-            "value": default,
-            "options": {name: name for name in choices[0].split(",")} if choices else {},
-        }
-        yield _insert("settings", setting)
+        yield _insert(
+            "settings",
+            {
+                "id": key,
+                "group_id": group,
+                "label": label,
+                "type": kind,
+                "default_value": default,
+                "value": default,
+                "options": {name: name for name in choices[0].split(",")} if choices else {},
+            },
+        )
 
 
 PRESETS = "\n".join(_statements())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import (
@@ -78,6 +80,17 @@ _ALWAYS = (
 """Fields that each product has; the published records have others only where one was given."""
 
 
+def select_products(
+    shop: ShopContext,
+    where: Mapping[str, Any],
+    order: str,
+    page: int | None = None,
+    size: int = 100,
+) -> list[Row]:
+    """Return products as the server shows them, chosen as by `ShopContext.select_ids`."""
+    return show_products(shop, shop.select_ids("products", where, order, page, size))
+
+
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return the products with ids as the server shows them: with the fields that all have, and
     those whose value is not that of a new product.
@@ -93,9 +106,12 @@ def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
         )
         for table in ("categories", "tags")
     }
-    sql = """SELECT id, parent_id FROM products
-        WHERE parent_id IN (SELECT value FROM json_each(?)) ORDER BY id"""
-    variations = shop.rows_by_owner("parent_id", sql, ids)
+    variations = shop.rows_by_owner(
+        "parent_id",
+        """SELECT id, parent_id FROM products
+        WHERE parent_id IN (SELECT value FROM json_each(?)) ORDER BY id""",
+        ids,
+    )
     products = []
     for row in shop.rows_by_id("products", ids):
         links: Row = {table: by_product[row["id"]] for table, by_product in terms.items()}
