@@ -28,14 +28,11 @@ class Stock(ShopPart):
         before = {item["id"]: item for item in old}
         for item in new:
             previous = before.pop(item["id"], _NOTHING)
-            target = 0
-            if booked and was_booked:
-                # An item that took less than its quantity (see refunds) keeps the difference.
-                target = max(0, previous["reduced"] + item["quantity"] - previous["quantity"])
-            elif booked:
-                target = item["quantity"]
-            self.take(item, previous["reduced"], target)
-            self._count_sales(item, item["quantity"] * booked - previous["quantity"] * was_booked)
+            taken = previous if was_booked else _NOTHING
+            # An item that took less than its quantity (see refunds) keeps the difference.
+            target = taken["reduced"] + item["quantity"] - taken["quantity"]
+            self.take(item, previous["reduced"], max(0, target) if booked else 0)
+            self._count_sales(item, item["quantity"] * booked - taken["quantity"])
         for removed in before.values():
             self.take(dict(removed), removed["reduced"], 0)
             self._count_sales(removed, -removed["quantity"] * was_booked)
@@ -51,9 +48,8 @@ class Stock(ShopPart):
             target: How much it is to have taken.
         """
         item["reduced"] = min(reduced, target)
-        if item["type"] != "line_item" or reduced == target:
-            return
-        if any(
+        is_changed = item["type"] == "line_item" and reduced != target
+        if is_changed and any(
             product_id and self._add(product_id, reduced - target)
             for product_id in (item["variation_id"], item["product_id"])
         ):
