@@ -12,9 +12,13 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line
 from agentgym.envs.loca.servers.canvas.people import People, show_profile, show_user
-from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.records import (
+    CanvasPart,
+    Records,
+    show_account,
+    show_courses,
+)
 from agentgym.envs.loca.servers.canvas.schema import STUDENT, TEACHER
-from agentgym.envs.loca.servers.canvas.views import show_account, show_courses
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -93,7 +97,7 @@ class NewLogin(TypedDict, total=False):  # noqa: D101
     send_confirmation: Annotated[bool, Field(description="Ignored: no mails are sent")]
 
 
-class Accounts:
+class Accounts(CanvasPart):
     """Accounts and reports.
 
     Args:
@@ -102,13 +106,14 @@ class Accounts:
     """
 
     def __init__(self, records: Records, people: People) -> None:
-        self._records = records
+        super().__init__(records)
         self._people = people
 
     def add_account(self, name: str, parent_account_id: int = 1) -> int:
         """Add an account below another; the id. Account 1 is the root."""
-        account = {"name": line("name", name), "parent_account_id": parent_account_id}
-        return self._records.add("accounts", **account)
+        return self._records.add(
+            "accounts", name=line("name", name), parent_account_id=parent_account_id
+        )
 
     @tool
     def canvas_get_account(self, account_id: int) -> Row:
@@ -144,17 +149,15 @@ class Accounts:
             search_term: At least two characters of name or code.
         """
         self.canvas_get_account(account_id)
-        now = self._records.now()
-        courses = self._records.store.rows(_COURSES, account_id)
-        courses = _search(courses, search_term, ("name", "course_code"))
-        if with_enrollments is not None:
-            courses = [row for row in courses if bool(row["enrolled"]) == with_enrollments]
-        if published is not None:
-            courses = [
-                row for row in courses if (row["workflow_state"] != "unpublished") == published
-            ]
-        if completed is not None:
-            courses = [row for row in courses if _has_ended(row, now) == completed]
+        rows = self._store.rows(_COURSES, account_id)
+        wanted = (with_enrollments, published, completed)
+        courses = [
+            row
+            for row in _search(rows, search_term, ("name", "course_code"))
+            if all(
+                each in (None, state) for each, state in zip(wanted, self._states(row), strict=True)
+            )
+        ]
         column = "name" if sort == "course_name" else sort
         courses.sort(key=lambda row: (row[column] or "").lower(), reverse=order == "desc")
         for row in courses:
@@ -178,8 +181,9 @@ class Accounts:
             search_term: At least two characters of name, login id or email address.
         """
         self.canvas_get_account(account_id)
-        users = self._records.store.rows(_USERS, account_id)
-        users = _search(users, search_term, ("name", "login_id", "email"))
+        users = _search(
+            self._store.rows(_USERS, account_id), search_term, ("name", "login_id", "email")
+        )
         column = {"username": "sortable_name", "sis_id": "sis_user_id"}.get(sort, sort)
         users.sort(key=lambda row: (row[column] or "").lower(), reverse=order == "desc")
         return [show_user(row) | {"last_login": row["last_login"]} for row in users]
@@ -217,8 +221,9 @@ class Accounts:
             account_id: Account.
         """
         self.canvas_get_account(account_id)
-        rows = self._records.store.find("accounts", parent_account_id=account_id)
-        return [show_account(row) for row in rows]
+        return [
+            show_account(row) for row in self._store.find("accounts", parent_account_id=account_id)
+        ]
 
     @tool
     def canvas_get_account_reports(self, account_id: int) -> list[Row]:
@@ -255,26 +260,30 @@ class Accounts:
             )
         parameters = parameters or {}
         table = _chosen_table(REPORTS[report], parameters)
-        text = self._csv(_TABLES[table], account_id)
-        store, files = self._records.store, self._records.context.files
-        with store.change():
-            report_id = self._records.add(
-                "reports",
-                account_id=account_id,
-                report=report,
-                parameters=parameters,
-                user_id=self._records.me()["id"],
-                file_url="",
-                created_at=self._records.now(),
-            )
-            path = files.write(f"canvas_reports/{report_id}_{table}.csv", text)
-            store.update("reports", report_id, file_url=path)
-            return _show_report(self._records.stamp("reports", report_id))
+        report_id = self._records.add(
+            "reports",
+            account_id=account_id,
+            report=report,
+            parameters=parameters,
+            user_id=self._records.me()["id"],
+            file_url="",
+            created_at=self._records.now(),
+        )
+        path = self._records.context.files.write(
+            f"canvas_reports/{report_id}_{table}.csv", self._csv(_TABLES[table], account_id)
+        )
+        self._store.update("reports", report_id, file_url=path)
+        return _show_report(self._records.stamp("reports", report_id))
+
+    def _states(self, course: Row) -> tuple[bool, bool, bool]:
+        """Return whether somebody is enrolled in a course, it is published, and it is over."""
+        published = course["workflow_state"] != "unpublished"
+        return bool(course["enrolled"]), published, self._records.has_ended(course)
 
     def _csv(self, sql: str, account_id: int) -> str:
         """Return the rows of a SELECT on an account as CSV with a line of names."""
         # The outer join gives one row of nulls, and so the names, where the SELECT gives none.
-        rows = self._records.store.rows(
+        rows = self._store.rows(
             f"SELECT report.* FROM (SELECT 1) LEFT JOIN ({sql}) AS report", account_id
         )
         text = io.StringIO()
@@ -319,10 +328,6 @@ def _search(rows: list[Row], term: str | None, columns: Sequence[str]) -> list[R
         )
     low = term.strip().lower()
     return [row for row in rows if any(low in (row[column] or "").lower() for column in columns)]
-
-
-def _has_ended(course: Row, now: str) -> bool:
-    return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
 
 def _show_report(report: Row) -> Row:

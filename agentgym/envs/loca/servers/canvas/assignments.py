@@ -12,16 +12,23 @@ from agentgym.envs.loca.servers.canvas.fields import (
     Text,
     When,
     choice,
+    grade_text,
     line,
     moment,
+    parse_grade,
+    percent,
     points,
     prose,
     updates,
 )
-from agentgym.envs.loca.servers.canvas.grades import grade_text, parse_grade, percent
-from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.records import (
+    SITE,
+    CanvasPart,
+    fields_of,
+    show_assignments,
+    show_file,
+)
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, STUDENT
-from agentgym.envs.loca.servers.canvas.views import SITE, show_assignments, show_file
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -51,7 +58,7 @@ _SUBMISSION_TYPES = (
 """The kinds of submission in Canvas's API that make sense without its other tools."""
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
-"""The fields of a submission that a grade sets; without a grade all of them are None."""
+"""The fields of a submission that a grade sets."""
 
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
@@ -61,15 +68,8 @@ _NO_SUBMISSION: Row = {
 """The fields of a submission before anything was handed in."""
 
 
-class Assignments:
-    """Assignments, submissions and grades.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Assignments(CanvasPart):
+    """Assignments, submissions and grades."""
 
     def add_assignment(
         self,
@@ -121,10 +121,6 @@ class Assignments:
         With a score it is graded.
         """
         now = self._records.now()
-        grading: Row = {}
-        if score is not None:
-            grading = {"score": points("score", score), "grade": grade_text(score)}
-            grading |= {"graded_at": now, "graded_attempt": 1}
         return self._records.add(
             "submissions",
             assignment_id=assignment_id,
@@ -135,7 +131,7 @@ class Assignments:
             file_ids=list(file_ids),
             attempt=1,
             submitted_at=moment("submitted_at", submitted_at) or now,
-            **grading,
+            **_grading(points("score", score), None, now, attempt=1),
         )
 
     @tool
@@ -145,8 +141,9 @@ class Assignments:
         Args:
             course_id: Course.
         """
-        rows = self._records.list_of_course("assignments", course_id)
-        return show_assignments(self._records, rows)
+        return show_assignments(
+            self._records, self._records.list_of_course("assignments", course_id)
+        )
 
     @tool
     def canvas_get_assignment(self, course_id: int, assignment_id: int) -> Row:
@@ -222,9 +219,7 @@ class Assignments:
             published=published,
             points_possible=points("points_possible", points_possible),
         )
-        self._records.store.update(
-            "assignments", assignment_id, **changes, updated_at=self._records.tick()
-        )
+        self._store.update("assignments", assignment_id, **changes, updated_at=self._records.tick())
         return self.canvas_get_assignment(course_id, assignment_id)
 
     @tool
@@ -275,16 +270,15 @@ class Assignments:
             )
         self._records.check_open(assignment)
         content = self._content(submission_type, me, body, url, file_ids)
-        with self._records.store.change():
-            submission = self._get_or_add(assignment_id, me)
-            self._records.store.update(
-                "submissions",
-                submission["id"],
-                **content,
-                submission_type=submission_type,
-                attempt=submission["attempt"] + 1,
-                submitted_at=self._records.tick(),
-            )
+        submission = self._get_or_add(assignment_id, me)
+        self._store.update(
+            "submissions",
+            submission["id"],
+            **content,
+            submission_type=submission_type,
+            attempt=submission["attempt"] + 1,
+            submitted_at=self._records.tick(),
+        )
         return self._show_submission(assignment, me)
 
     @tool
@@ -305,21 +299,17 @@ class Assignments:
         me = self._records.me()["id"]
         score = parse_grade(grade, assignment["points_possible"] or 0.0)
         text = line("comment", comment, MAX_TEXT)
-        with self._records.store.change():
-            submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
-            grading: Row = dict.fromkeys(_GRADING)
-            if score is not None:
-                grading = {"score": score, "grade": grade_text(score), "grader_id": me}
-                grading |= {"graded_at": now, "graded_attempt": submission["attempt"]}
-            self._records.store.update("submissions", submission["id"], **grading)
-            if text is not None:
-                self._records.add(
-                    "submission_comments",
-                    submission_id=submission["id"],
-                    author_id=me,
-                    comment=text,
-                    created_at=now,
-                )
+        submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
+        grading = _grading(score, me, now, submission["attempt"])
+        self._store.update("submissions", submission["id"], **grading)
+        if text is not None:
+            self._records.add(
+                "submission_comments",
+                submission_id=submission["id"],
+                author_id=me,
+                comment=text,
+                created_at=now,
+            )
         return self._show_submission(assignment, user_id)
 
     @tool
@@ -346,7 +336,7 @@ class Assignments:
 
     def _grades(self, where: str, *values: Any) -> list[Row]:
         grades = []
-        for row in self._records.store.rows(_GRADES.format(where), *values):
+        for row in self._store.rows(_GRADES.format(where), *values):
             score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
             row["grades"] = {
                 "current_score": percent(score, graded),
@@ -357,20 +347,16 @@ class Assignments:
 
     def _check_student(self, course_id: int, user_id: int) -> None:
         """Refuse a user who is no student of a course."""
-        if 0 < user_id <= MAX_ID:
-            enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
-            if self._records.store.find("enrollments", **enrollment):
-                return
-        raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
+        enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
+        if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
+            raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
 
     def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
         """Return the submission of a student, created where there is none."""
         key: Row = {"assignment_id": assignment_id, "user_id": user_id}
-        existing = self._records.store.find("submissions", **key)
-        if existing:
-            return existing[0]
-        new_id = self._records.add("submissions", **key, attempt=0, file_ids=[])
-        return self._records.store.get("submissions", new_id)
+        if not self._store.find("submissions", **key):
+            self._records.add("submissions", **key, attempt=0, file_ids=[])
+        return self._store.find("submissions", **key)[0]
 
     def _content(
         self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
@@ -392,9 +378,9 @@ class Assignments:
         return content | {"file_ids": list(dict.fromkeys(file_ids))}
 
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
-        store, due = self._records.store, assignment["due_at"]
+        due = assignment["due_at"]
         key: Row = {"assignment_id": assignment["id"], "user_id": user_id}
-        rows = store.find("submissions", **key)
+        rows = self._store.find("submissions", **key)
         submission: Row = rows[0] if rows else {"id": None, **key, **_NO_SUBMISSION}
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
@@ -405,9 +391,8 @@ class Assignments:
             state = "submitted"
         grade, score = submission["grade"], submission["score"]
         url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
-        hidden = ("file_ids", "graded_attempt")
         return {
-            **{name: value for name, value in submission.items() if name not in hidden},
+            **fields_of(submission, "file_ids", "graded_attempt"),
             **dict.fromkeys(("entered_grade", "published_grade"), grade),
             **dict.fromkeys(("entered_score", "published_score"), score),
             "workflow_state": state,
@@ -423,11 +408,18 @@ class Assignments:
         """Return the files and the comments of a submission that has such: the newest comment, and
         all of several.
         """
-        store = self._records.store
-        files = [show_file(store.get("files", file_id)) for file_id in submission["file_ids"]]
-        comments = store.rows(_COMMENTS, submission["id"])
+        files = [show_file(self._store.get("files", file_id)) for file_id in submission["file_ids"]]
+        comments = self._store.rows(_COMMENTS, submission["id"])
         return {
             **({"attachments": files} if files else {}),
             **({"comment": comments[-1]["comment"]} if comments else {}),
             **({"submission_comments": comments} if len(comments) > 1 else {}),
         }
+
+
+def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:
+    """Return the fields of a submission that a score sets; without one all of them are None."""
+    if score is None:
+        return dict.fromkeys(_GRADING)
+    values = (score, grade_text(score), grader_id, now, attempt)
+    return dict(zip(_GRADING, values, strict=True))

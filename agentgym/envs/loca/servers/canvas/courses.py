@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ from agentgym.envs.loca.servers.canvas.fields import (
     prose,
     updates,
 )
-from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, show_courses
 from agentgym.envs.loca.servers.canvas.schema import ROLES, STATES, STUDENT, TEACHER
-from agentgym.envs.loca.servers.canvas.views import show_courses
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -32,15 +30,8 @@ _ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
 """The ids of the roles: Canvas numbers them in this order, after those of accounts."""
 
 
-class Courses:
-    """Courses and enrollments.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Courses(CanvasPart):
+    """Courses and enrollments."""
 
     def add_course(
         self,
@@ -60,7 +51,7 @@ class Courses:
         **extra: Any,
     ) -> int:
         """Add a course with its teacher and students; the id. `extra` are more fields to show."""
-        with self._records.store.change():
+        with self._store.change():
             course = self._records.add(
                 "courses",
                 name=line("name", name),
@@ -89,12 +80,11 @@ class Courses:
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
-        existing: int | None = self._records.store.value(sql, *enrollment.values())
-        if existing is not None:
-            changes = {"enrollment_state": state, "updated_at": self._records.now()}
-            self._records.store.update("enrollments", existing, **changes)
-            return existing
+        existing: int | None = self._store.value(sql, *enrollment.values())
         now = self._records.now()
+        if existing is not None:
+            self._store.update("enrollments", existing, enrollment_state=state, updated_at=now)
+            return existing
         return self._records.add(
             "enrollments", **enrollment, enrollment_state=state, created_at=now, updated_at=now
         )
@@ -106,17 +96,17 @@ class Courses:
         Args:
             include_ended: Those that are over, too.
         """
-        me, now = self._records.me(), self._records.now()
+        me = self._records.me()["id"]
         states = ["active", "completed"] if include_ended else ["active"]
-        courses = self._records.store.rows(_COURSES_OF_USER, me["id"], json.dumps(states))
-        if not include_ended:
-            courses = [course for course in courses if not _has_ended(course, now)]
-        visible = []
-        for course in courses:
-            published = course["workflow_state"] != "unpublished"
-            if published or self._records.may(course["id"], "edit"):
-                visible.append(course)
-        return show_courses(self._records, visible)
+        courses = [
+            course
+            for course in self._store.rows(_COURSES_OF_USER, me, states)
+            if (include_ended or not self._records.has_ended(course))
+            and (
+                course["workflow_state"] != "unpublished" or self._records.may(course["id"], "edit")
+            )
+        ]
+        return show_courses(self._records, courses)
 
     @tool
     def canvas_get_course(self, course_id: int) -> Row:
@@ -125,7 +115,10 @@ class Courses:
         Args:
             course_id: Course.
         """
-        return self._show_whole(self._records.course(course_id))
+        course = self._records.course(course_id)
+        [shown] = show_courses(self._records, [course])
+        syllabus = course["syllabus_body"]
+        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
 
     @tool
     def canvas_create_course(
@@ -152,7 +145,7 @@ class Courses:
             time_zone: Time zone; UTC by default.
         """
         me = self._records.me()
-        if not me["admin"] and not self._records.store.find(
+        if not me["admin"] and not self._store.find(
             "enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active"
         ):
             raise ToolError(
@@ -202,7 +195,7 @@ class Courses:
             end_at=moment("end_at", end_at),
             syllabus_body=prose("syllabus_body", syllabus_body),
         )
-        self._records.store.update("courses", course_id, **changes)
+        self._store.update("courses", course_id, **changes)
         return self.canvas_get_course(course_id)
 
     @tool
@@ -212,8 +205,7 @@ class Courses:
         Args:
             course_id: Course.
         """
-        course = self._records.course(course_id)
-        return {"syllabus_body": course["syllabus_body"] or ""}
+        return {"syllabus_body": self._records.course(course_id)["syllabus_body"] or ""}
 
     @tool
     def canvas_enroll_user(
@@ -229,20 +221,8 @@ class Courses:
         """
         self._records.course(course_id, "teach")
         self._records.get("users", user_id)
-        choice("role", role, ROLES), choice("enrollment_state", enrollment_state, STATES)
         self._records.context.clock.tick()
-        enrollment_id = self.enroll(course_id, user_id, role, enrollment_state)
-        row = self._records.store.get("enrollments", enrollment_id)
+        row = self._store.get(
+            "enrollments", self.enroll(course_id, user_id, role, enrollment_state)
+        )
         return row | {"role": row["type"], "role_id": _ROLE_IDS[row["type"]]}
-
-    def _show_whole(self, course: Row) -> Row:
-        """Return a course with its syllabus, if it has one."""
-        [shown] = show_courses(self._records, [course])
-        syllabus = course["syllabus_body"]
-        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
-
-
-def _has_ended(course: Row, now: str) -> bool:
-    if course["workflow_state"] == "completed":
-        return True
-    return course["end_at"] is not None and course["end_at"] < now

@@ -11,8 +11,12 @@ from agentgym.envs.loca.servers.canvas.fields import (
     moment,
 )
 from agentgym.envs.loca.servers.canvas.people import show_profile
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import show_assignments, show_courses
+from agentgym.envs.loca.servers.canvas.records import (
+    CanvasPart,
+    Records,
+    show_assignments,
+    show_courses,
+)
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -67,7 +71,7 @@ _END_OF_TIME = "9999-12-31T23:59:59Z"
 """The end of a calendar without one; no moment in the tables is later."""
 
 
-class Dashboard:
+class Dashboard(CanvasPart):
     """Cards of courses, calendar, upcoming work and notifications of the user who is logged in.
 
     Args:
@@ -76,7 +80,7 @@ class Dashboard:
     """
 
     def __init__(self, records: Records, courses: Courses) -> None:
-        self._records = records
+        super().__init__(records)
         self._courses = courses
 
     def add_event(
@@ -122,7 +126,7 @@ class Dashboard:
         end = moment("end_date", end_date) or _END_OF_TIME
         if end_date is not None and len(end_date.strip()) == len("2025-01-15"):
             end = f"{end[:10]}T23:59:59Z"
-        return self._records.store.rows(_EVENTS, user=me, start=start, end=end)
+        return self._store.rows(_EVENTS, user=me, start=start, end=end)
 
     @tool
     def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
@@ -133,12 +137,9 @@ class Dashboard:
         """
         me = self._records.me()["id"]
         integer("limit", limit, 1, 100)
-        now = self._records.now()
-        rows = self._records.store.rows(_UPCOMING, user=me, now=now, limit=limit)
-        courses = {row["course_id"]: self._records.get("courses", row["course_id"]) for row in rows}
-        shown = {
-            course["id"]: course for course in show_courses(self._records, list(courses.values()))
-        }
+        rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
+        courses = [self._store.get("courses", key) for key in {row["course_id"] for row in rows}]
+        shown = {course["id"]: course for course in show_courses(self._records, courses)}
         return [
             {"assignment": assignment, "course": shown[assignment["course_id"]]}
             for assignment in show_assignments(self._records, rows)
@@ -156,8 +157,7 @@ class Dashboard:
     @tool
     def canvas_get_dashboard_cards(self) -> list[Row]:
         """List cards of your courses that are not over."""
-        store, me = self._records.store, self._records.me()["id"]
-        enrollments = store.find("enrollments", "id DESC", user_id=me)
+        enrollments = self._store.find("enrollments", "id DESC", user_id=self._records.me()["id"])
         roles = {row["course_id"]: row["type"] for row in enrollments}
         return [
             {
@@ -178,5 +178,5 @@ class Dashboard:
     def canvas_list_notifications(self) -> list[Row]:
         """List the ten newest announcements, topics, grades and messages to you."""
         me, now = self._records.me()["id"], self._records.now()
-        rows = self._records.store.rows(_NEWS, user=me, now=now, limit=_NEWS_LIMIT)
+        rows = self._store.rows(_NEWS, user=me, now=now, limit=_NEWS_LIMIT)
         return [{"id": number, **row} for number, row in enumerate(rows, start=1)]

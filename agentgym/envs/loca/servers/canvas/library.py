@@ -5,21 +5,13 @@ from __future__ import annotations
 import re
 
 from agentgym.envs.loca.servers.canvas.fields import line, prose
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import fields_of, show_file
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, fields_of, show_file
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
 
-class Library:
-    """Files, folders and pages.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Library(CanvasPart):
+    """Files, folders and pages."""
 
     def add_page(
         self,
@@ -89,13 +81,10 @@ class Library:
             course_id: Course.
             folder_id: Only of this folder.
         """
-        if folder_id is None:
-            files = self._records.list_of_course("files", course_id)
-        else:
-            self._records.of_course("folders", course_id, folder_id)
-            place: Row = {"course_id": course_id, "folder_id": folder_id}
-            files = self._records.store.find("files", **place)
-        return [show_file(row) for row in files]
+        place: Row = {}
+        if folder_id is not None:
+            place = {"folder_id": self._records.of_course("folders", course_id, folder_id)["id"]}
+        return [show_file(row) for row in self._records.list_of_course("files", course_id, **place)]
 
     @tool
     def canvas_get_file(self, file_id: int) -> Row:
@@ -139,13 +128,7 @@ class Library:
             course_id: Course.
             page_url: Url in the list of pages, such as reading-list.
         """
-        pages = self._records.list_of_course("pages", course_id, url=page_url)
-        if not pages:
-            raise ToolError(
-                f"not found: course {course_id} has no page with that url; canvas_list_pages lists "
-                "them"
-            )
-        return _show_page(pages[0])
+        return _show_page(self._records.page(course_id, page_url))
 
 
 def _show_page(page: Row, *hidden: str) -> Row:

@@ -13,9 +13,7 @@ from agentgym.envs.loca.servers.canvas.fields import (
     line,
     moment,
 )
-from agentgym.envs.loca.servers.canvas.library import Library
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import SITE, fields_of
+from agentgym.envs.loca.servers.canvas.records import SITE, CanvasPart, fields_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -35,17 +33,8 @@ _MAX_INDENT = 5
 """The levels of indentation that Canvas's page of modules has."""
 
 
-class Modules:
-    """Modules and their items.
-
-    Args:
-        records: The records that all parts share.
-        library: The part that finds pages by their urls.
-    """
-
-    def __init__(self, records: Records, library: Library) -> None:
-        self._records = records
-        self._library = library
+class Modules(CanvasPart):
+    """Modules and their items."""
 
     def add_module(
         self,
@@ -61,7 +50,7 @@ class Modules:
         """Add a module, last unless a position is given; the id. Those from there on move down."""
         for module_id in prerequisite_module_ids:
             self._records.get("modules", module_id, course_id=course_id)
-        with self._records.store.change():
+        with self._store.change():
             return self._records.add(
                 "modules",
                 course_id=course_id,
@@ -92,7 +81,7 @@ class Modules:
 
         Those from there on move down.
         """
-        with self._records.store.change():
+        with self._store.change():
             return self._records.add(
                 "module_items",
                 module_id=module_id,
@@ -138,8 +127,10 @@ class Modules:
         """
         self._records.of_course("modules", course_id, module_id)
         completed = self._completed()
-        items = self._items(course_id, module_id)
-        return [self._show_item(course_id, item, completed) for item in items]
+        return [
+            self._show_item(course_id, item, completed)
+            for item in self._items(course_id, module_id)
+        ]
 
     @tool
     def canvas_get_module_item(self, course_id: int, module_id: int, item_id: int) -> Row:
@@ -150,8 +141,9 @@ class Modules:
             module_id: Module.
             item_id: Item.
         """
-        item = self._item(course_id, module_id, item_id)
-        return self._show_item(course_id, item, self._completed())
+        return self._show_item(
+            course_id, self._item(course_id, module_id, item_id), self._completed()
+        )
 
     @tool
     def canvas_mark_module_item_complete(self, course_id: int, module_id: int, item_id: int) -> Row:
@@ -164,7 +156,7 @@ class Modules:
         """
         item = self._item(course_id, module_id, item_id)
         self._records.course(course_id, "learn")
-        module = self._records.store.get("modules", module_id)
+        module = self._store.get("modules", module_id)
         completed = self._completed()
         if self._state(module, completed) == "locked":
             raise ToolError(
@@ -180,8 +172,9 @@ class Modules:
                     f"{item_id} first"
                 )
         if item_id not in completed:
-            me = self._records.session["user"]
-            self._records.add("item_completions", item_id=item_id, user_id=me)
+            self._records.add(
+                "item_completions", item_id=item_id, user_id=self._records.session["user"]
+            )
             self._records.context.clock.tick()
         return self._show_item(course_id, item, completed | {item_id})
 
@@ -250,7 +243,6 @@ class Modules:
             published: Visible to students.
         """
         self._records.of_course("modules", course_id, module_id, "edit")
-        target = self._target(course_id, type, content_id, url)
         item_id = self.add_module_item(
             module_id,
             title,
@@ -259,17 +251,16 @@ class Modules:
             position=position,
             indent=indent,
             published=published,
-            **target,
+            **self._target(course_id, type, content_id, url),
         )
-        item = self._records.stamp("module_items", item_id)
-        return self._show_item(course_id, item, self._completed())
+        return self._show_item(
+            course_id, self._records.stamp("module_items", item_id), self._completed()
+        )
 
     def _items(self, course_id: int, module_id: int) -> list[Row]:
         """Return the items of a module that the user may see, in order."""
-        rows = self._records.store.find("module_items", "position", module_id=module_id)
-        if self._records.may(course_id, "edit"):
-            return rows
-        return [row for row in rows if row["published"]]
+        visible: Row = {} if self._records.may(course_id, "edit") else {"published": True}
+        return self._store.find("module_items", "position", module_id=module_id, **visible)
 
     def _item(self, course_id: int, module_id: int, item_id: int) -> Row:
         """Return an item of a module.
@@ -285,8 +276,9 @@ class Modules:
 
     def _completed(self) -> set[int]:
         """Return the ids of the items, of all modules, that the user has completed."""
-        me = self._records.session["user"]
-        rows = self._records.store.find("item_completions", "item_id", user_id=me)
+        rows = self._store.find(
+            "item_completions", "item_id", user_id=self._records.session["user"]
+        )
         return {row["item_id"] for row in rows}
 
     def _state(self, module: Row, completed: set[int]) -> str:
@@ -294,7 +286,7 @@ class Modules:
         if (module["unlock_at"] or "") > self._records.now():
             return "locked"
         for module_id in module["prerequisite_module_ids"]:
-            prerequisite = self._records.store.get("modules", module_id)
+            prerequisite = self._store.get("modules", module_id)
             if prerequisite["published"] and not self._published_items(module_id) <= completed:
                 return "locked"
         items = self._published_items(module["id"])
@@ -303,7 +295,7 @@ class Modules:
         return "started" if items & completed else "unlocked"
 
     def _published_items(self, module_id: int) -> set[int]:
-        rows = self._records.store.find("module_items", module_id=module_id, published=True)
+        rows = self._store.find("module_items", module_id=module_id, published=True)
         return {row["id"] for row in rows}
 
     def _show_module(self, module: Row) -> Row:
@@ -335,9 +327,10 @@ class Modules:
                 raise ToolError(f"invalid argument: an item of type {type} needs a url")
             return {"external_url": line("url", url, MAX_URL)}
         if type == "Page" and url:
-            return {"page_url": self._library.canvas_get_page(course_id, url)["url"]}
+            return {"page_url": self._records.page(course_id, url)["url"]}
         if content_id is None:
             raise ToolError(f"invalid argument: an item of type {type} needs a content_id")
-        table = _CONTENT_TABLES[type]
-        content = self._records.of_course(table, course_id, content_id, "edit", type.lower())
+        content = self._records.of_course(
+            _CONTENT_TABLES[type], course_id, content_id, "edit", type.lower()
+        )
         return {"page_url": content["url"]} if type == "Page" else {"content_id": content_id}

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line, prose, updates
-from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.records import CanvasPart
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
-_ACQUAINTANCES = """
-SELECT u.*, known FROM users u JOIN (
-  SELECT e.user_id,
-    max(e.type IN ('TeacherEnrollment', 'TaEnrollment')
-      OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
-  FROM enrollments mine JOIN enrollments e ON e.course_id = mine.course_id
-    AND e.enrollment_state = 'active'
-  WHERE mine.user_id = ? AND mine.enrollment_state = 'active' GROUP BY e.user_id
-) ON user_id = u.id
-"""
-"""The users who are in a course with a user; `known` where one of them teaches the other."""
 
-
-class People:
-    """Users.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class People(CanvasPart):
+    """Users."""
 
     def login_as(self, login_id: str) -> None:
         """Log a user in without asking for the password.
@@ -36,7 +17,7 @@ class People:
         Raises:
             ToolError: There is no such user.
         """
-        user = self._records.store.value("SELECT id FROM users WHERE login_id = ?", login_id)
+        user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
             raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
         self._records.session["user"] = user
@@ -63,7 +44,7 @@ class People:
         default.
         """
         line("name", name), line("unique_id", login_id), line("password", password)
-        if self._records.store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
+        if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
             raise ToolError(f"conflict: there is a user with login id {echo(login_id)} already")
         return self._records.add(
             "users",
@@ -97,12 +78,11 @@ class People:
             login_id: Login id.
             password: Password.
         """
-        store = self._records.store
-        users = store.find("users", login_id=login_id)
+        users = self._store.find("users", login_id=login_id)
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
-        store.update("users", users[0]["id"], last_login=self._records.tick())
+        self._store.update("users", users[0]["id"], last_login=self._records.tick())
         return self.canvas_get_current_user() | {"message": f"Logged in as {users[0]['name']}"}
 
     @tool
@@ -122,19 +102,8 @@ class People:
     @tool
     def canvas_list_users(self) -> Row:
         """List the users in courses with you (all for an administrator); addresses only where one of you teaches the other."""
-        users = [show_user(user, known) for user, known in self.acquaintances()]
+        users = [show_user(user, known) for user, known in self._records.acquaintances()]
         return {"users": users, "count": len(users)}
-
-    def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the users whom the one who is logged in may know of, each with whether one of them
-        teaches the other.
-        """
-        me = self._records.me()
-        if me["admin"]:
-            return [(user, True) for user in self._records.store.find("users")]
-        users = {user["id"]: user for user in self._records.store.rows(_ACQUAINTANCES, me["id"])}
-        users[me["id"]] = me
-        return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     @tool
     def canvas_get_user_profile(self) -> Row:
@@ -167,8 +136,9 @@ class People:
             title=prose("title", title),
             time_zone=line("time_zone", time_zone),
         )
-        me = self._records.me()["id"]
-        self._records.store.update("users", me, **changes, updated_at=self._records.tick())
+        self._store.update(
+            "users", self._records.me()["id"], **changes, updated_at=self._records.tick()
+        )
         return self.canvas_get_user_profile()
 
 
@@ -181,12 +151,11 @@ def show_user(user: Row, known: bool = True) -> Row:
 def show_profile(user: Row) -> Row:
     """Return the profile of a user, without the password."""
     names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
-    optional = ("bio", "title", "sis_user_id")
     return {
         **{key: user[key] for key in names},
         "primary_email": user["email"],
         "time_zone": user["time_zone"] or "UTC",
-        **{key: user[key] for key in optional if user[key]},
+        **{key: user[key] for key in ("bio", "title", "sis_user_id") if user[key]},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.envs.loca.servers.canvas.views import fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import fields_of, whole
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 

@@ -24,8 +24,7 @@ from agentgym.envs.loca.servers.canvas.questions import (
     show_question,
     without_key,
 )
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import SITE, fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import SITE, CanvasPart, fields_of, whole
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
@@ -40,15 +39,8 @@ _UNLIMITED = -1
 """The number of attempts that stands for any number in Canvas's API."""
 
 
-class Quizzes:
-    """Quizzes, questions and attempts.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Quizzes(CanvasPart):
+    """Quizzes, questions and attempts."""
 
     def add_quiz(
         self,
@@ -103,10 +95,9 @@ class Quizzes:
             questions: The fields of each: `question_text`, and some of `question_name`,
                 `question_type`, `points_possible` and `answers`.
         """
-        store = self._records.store
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
-        with store.change():
-            first = 1 + store.value(sql, quiz_id)
+        with self._store.change():
+            first = 1 + self._store.value(sql, quiz_id)
             ids = [
                 self._records.add(
                     "quiz_questions",
@@ -126,8 +117,7 @@ class Quizzes:
         Args:
             course_id: Course.
         """
-        rows = self._records.list_of_course("quizzes", course_id)
-        return [self._show_quiz(row) for row in rows]
+        return [self._show_quiz(row) for row in self._records.list_of_course("quizzes", course_id)]
 
     @tool
     def canvas_get_quiz(self, course_id: int, quiz_id: int) -> Row:
@@ -187,8 +177,8 @@ class Quizzes:
             raise ToolError(
                 f"permission denied: quiz {quiz_id} asks for an access code, which cannot be given here"
             )
-        store, key = self._records.store, {"quiz_id": quiz_id, "user_id": me}
-        attempts = store.find("quiz_submissions", "attempt", **key)
+        key = {"quiz_id": quiz_id, "user_id": me}
+        attempts = self._store.find("quiz_submissions", "attempt", **key)
         if attempts:
             last, end = attempts[-1]["attempt"], attempts[-1]["end_at"]
             if end is None or end > self._records.now():
@@ -207,8 +197,7 @@ class Quizzes:
             started_at=iso(start),
             end_at=None if limit is None else iso(start + timedelta(minutes=limit)),
         )
-        attempt = store.get("quiz_submissions", attempt_id)
-        return attempt | {"workflow_state": "untaken"}
+        return self._store.get("quiz_submissions", attempt_id) | {"workflow_state": "untaken"}
 
     @tool
     def canvas_update_quiz(
@@ -243,12 +232,15 @@ class Quizzes:
             access_code: Code asked for at the start.
         """
         self._quiz(course_id, quiz_id)
-        changes = _quiz_fields(
-            title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy,
-            access_code,
+        self._store.update(
+            "quizzes",
+            quiz_id,
+            **_quiz_fields(
+                title, description, quiz_type, time_limit, due_at, allowed_attempts,
+                scoring_policy, access_code,
+            ),
+            **updates(published=published, shuffle_answers=shuffle_answers),
         )  # fmt: skip
-        changes |= updates(published=published, shuffle_answers=shuffle_answers)
-        self._records.store.update("quizzes", quiz_id, **changes)
         return self.canvas_get_quiz(course_id, quiz_id)
 
     @tool
@@ -269,14 +261,12 @@ class Quizzes:
             course_id: Course.
             quiz_id: Quiz.
         """
-        store = self._records.store
         self._quiz(course_id, quiz_id)
-        with store.change():
-            for item in store.find("module_items", type="Quiz", content_id=quiz_id):
-                self._records.delete_at_position(
-                    "module_items", item["id"], module_id=item["module_id"]
-                )
-            store.delete("quizzes", id=quiz_id)
+        for item in self._store.find("module_items", type="Quiz", content_id=quiz_id):
+            self._records.delete_at_position(
+                "module_items", item["id"], module_id=item["module_id"]
+            )
+        self._store.delete("quizzes", id=quiz_id)
         return f"Quiz {quiz_id} deleted"
 
     @tool
@@ -312,7 +302,7 @@ class Quizzes:
             answers=answers or [],
         )
         self._records.context.clock.tick()
-        return show_question(self._records.store.get("quiz_questions", question_id))
+        return show_question(self._store.get("quiz_questions", question_id))
 
     @tool
     def canvas_get_quiz_questions(self, course_id: int, quiz_id: int) -> list[Row]:
@@ -353,9 +343,9 @@ class Quizzes:
             points_possible=points("points_possible", points_possible),
             answers=None if answers is None else parse_answers(answers),
         )
-        self._records.store.update("quiz_questions", question_id, **changes)
+        self._store.update("quiz_questions", question_id, **changes)
         self._update_totals(quiz_id)
-        return show_question(self._records.store.get("quiz_questions", question_id))
+        return show_question(self._store.get("quiz_questions", question_id))
 
     @tool
     def canvas_delete_quiz_question(self, course_id: int, quiz_id: int, question_id: int) -> str:
@@ -367,9 +357,8 @@ class Quizzes:
             question_id: Question.
         """
         self._question(course_id, quiz_id, question_id)
-        with self._records.store.change():
-            self._records.delete_at_position("quiz_questions", question_id, quiz_id=quiz_id)
-            self._update_totals(quiz_id)
+        self._records.delete_at_position("quiz_questions", question_id, quiz_id=quiz_id)
+        self._update_totals(quiz_id)
         return f"Question {question_id} deleted"
 
     def _quiz(self, course_id: int, quiz_id: int, right: str = "edit") -> Row:
@@ -398,7 +387,7 @@ class Quizzes:
         """Return the questions of a quiz as the user may see them: without the key for whoever
         cannot edit it, and none before it opens or where it asks for an access code.
         """
-        rows = self._records.store.find("quiz_questions", "position", quiz_id=quiz["id"])
+        rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.may(quiz["course_id"], "edit"):
             return [show_question(row) for row in rows]
         if quiz["access_code"] or self._records.now() < (quiz["unlock_at"] or ""):
@@ -408,9 +397,10 @@ class Quizzes:
     def _update_totals(self, quiz_id: int) -> None:
         """Set the count and the points of a quiz to those of its questions."""
         sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
-        points = [row["points_possible"] for row in self._records.store.rows(sql, quiz_id)]
-        totals = {"question_count": len(points), "points_possible": float(sum(points))}
-        self._records.store.update("quizzes", quiz_id, **totals)
+        points = [row["points_possible"] for row in self._store.rows(sql, quiz_id)]
+        self._store.update(
+            "quizzes", quiz_id, question_count=len(points), points_possible=float(sum(points))
+        )
 
 
 def _question_fields(
@@ -426,11 +416,11 @@ def _question_fields(
         ToolError: One of them cannot have such a value.
     """
     choice("question_type", question_type, QUESTION_TYPES)
-    default_type = "multiple_choice_question" if answers else "essay_question"
     return {
         "question_text": line("question_text", question_text, MAX_TEXT),
         "question_name": line("question_name", question_name) or "Question",
-        "question_type": question_type or default_type,
+        "question_type": question_type
+        or ("multiple_choice_question" if answers else "essay_question"),
         "points_possible": points(
             "points_possible", 1.0 if points_possible is None else points_possible
         ),

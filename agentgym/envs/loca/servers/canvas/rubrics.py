@@ -8,8 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.canvas.fields import Text, line, points, prose
-from agentgym.envs.loca.servers.canvas.records import Records
-from agentgym.envs.loca.servers.canvas.views import fields_of, whole
+from agentgym.envs.loca.servers.canvas.records import CanvasPart, fields_of, whole
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
@@ -34,15 +33,8 @@ class Criterion(TypedDict, total=False):  # noqa: D101
     ratings: Annotated[list[Rating], Field(description="Ratings, best first")]
 
 
-class Rubrics:
-    """Rubrics.
-
-    Args:
-        records: The records that all parts share.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
+class Rubrics(CanvasPart):
+    """Rubrics."""
 
     @tool
     def canvas_list_rubrics(self, course_id: int) -> list[Row]:
@@ -86,7 +78,6 @@ class Rubrics:
         """
         self._records.course(course_id, "edit")
         data = [_parse_criterion(each) for each in criteria or []]
-        total = float(sum(criterion["points"] for criterion in data))
         rubric_id = self._records.add(
             "rubrics",
             course_id=course_id,
@@ -95,7 +86,9 @@ class Rubrics:
             free_form_criterion_comments=free_form_criterion_comments,
             hide_score_total=hide_score_total,
             data=data,
-            points_possible=points("the sum of points", total),
+            points_possible=points(
+                "the sum of points", float(sum(criterion["points"] for criterion in data))
+            ),
             created_at=self._records.now(),
         )
         return _show_rubric(self._records.stamp("rubrics", rubric_id))

@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from agentgym.envs.loca.servers.canvas.accounts import Accounts
 from agentgym.envs.loca.servers.canvas.assignments import Assignments
-from agentgym.envs.loca.servers.canvas.conversations import Conversations
+from agentgym.envs.loca.servers.canvas.communication import Conversations, Discussions
 from agentgym.envs.loca.servers.canvas.courses import Courses
 from agentgym.envs.loca.servers.canvas.dashboard import Dashboard
-from agentgym.envs.loca.servers.canvas.discussions import Discussions
 from agentgym.envs.loca.servers.canvas.library import Library
 from agentgym.envs.loca.servers.canvas.modules import Modules
 from agentgym.envs.loca.servers.canvas.people import People
@@ -127,11 +126,11 @@ class Canvas(Server):
         self.courses = Courses(records)
         self.assignments = Assignments(records)
         self.library = Library(records)
-        self.modules = Modules(records, self.library)
+        self.modules = Modules(records)
         self.discussions = Discussions(records)
         self.quizzes = Quizzes(records)
         self.rubrics = Rubrics(records)
-        self.conversations = Conversations(records, self.people)
+        self.conversations = Conversations(records)
         self.dashboard = Dashboard(records, self.courses)
         self.accounts = Accounts(records, self.people)
         self.parts = (

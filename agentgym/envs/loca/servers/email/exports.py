@@ -13,9 +13,8 @@ from typing import Any, NotRequired
 from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, Mailboxes, show_mail
 from agentgym.envs.loca.servers.email.messages import Mail, addresses, format_address
-from agentgym.envs.loca.servers.email.records import show_mail
 from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
@@ -56,15 +55,8 @@ _OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply
 """Keys of an entry that are attributes of a mail with a default."""
 
 
-class Exports:
-    """Export and import of the mails of who is logged in.
-
-    Args:
-        mailboxes: The mailboxes that all parts share.
-    """
-
-    def __init__(self, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
+class Exports(EmailPart):
+    """Export and import of the mails of who is logged in."""
 
     @tool
     def export_emails(
@@ -113,9 +105,10 @@ class Exports:
         else:
             mails = read_export(data)
         for mail in reversed(mails):
-            folder = target_folder or (preserve_folders and mail.folder) or "INBOX"
-            folder = boxes.ensure_folder(me["id"], folder)
-            stored = boxes.with_message_id(boxes.check(mail))
+            folder = boxes.ensure_folder(
+                me["id"], target_folder or (preserve_folders and mail.folder) or "INBOX"
+            )
+            stored = boxes.check(mail)
             author = boxes.user_id(addresses(stored.sender)[0][1])
             boxes.put(stored, "import", author, [(me["id"], folder)])
         return f"Imported {len(mails)} emails from {import_path}"
@@ -148,8 +141,8 @@ def write_mbox(mails: Iterable[Mail]) -> bytes:
     """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
     parts = []
     for mail in mails:
-        date = f"{mail.date.astimezone(UTC):%a %b %d %H:%M:%S %Y}"
-        head = f"From {addresses(mail.sender)[0][1]} {date}\n"
+        date = mail.date.astimezone(UTC)
+        head = f"From {addresses(mail.sender)[0][1]} {date:%a %b %d %H:%M:%S %Y}\n"
         message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
         parts.append(head.encode() + message + b"\n\n")
     return b"".join(parts)
@@ -200,8 +193,16 @@ def _to_mail(entry: Row) -> Mail:
     options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
     files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
     sender = format_address(entry.get("from_name", ""), entry["from"])
-    texts = (sender, entry["to"], entry["subject"], entry["body"])
-    return Mail(*texts, entry["date"], entry.get("html_body"), attachments=files, **options)
+    return Mail(
+        sender,
+        entry["to"],
+        entry["subject"],
+        entry["body"],
+        entry["date"],
+        entry.get("html_body"),
+        attachments=files,
+        **options,
+    )
 
 
 @functools.cache

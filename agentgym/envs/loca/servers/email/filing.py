@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.envs.loca.servers.email.mailboxes import SYSTEM_FOLDERS, Mailboxes
-from agentgym.envs.loca.servers.email.records import show_mail
+from agentgym.envs.loca.servers.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -24,15 +23,8 @@ WHERE user = ? AND folder = ?
 """The numbers of mails in a folder."""
 
 
-class Filing:
-    """Folders of who is logged in, and where the mails are.
-
-    Args:
-        mailboxes: The mailboxes that all parts share.
-    """
-
-    def __init__(self, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
+class Filing(EmailPart):
+    """Folders of who is logged in, and where the mails are."""
 
     @tool
     def get_folders(self) -> str:
@@ -96,11 +88,9 @@ class Filing:
             folder_name: Folder name; all folders if omitted.
         """
         if folder_name is None:
-            unread = sum(counts["unread"] for counts in self._all_counts().values())
-            return f"Unread emails: {unread}"
-        me = self._mailboxes.me()["id"]
-        name = self._mailboxes.folder(me, folder_name)
-        return f"Unread emails in {name}: {self._counts(me, name)['unread']}"
+            return f"Unread emails: {self.get_mailbox_stats()['total_unread']}"
+        name = self._mailboxes.folder(self._mailboxes.me()["id"], folder_name)
+        return f"Unread emails in {name}: {self.get_mailbox_stats(name)['unread']}"
 
     @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:

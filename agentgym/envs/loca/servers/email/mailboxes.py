@@ -1,4 +1,6 @@
-"""The mailboxes behind the mail server. All its parts share one object of this kind."""
+"""The mailboxes behind the mail server, which its parts share, and mails in the form in which tool
+results and exported files show them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.context import OfficeContext
-from agentgym.envs.loca.servers.email.messages import Mail, addresses, iso_date, normalize
+from agentgym.envs.loca.servers.email.messages import Mail, addresses, iso_date, normalize, text_of
+from agentgym.envs.loca.servers.email.rfc5322 import content_type
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
@@ -136,8 +139,9 @@ class Mailboxes:
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
         if stored is None:
-            folders = echo(self.folders(user))
-            raise ToolError(f"not found: there is no folder {echo(name)}; folders: {folders}")
+            raise ToolError(
+                f"not found: there is no folder {echo(name)}; folders: {echo(self.folders(user))}"
+            )
         return stored
 
     def ensure_folder(self, user: int, name: str) -> str:
@@ -190,7 +194,7 @@ class Mailboxes:
         ]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in the form that it is stored in.
+        """Return a mail in the form that it is stored in, with a new Message-ID if it has none.
 
         Raises:
             ToolError: Something in it cannot be stored, or there is no room for it.
@@ -203,10 +207,6 @@ class Mailboxes:
                 raise ToolError(
                     f"limit exceeded: the mailboxes are full; they hold {MAX_STORED_BYTES} bytes of attachments"
                 )
-        return mail
-
-    def with_message_id(self, mail: Mail) -> Mail:
-        """Return a mail with a Message-ID, a new one if it has none."""
         if mail.message_id:
             return mail
         domain = addresses(mail.sender)[0][1].partition("@")[2]
@@ -222,8 +222,9 @@ class Mailboxes:
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
-        columns["created"] = columns["date"]
-        message = self.store.insert("messages", author=author, origin=origin, **columns)
+        message = self.store.insert(
+            "messages", author=author, origin=origin, created=columns["date"], **columns
+        )
         for filename, data in mail.attachments.items():
             self.store.insert(
                 "attachments", message=message, filename=filename, size=len(data), data=data
@@ -293,13 +294,75 @@ class Mailboxes:
             self.store.delete("messages", id=row["message"])
 
 
+class EmailPart:
+    """A part of the mail server: some of its tools.
+
+    Args:
+        mailboxes: The mailboxes that all parts share.
+    """
+
+    def __init__(self, mailboxes: Mailboxes) -> None:
+        self._mailboxes = mailboxes
+
+
 def columns_of(mail: Mail) -> Row:
     """Return the columns of a message."""
-    words = "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold()
     return {
         **{name: getattr(mail, name) for name in _SAME},
         "bcc": mail.bcc,
         "date": iso_date(mail.date),
         "files": len(mail.attachments),
-        "words": words,
+        "words": "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold(),
+    }
+
+
+def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
+    """Return whole mails by their ids, in that order."""
+    return [show_mail(boxes, row) for row in boxes.by_id(email_ids)]
+
+
+def show_mail(boxes: Mailboxes, row: Row) -> Row:
+    """Return a row of `Mailboxes.rows` as a mail with its text and the list of its attachments."""
+    name, address = addresses(row["sender"])[0]
+    is_mine = row["own"] and row["origin"] == "sent"
+    return {
+        "id": str(row["id"]),
+        "from": address,
+        **({"from_name": name} if name and not is_mine else {}),
+        **_show_text(row),
+        "date": row["date"],
+        "attachments": _attachments(boxes, row),
+        "has_attachments": row["files"] > 0,
+        "read": row["is_read"],
+        "important": row["is_important"],
+        "folder": row["folder"],
+    }
+
+
+def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
+    """Return name, media type and size of each attachment, without its content."""
+    sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
+    files = boxes.store.rows(sql, row["message"]) if row["files"] else []
+    return [{**file, "content_type": content_type(file["filename"])} for file in files]
+
+
+def show_draft(row: Row) -> Row:
+    """Return a row of `Mailboxes.rows` as a draft."""
+    return {
+        "id": str(row["id"]),
+        **_show_text(row),
+        "created_at": row["created"],
+        "updated_at": row["date"],
+    }
+
+
+def _show_text(row: Row) -> Row:
+    """Return recipients, subject and text; the hidden recipients only to who wrote the mail."""
+    return {
+        "to": row["to"],
+        "cc": row["cc"],
+        "bcc": row["bcc"] if row["own"] else "",
+        "subject": row["subject"],
+        "body": text_of(row["body"], row["html"]),
+        "html_body": row["html"] or "",
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import html as html_entities
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -209,8 +210,7 @@ def normalize(mail: Mail) -> Mail:
 def file_name(name: str) -> str:
     """Return the name of a file without folders and control characters, as attachments have it."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
-    while len(last.encode()) > MAX_NAME:
-        last = last[:-1]
+    last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
 
 
@@ -260,10 +260,12 @@ def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def free_name(files: Mapping[str, bytes], name: str) -> str:
     """Return a name that no file has: itself, or with a number."""
+    return next(numbered for numbered in numbered_names(name) if numbered not in files)
+
+
+def numbered_names(name: str) -> Iterator[str]:
+    """Yield the name of a file, and the same with the numbers from 2 on: `a.txt`, `a (2).txt`."""
+    yield name
     stem, dot, suffix = name.rpartition(".")
-    count = 1
-    free = name
-    while free in files:
-        count += 1
-        free = f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"
-    return free
+    for count in itertools.count(2):
+        yield f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
-from agentgym.envs.loca.servers.email.records import show_draft, show_mail, show_mails
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
+from agentgym.envs.loca.servers.email.messages import numbered_names
 from agentgym.envs.loca.servers.email.rfc5322 import content_type, headers_of
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
@@ -29,15 +29,8 @@ _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body
 """The lines of a message's words that each field of a query is searched in."""
 
 
-class Reading:
-    """Listings, searches and single mails of who is logged in.
-
-    Args:
-        mailboxes: The mailboxes that all parts share.
-    """
-
-    def __init__(self, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
+class Reading(EmailPart):
+    """Listings, searches and single mails of who is logged in."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
@@ -49,8 +42,10 @@ class Reading:
             page_size: Emails per page, 1 to 100.
         """
         total, ids = self._folder_page(folder, page, page_size)
-        emails = show_mails(self._mailboxes, ids)
-        return {**_page_numbers(total, page, page_size), "emails": emails}
+        return {
+            **_page_numbers(total, page, page_size),
+            "emails": show_mails(self._mailboxes, ids),
+        }
 
     @tool
     def get_drafts(self, page: int = 1, page_size: int = 20) -> Row:
@@ -61,8 +56,10 @@ class Reading:
             page_size: Drafts per page, 1 to 100.
         """
         total, ids = self._folder_page("Drafts", page, page_size)
-        drafts = [show_draft(row) for row in self._mailboxes.by_id(ids)]
-        return {**_page_numbers(total, page, page_size), "drafts": drafts}
+        return {
+            **_page_numbers(total, page, page_size),
+            "drafts": [show_draft(row) for row in self._mailboxes.by_id(ids)],
+        }
 
     @tool
     def search_emails(
@@ -80,8 +77,7 @@ class Reading:
             page: Page number, from 1.
             page_size: Emails per page, 1 to 100.
         """
-        name = self._mailboxes.folder(self._mailboxes.me()["id"], folder)
-        ids = self._search(query, name)
+        ids = self._search(query, folder)
         emails = show_mails(self._mailboxes, page_of(ids, page, page_size))
         return {**_page_numbers(len(ids), page, page_size), "emails": emails}
 
@@ -144,6 +140,8 @@ class Reading:
 
     def _search(self, query: str, folder: str) -> list[int]:
         """Return the ids of the mails in a folder that match a query, newest first."""
+        me = self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder)
         terms = [
             (field.lower(), (phrase or word).casefold())
             for field, phrase, word in _TERM.findall(query)
@@ -157,28 +155,22 @@ class Reading:
             raise ToolError(
                 f"limit exceeded: a query has at most {_MAX_TERMS} words, got {len(terms)}"
             )
-        sql = "SELECT mails.id, words FROM mails JOIN messages ON messages.id = message"
-        sql += " WHERE user = ? AND folder = ?" + " AND instr(words, ?)" * len(terms)
-        rows = self._mailboxes.store.rows(
-            f"{sql} ORDER BY at DESC, mails.id DESC",
-            self._mailboxes.me()["id"],
-            folder,
-            *(term for _, term in terms),
-        )
+        sql = f"""SELECT mails.id, words FROM mails JOIN messages ON messages.id = message
+            WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}
+            ORDER BY at DESC, mails.id DESC"""
+        rows = self._mailboxes.store.rows(sql, me, name, *(term for _, term in terms))
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
         """Write an attachment under a free name, unless it was written before; the path."""
         files = self._mailboxes.context.files
-        stem, dot, suffix = name.rpartition(".")
-        path, count = f"{_DOWNLOADS}/{name}", 1
-        while files.exists(path):
-            if files.is_file(path) and files.read(path) == data:
-                return files.resolve(path)
-            count += 1
-            numbered = f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"
-            path = f"{_DOWNLOADS}/{numbered}"
-        return files.write(path, data)
+        paths = (f"{_DOWNLOADS}/{numbered}" for numbered in numbered_names(name))
+        path = next(
+            path
+            for path in paths
+            if not files.exists(path) or (files.is_file(path) and files.read(path) == data)
+        )
+        return files.resolve(path) if files.exists(path) else files.write(path, data)
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
@@ -192,5 +184,9 @@ def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
 
 def _page_numbers(total: int, page: int, page_size: int) -> Row:
     """Return the numbers of a page of a listing."""
-    pages = -(-total // page_size)
-    return {"total": total, "page": page, "page_size": page_size, "total_pages": pages}
+    return {
+        "total": total,
+        "page": page,
+        "page_size": page_size,
+        "total_pages": -(-total // page_size),
+    }

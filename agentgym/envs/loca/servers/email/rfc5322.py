@@ -137,13 +137,12 @@ def _headers(mail: Mail) -> dict[str, str | Header]:
 
 def _encoded(entries: str) -> str:
     """Return an address list in ASCII."""
-    encoded = []
-    for name, address in addresses(entries):
-        if _ENCODED in name:
-            encoded.append(f"{_UTF8.header_encode(name)} <{address}>")
-        else:
-            encoded.append(formataddr((name, address)))
-    return ", ".join(encoded)
+    return ", ".join(
+        f"{_UTF8.header_encode(name)} <{address}>"
+        if _ENCODED in name
+        else formataddr((name, address))
+        for name, address in addresses(entries)
+    )
 
 
 def _text(text: str, kind: str) -> Message:

@@ -127,7 +127,7 @@ class Email(Server):
                 place = (user_id, boxes.ensure_folder(user_id, folder))
             id_of = functools.cache(boxes.user_id)  # nobody gets a mailbox in between
             for mail in [mails] if isinstance(mails, Mail) else mails:
-                stored = boxes.with_message_id(boxes.check(mail))
+                stored = boxes.check(mail)
                 author = id_of(addresses(stored.sender)[0][1])
                 if place is None and (unknown := boxes.unknown_recipients(stored, id_of)):
                     raise ToolError(f"not found: there is no mailbox {echo(unknown[0])}")
@@ -212,8 +212,12 @@ class Email(Server):
         user = self._mailboxes.existing_user_id(email)
         for folder in _MORE_FOLDERS:
             self._mailboxes.ensure_folder(user, folder)
-        created = iso(self.context.clock.tick())
-        return {"email": email, "name": name, "created_at": created, "message": "User created"}
+        return {
+            "email": email,
+            "name": name,
+            "created_at": iso(self.context.clock.tick()),
+            "message": "User created",
+        }
 
     @tool
     def check_connection(self) -> str:
@@ -222,8 +226,7 @@ class Email(Server):
         if "user" in self.session:
             login = f"logged in as {self._mailboxes.me()['email']}"
         now = iso(self.context.clock.now())
-        lines = ["Mail server:", "✓ IMAP connected", "✓ SMTP connected", ""]
-        return "\n".join([*lines, f"Server time {now}, {login}"])
+        return f"Mail server:\n✓ IMAP connected\n✓ SMTP connected\n\nServer time {now}, {login}"
 
 
 def _show_user(user: Row) -> Row:

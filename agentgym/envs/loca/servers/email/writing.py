@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.envs.loca.servers.email.mailboxes import Mailboxes, columns_of
+from agentgym.envs.loca.servers.email.mailboxes import EmailPart, columns_of, show_draft, show_mails
 from agentgym.envs.loca.servers.email.messages import (
     MAX_SUBJECT,
     Mail,
@@ -15,20 +15,12 @@ from agentgym.envs.loca.servers.email.messages import (
     format_address,
     iso_date,
 )
-from agentgym.envs.loca.servers.email.records import show_draft, show_mails
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 
-class Writing:
-    """Mails that who is logged in writes.
-
-    Args:
-        mailboxes: The mailboxes that all parts share.
-    """
-
-    def __init__(self, mailboxes: Mailboxes) -> None:
-        self._mailboxes = mailboxes
+class Writing(EmailPart):
+    """Mails that who is logged in writes."""
 
     @tool
     def send_email(
@@ -81,9 +73,11 @@ class Writing:
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}
-            for name, address in addresses(f"{old.to}, {old.cc}".strip(", ")):
-                if address.casefold() not in served:
-                    copies.append(format_address(name, address))
+            copies += [
+                format_address(name, address)
+                for name, address in addresses(f"{old.to}, {old.cc}".strip(", "))
+                if address.casefold() not in served
+            ]
         subject = _with_prefix("Re: ", old.subject)
         mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
         references = f"{old.references} {old.message_id}"
@@ -110,10 +104,12 @@ class Writing:
             bcc: Bcc addresses, comma-separated.
         """
         old = self._original(email_id)
-        text = f"{body}\n\n" if body else ""
-        text += "---------- Forwarded message ----------\n"
-        text += f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
-        text += f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+        text = (
+            (f"{body}\n\n" if body else "")
+            + "---------- Forwarded message ----------\n"
+            + f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
+            + f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+        )
         mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
         return self._send(replace(mail, attachments=old.attachments))
 
@@ -139,7 +135,7 @@ class Writing:
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
-        draft = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
+        draft = replace(mail, date=boxes.context.clock.tick())
         return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
 
     @tool
@@ -250,15 +246,14 @@ class Writing:
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
-        mail = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
+        mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
-        self._bounce(mail, boxes.unknown_recipients(mail))
+        if unknown := boxes.unknown_recipients(mail):
+            self._bounce(mail, unknown)
         return show_mails(boxes, [copy])[0]
 
     def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
         """Report to the author of a mail which recipients have no mailbox."""
-        if not unknown:
-            return
         boxes, me = self._mailboxes, self._mailboxes.me()
         domain = me["email"].partition("@")[2]
         report = Mail(
@@ -271,8 +266,7 @@ class Writing:
             in_reply_to=mail.message_id,
             references=mail.message_id,
         )
-        stored = boxes.with_message_id(boxes.check(report))
-        boxes.put(stored, "bounce", None, [(me["id"], "INBOX")])
+        boxes.put(boxes.check(report), "bounce", None, [(me["id"], "INBOX")])
 
 
 def _with_prefix(prefix: str, subject: str) -> str:

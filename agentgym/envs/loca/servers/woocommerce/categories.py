@@ -1,13 +1,13 @@
-"""Categories and tags of the shop's products."""
+"""Categories, tags and reviews of the shop's products."""
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext, slug_of, words, words_in
-from agentgym.envs.loca.servers.woocommerce.parameters import (
-    NewCategory,
-)
+from agentgym.envs.loca.servers.woocommerce.context import ShopPart, slug_of, words, words_in
 from agentgym.envs.loca.servers.woocommerce.shapes import (
+    NewCategory,
     TermData,
     validate,
 )
@@ -21,6 +21,9 @@ _COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = 
 """SQL: number of published products of a category or tag."""
 
 
+_CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
+"""A new category, but for its name and slug."""
+
 _SHOWN = {
     "categories": ("id", "name", "slug", "parent", "description", "display"),
     "tags": ("id", "name", "slug"),
@@ -28,15 +31,8 @@ _SHOWN = {
 """Fields that each category or tag is shown with."""
 
 
-class Categories:
-    """Categories and tags of products, which WordPress calls terms.
-
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Categories(ShopPart):
+    """Categories and tags of products, which WordPress calls terms."""
 
     # -- for authors of tasks ------------------------------------------------------------------
 
@@ -62,10 +58,8 @@ class Categories:
             return term
         if term not in ids:
             slug = slug_of(term, self._shop.column_values(table, "slug"))
-            fields: Row = {"name": term, "slug": slug, "description": ""}
-            if table == "categories":
-                fields |= {"parent": 0, "display": "default", "menu_order": 0}
-            ids[term] = self._shop.store.insert(table, **fields)
+            new = _CATEGORY if table == "categories" else {"description": ""}
+            ids[term] = self._store.insert(table, **new | {"name": term, "slug": slug})
         return ids[term]
 
     def assign(self, product_id: int, data: Row, kind: str) -> None:
@@ -79,17 +73,16 @@ class Categories:
         Raises:
             ToolError: There is no such category or tag.
         """
-        store = self._shop.store
         for table, name in TERMS.items():
             if table in data and kind != "variation":
                 terms = list(dict.fromkeys(term["id"] for term in data[table]))
                 for term in terms:
-                    store.get(table, term, name)
+                    self._store.get(table, term, name)
                 if not terms and table == "categories":
                     terms = [1]  # a product is Uncategorized at least
-                store.delete(f"product_{table}", product_id=product_id)
+                self._store.delete(f"product_{table}", product_id=product_id)
                 links = [{"product_id": product_id, "term_id": term} for term in terms]
-                store.insert_all(f"product_{table}", links)
+                self._store.insert_all(f"product_{table}", links)
 
     # -- tools ---------------------------------------------------------------------------------
 
@@ -149,22 +142,21 @@ class Categories:
     # -- helpers -------------------------------------------------------------------------------
 
     def _create(self, data: Row) -> Row:
-        store, name, parent = self._shop.store, data["name"], data.get("parent", 0)
+        name, parent = data["name"], data.get("parent", 0)
         if parent:
-            store.get("categories", parent, "category")
+            self._store.get("categories", parent, "category")
         sql = "SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?"
-        if store.value(sql, name, parent):
+        if self._store.value(sql, name, parent):
             raise ToolError(f"conflict: there is a category {echo(name)} with this parent already")
         slug = slug_of(data.get("slug") or name, self._shop.column_values("categories", "slug"))
-        defaults = {"description": "", "display": "default", "menu_order": 0}
         if "menuOrder" in data:
             data["menu_order"] = data.pop("menuOrder")
-        fields = {**defaults, **data, "parent": parent, "slug": slug}
-        return self._show("categories", [store.insert("categories", **fields)])[0]
+        fields = {**_CATEGORY, **data, "parent": parent, "slug": slug}
+        return self._show("categories", [self._store.insert("categories", **fields)])[0]
 
     def _show(self, table: str, ids: list[int]) -> list[Row]:
         sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
-        counts = {row["id"]: row["n"] for row in self._shop.store.rows(sql)}
+        counts = {row["id"]: row["n"] for row in self._store.rows(sql)}
         return [
             {
                 **{name: row[name] for name in _SHOWN[table]},
@@ -173,3 +165,64 @@ class Categories:
             }
             for row in self._shop.rows_by_id(table, ids)
         ]
+
+
+class Reviews(ShopPart):
+    """Reviews of products."""
+
+    def add(self, product_id: int, reviewer: str, review: str, rating: int, **fields: Any) -> int:
+        """Add a review and return its id.
+
+        Args:
+            product_id: Id of the product.
+            reviewer: Name of the customer.
+            review: Text.
+            rating: Stars, from 1 to 5.
+            **fields: `reviewer_email`, `status`, `verified` or `date_created`.
+        """
+        record = {
+            "status": "approved",
+            "reviewer_email": "",
+            "verified": False,
+            **fields,
+            "date_created": self._shop.date_of(fields),
+        }
+        with self._store.change():
+            self._store.get("products", product_id)
+            new_id = self._store.insert(
+                "reviews",
+                product_id=product_id,
+                reviewer=reviewer,
+                review=review,
+                rating=rating,
+                **record,
+            )
+            approved = self._store.find("reviews", product_id=product_id, status="approved")
+            mean = sum(row["rating"] for row in approved) / max(1, len(approved))
+            self._store.update(
+                "products", product_id, average_rating=f"{mean:.2f}", rating_count=len(approved)
+            )
+        return new_id
+
+    @tool
+    def woo_products_reviews_list(
+        self,
+        productId: int | None = None,
+        perPage: int = 10,
+        page: int = 1,
+        status: Literal["all", "hold", "approved", "spam", "trash"] = "approved",
+    ) -> list[Row]:
+        """List product reviews, latest first.
+
+        Args:
+            productId: Only of this product.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Status.
+        """
+        where = {"product_id = ?": productId, "status = ?": None if status == "all" else status}
+        rows = self._shop.select_page("reviews", where, "date_created DESC, id DESC", page, perPage)
+        for row in rows:
+            row["date_created"] = self._shop.site_time(row["date_created"])
+            del row["verified"]
+        return rows

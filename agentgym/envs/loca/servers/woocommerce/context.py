@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -20,6 +22,11 @@ MAX_WORDS = 50
 """Words of a search, as in a search of mails: each is compared with every record."""
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
+
+_DATES = frozenset(
+    {"date_created", "date_modified", "date_expires", "date_on_sale_from", "date_on_sale_to"}
+)
+"""Fields of products and coupons that are dates."""
 
 BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
 """Items of a batch, and the tool for one of them."""
@@ -80,6 +87,17 @@ class ShopContext:
         """Convert a date of a record to site time, in which all answers are."""
         offset = self.offset()
         return (datetime.fromisoformat(gmt) + offset).isoformat() if offset and gmt else gmt
+
+    def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
+        """Return the fields of a record that the server always shows, and those whose value is not
+        that of a new record; dates are in site time.
+        """
+        defaults = {**new, **new["details"]}
+        return {
+            name: self.site_time(value) if name in _DATES else value
+            for name, value in {**row, **row["details"]}.items()
+            if name in always or (name != "details" and value != defaults[name])
+        }
 
     def parse_date(self, text: str | None, name: str) -> str | None:
         """Convert a caller's date to GMT; one without a time zone is in site time.
@@ -146,10 +164,20 @@ class ShopContext:
         rows = {row["id"]: row for row in self.store.rows(sql, keys)}
         return [rows[key] for key in keys if key in rows]
 
-    def overwrite(self, table: str, row: Row) -> None:
-        """Replace the record that has the id of this one."""
-        fields = {name: value for name, value in row.items() if name != "id"}
-        self.store.update(table, row["id"], **fields)
+    def rows_by_owner(
+        self, owner: str, sql: str, ids: Sequence[int]
+    ) -> defaultdict[int, list[Row]]:
+        """Return the rows of a SELECT about owners with ids, by owner.
+
+        Args:
+            owner: Column with the id of the owner, which the rows lose.
+            sql: The statement; its parameter is the JSON list of the ids.
+            ids: Ids of the owners.
+        """
+        rows: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in self.store.rows(sql, ids):
+            rows[row.pop(owner)].append(row)
+        return rows
 
     def next_id(self, table: str) -> int:
         """Return the id that the next record of a table gets."""
@@ -241,6 +269,21 @@ class ShopContext:
             return {"error": str(error)}
 
 
+class ShopPart:
+    """A part of the shop: some of its tools, and methods for the authors of tasks.
+
+    Args:
+        shop: Context that all parts share.
+    """
+
+    def __init__(self, shop: ShopContext) -> None:
+        self._shop = shop
+
+    @property
+    def _store(self) -> Store:
+        return self._shop.store
+
+
 def _id_of(data: Row) -> int:
     key = data.get("id")
     if isinstance(key, bool) or not isinstance(key, int):
@@ -271,15 +314,46 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
     return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
+def merge_meta(record: Row, data: Row) -> list[Row]:
+    """Return the custom fields of a record after the changes that a caller gave, if any.
+
+    The field with the same id, or else with the same key, gets the new value; null removes it.
+
+    Raises:
+        ToolError: A new field has no key.
+    """
+    merged = [dict(field) for field in record["meta_data"]]
+    for change in data.get("meta_data", ()):
+        name, value = "key", change.get("key")
+        if change.get("id") in {field["id"] for field in merged}:
+            name, value = "id", change["id"]
+        match = next((field for field in merged if field[name] == value), None)
+        if match is None and not change.get("key"):
+            raise ToolError("invalid argument: a new item of meta_data needs a key")
+        if change.get("value") is None:
+            merged = [field for field in merged if field is not match]
+        elif match is not None:
+            match.update({"key": change.get("key", match["key"]), "value": change["value"]})
+        else:
+            number = max((field["id"] for field in merged), default=0) + 1
+            merged.append({"id": number, "key": change["key"], "value": change["value"]})
+    return merged
+
+
 def slug_of(name: str, taken: set[str]) -> str:
     """Make a short name for addresses that is not among those taken, and add it to them."""
     base = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:_SLUG_CHARS] or "item"
-    number, slug = 1, base
-    while slug in taken:
-        number += 1
-        slug = f"{base}-{number}"
+    slug = free_name(base, taken, "-")
     taken.add(slug)
     return slug
+
+
+def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
+    """Return a name that is not among those taken: itself, or with a number."""
+    if name not in taken:
+        return name
+    numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
+    return next(each for each in numbered if each not in taken)
 
 
 def words_in(*columns: str) -> str:

@@ -7,14 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext, words, words_in
+from agentgym.envs.loca.servers.woocommerce.context import ShopPart, merge_meta, words, words_in
 from agentgym.envs.loca.servers.woocommerce.money import cents, discounts
-from agentgym.envs.loca.servers.woocommerce.parameters import (
-    NewCoupon,
-)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CouponData,
-    merge_meta,
+    NewCoupon,
     validate,
     validate_record,
 )
@@ -72,15 +69,8 @@ _ALWAYS = (
 """Fields that each coupon of the published server has."""
 
 
-class Coupons:
-    """Coupons, and the discounts that they give on orders.
-
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Coupons(ShopPart):
+    """Coupons, and the discounts that they give on orders."""
 
     # -- for authors of tasks ------------------------------------------------------------------
 
@@ -92,14 +82,17 @@ class Coupons:
             amount: Amount of money, or percentage.
             **fields: Fields of the REST API, `usage_count` and `date_created` (a datetime).
         """
-        record = {"code": code, "amount": amount, **fields}
-        data = validate_record(CouponData, record, ("usage_count", "date_created"))
-        with self._shop.store.change():
+        data = validate_record(
+            CouponData,
+            {"code": code, "amount": amount, **fields},
+            ("usage_count", "date_created"),
+        )
+        with self._store.change():
             return self._insert({**data, "date_created": self._shop.date_of(data)})
 
     def all(self) -> list[Row]:
         """Return all coupons as the API shows them, those in the trash too, by id."""
-        return [self._show(row) for row in self._shop.store.find("coupons")]
+        return [self._show(row) for row in self._store.find("coupons")]
 
     # -- for other parts -----------------------------------------------------------------------
 
@@ -110,15 +103,8 @@ class Coupons:
             ToolError: Naming the first such coupon and the reason.
         """
         lines = [item for item in items if item["type"] == "line_item"]
-        worth = sum(line["subtotal"] for line in lines)
         for code in codes:
-            coupon = self._published(code)
-            if coupon is None:
-                reason = "there is no such coupon"
-            else:
-                reason = self._objection(coupon, order, worth, len(codes))
-                if not reason and not self._eligible(coupon, lines):
-                    reason = "no product of the order is one that it is for"
+            reason = self._objection(self._published(code), order, lines, len(codes))
             if reason:
                 raise ToolError(f"invalid argument: coupon {echo(code)} cannot be used: {reason}")
 
@@ -166,7 +152,7 @@ class Coupons:
         Args:
             couponId: Coupon.
         """
-        return self._show(self._shop.store.get("coupons", couponId))
+        return self._show(self._store.get("coupons", couponId))
 
     @tool
     def woo_coupons_create(self, couponData: NewCoupon) -> Row:
@@ -177,9 +163,8 @@ class Coupons:
         """
         needed = ("code", "amount", "discount_type")
         data = validate(CouponData, couponData, "couponData", needed)
-        with self._shop.store.change():
-            new_id = self._insert({**data, "date_created": self._shop.tick()})
-            self._shop.fire("coupon.created", new_id)
+        new_id = self._insert({**data, "date_created": self._shop.tick()})
+        self._shop.fire("coupon.created", new_id)
         return self.woo_coupons_get(new_id)
 
     @tool
@@ -191,10 +176,9 @@ class Coupons:
             couponData: Fields to change, as in creating.
         """
         data = validate(CouponData, couponData, "couponData")
-        with self._shop.store.change():
-            row = self._shop.store.get("coupons", couponId)
-            self._shop.overwrite("coupons", self._merge(row, data, self._shop.tick()))
-            self._shop.fire("coupon.updated", couponId)
+        row = self._store.get("coupons", couponId)
+        self._store.update("coupons", **self._merge(row, data, self._shop.tick()))
+        self._shop.fire("coupon.updated", couponId)
         return self.woo_coupons_get(couponId)
 
     @tool
@@ -205,28 +189,22 @@ class Coupons:
             couponId: Coupon.
             force: Delete for good; otherwise it goes to the trash.
         """
-        with self._shop.store.change():
-            return self._shop.delete_or_trash(
-                "coupons", "coupon", couponId, force, self.woo_coupons_get
-            )
+        return self._shop.delete_or_trash(
+            "coupons", "coupon", couponId, force, self.woo_coupons_get
+        )
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _insert(self, data: Row) -> int:
         date = data["date_created"]
-        new = {
-            **_COUPON,
-            "id": None,
-            "usage_count": data.get("usage_count", 0),
-            "date_created": date,
-        }
-        return self._shop.store.insert("coupons", **self._merge(new, data, date))
+        new = {**_COUPON, "id": None, "date_created": date}
+        return self._store.insert("coupons", **self._merge(new, data, date))
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
         """Return a coupon after a change."""
         code = str(data.get("code", row["code"])).strip().lower()
         sql = "SELECT id FROM coupons WHERE code = ? AND id IS NOT ?"
-        owner = self._shop.store.value(sql, code, row["id"])
+        owner = self._store.value(sql, code, row["id"])
         if owner:
             raise ToolError(f"conflict: coupon {owner} has the code {echo(code)}")
         if not code:
@@ -242,39 +220,39 @@ class Coupons:
             new["date_expires"] = self._shop.parse_date(data["date_expires"], "date_expires")
         old = row["details"]
         details = {**old, **{name: data[name] for name in old.keys() & data.keys()}}
-        meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-        return {**new, "details": details, "date_modified": now, "meta_data": meta}
+        return {
+            **new,
+            "details": details,
+            "date_modified": now,
+            "meta_data": merge_meta(row, data),
+        }
 
     def _show(self, row: Row) -> Row:
         """Return a coupon as the server shows it: with the fields that all have, and those whose
         value is not that of a new coupon.
         """
-        fields = {**row, **row["details"]}
-        defaults = {**_COUPON, **_COUPON["details"]}
-        shown = {
-            name: value
-            for name, value in fields.items()
-            if name in _ALWAYS or (name != "details" and value != defaults[name])
-        }
-        for name in ("date_created", "date_modified", "date_expires"):
-            if name in shown:
-                shown[name] = self._shop.site_time(shown[name])
+        shown = self._shop.show_fields(row, _COUPON, _ALWAYS)
         return {**shown, "usage_count": row["usage_count"] + self._orders_using(row["code"])}
 
     def _published(self, code: str) -> Row | None:
         sql = "SELECT * FROM coupons WHERE code = ? AND status = 'publish'"
-        row = self._shop.store.row(sql, code.lower())
+        row = self._store.row(sql, code.lower())
         return row and {**row, **row["details"]}
 
-    def _objection(self, coupon: Row, order: Row, worth: int, together: int) -> str:
+    def _objection(
+        self, coupon: Row | None, order: Row, lines: Sequence[Row], together: int
+    ) -> str:
         """Return why a coupon cannot be used, or an empty text.
 
         Args:
-            coupon: The coupon.
+            coupon: The coupon, if there is one.
             order: The order, whose own use of the coupon does not count.
-            worth: Sum of its lines before discounts.
+            lines: Its lines.
             together: Number of coupons that it uses.
         """
+        if coupon is None:
+            return "there is no such coupon"
+        worth = sum(line["subtotal"] for line in lines)
         email = order["details"]["billing"].get("email", "").lower()
         patterns = [pattern.lower() for pattern in coupon["email_restrictions"]]
         expires, minimum, maximum = (
@@ -293,6 +271,7 @@ class Coupons:
             "it is for other customers": patterns
             and not any(fnmatchcase(email, pattern) for pattern in patterns),
             "it cannot be used together with others": coupon["individual_use"] and together > 1,
+            "no product of the order is one that it is for": not self._eligible(coupon, lines),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -306,24 +285,25 @@ class Coupons:
         if user is not None:
             sql += """ AND (o.customer_id = ?
                 OR lower(json_extract(o.details, '$.billing.email')) = ?)"""
-        return int(self._shop.store.value(sql, code, but, list(_USING), *(user or ())))
+        return int(self._store.value(sql, code, but, list(_USING), *(user or ())))
 
     def _eligible(self, coupon: Row, lines: Sequence[Row]) -> list[Row]:
         """Return the lines that a coupon applies to."""
         return [line for line in lines if self._applies(coupon, line)]
 
     def _applies(self, coupon: Row, line: Row) -> bool:
-        store = self._shop.store
         ids = {line["product_id"], line["variation_id"]} - {None}
         sql = "SELECT term_id FROM product_categories WHERE product_id = ?"
-        categories = {row["term_id"] for row in store.rows(sql, line["product_id"])}
-        if coupon["product_ids"] and not ids & set(coupon["product_ids"]):
-            return False
-        if coupon["product_categories"] and not categories & set(coupon["product_categories"]):
-            return False
-        excluded = set(coupon["excluded_product_categories"])
-        if ids & set(coupon["excluded_product_ids"]) or categories & excluded:
-            return False
+        categories = {row["term_id"] for row in self._store.rows(sql, line["product_id"])}
         sold = line["variation_id"] or line["product_id"]
         sql = "SELECT on_sale FROM products WHERE id = ?"
-        return not (coupon["exclude_sale_items"] and store.value(sql, sold))
+        return (
+            (not coupon["product_ids"] or not ids.isdisjoint(coupon["product_ids"]))
+            and (
+                not coupon["product_categories"]
+                or not categories.isdisjoint(coupon["product_categories"])
+            )
+            and ids.isdisjoint(coupon["excluded_product_ids"])
+            and categories.isdisjoint(coupon["excluded_product_categories"])
+            and not (coupon["exclude_sale_items"] and self._store.value(sql, sold))
+        )

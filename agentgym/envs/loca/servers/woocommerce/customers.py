@@ -7,18 +7,17 @@ from typing import Any, Literal
 
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.context import (
-    ShopContext,
+    ShopPart,
+    free_name,
     given_fields,
+    merge_meta,
     show_meta,
     words,
     words_in,
 )
-from agentgym.envs.loca.servers.woocommerce.parameters import (
-    NewCustomer,
-)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     CustomerData,
-    merge_meta,
+    NewCustomer,
     validate,
     validate_record,
 )
@@ -42,22 +41,15 @@ _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_cr
 """SQL by the name of an order, where that is not `id`."""
 
 
-class Customers:
-    """Customers; the first one is the administrator.
-
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Customers(ShopPart):
+    """Customers; the first one is the administrator."""
 
     # -- for authors of tasks ------------------------------------------------------------------
 
     def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
         """Add one customer as `add_all` does and return the id."""
-        names = {"email": email, "first_name": first_name, "last_name": last_name}
-        return self.add_all([{**names, **fields}])[0]
+        record = {"email": email, "first_name": first_name, "last_name": last_name, **fields}
+        return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add customers and return their ids, in order.
@@ -70,11 +62,14 @@ class Customers:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or an address is taken.
         """
-        customers = []
-        for record in records:
-            data = validate_record(CustomerData, record, ("role", "date_created"))
-            customers.append({**data, "date_created": self._shop.date_of(data)})
-        with self._shop.store.change():
+        customers = [
+            {
+                **validate_record(CustomerData, record, ("role", "date_created")),
+                "date_created": self._shop.date_of(record),
+            }
+            for record in records
+        ]
+        with self._store.change():
             return self._insert(customers)
 
     def all(self) -> list[Row]:
@@ -120,7 +115,7 @@ class Customers:
         Args:
             customerId: Customer.
         """
-        self._shop.store.get("customers", customerId)
+        self._store.get("customers", customerId)
         return self._show_all([customerId])[0]
 
     @tool
@@ -131,9 +126,8 @@ class Customers:
             customerData: The customer, with an email.
         """
         data = validate(CustomerData, customerData, "customerData")
-        with self._shop.store.change():
-            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-            self._shop.fire("customer.created", new_id)
+        [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
+        self._shop.fire("customer.created", new_id)
         return self.woo_customers_get(new_id)
 
     @tool
@@ -144,19 +138,18 @@ class Customers:
             customerId: Customer.
             customerData: Fields to change, as in creating.
         """
-        data, store = validate(CustomerData, customerData, "customerData"), self._shop.store
-        with store.change():
-            row = store.get("customers", customerId)
-            if data.get("username", row["username"]) != row["username"]:
-                raise ToolError("invalid argument: username: a user name stays as it is")
-            sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
-            owner = store.value(sql, data.get("email"), customerId)
-            if owner:
-                raise ToolError(
-                    f"conflict: customer {owner} has the email address {echo(data['email'])}"
-                )
-            self._shop.overwrite("customers", _merge(row, data, self._shop.tick()))
-            self._shop.fire("customer.updated", customerId)
+        data = validate(CustomerData, customerData, "customerData")
+        row = self._store.get("customers", customerId)
+        if data.get("username", row["username"]) != row["username"]:
+            raise ToolError("invalid argument: username: a user name stays as it is")
+        sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
+        owner = self._store.value(sql, data.get("email"), customerId)
+        if owner:
+            raise ToolError(
+                f"conflict: customer {owner} has the email address {echo(data['email'])}"
+            )
+        self._store.update("customers", **_merge(row, data, self._shop.tick()))
+        self._shop.fire("customer.updated", customerId)
         return self.woo_customers_get(customerId)
 
     # -- helpers -------------------------------------------------------------------------------
@@ -176,7 +169,7 @@ class Customers:
                 raise ToolError(
                     f"conflict: another customer has the email address {echo(data['email'])}"
                 )
-            username = data.get("username") or _free_name(email.partition("@")[0], usernames)
+            username = data.get("username") or free_name(email.partition("@")[0], usernames)
             if username.lower() in usernames:
                 raise ToolError(f"conflict: another customer has the user name {echo(username)}")
             emails.add(email)
@@ -189,7 +182,7 @@ class Customers:
                 "date_created": date,
             }
             rows.append(_merge(new, {**data, "username": username}, date))
-        self._shop.store.insert_all("customers", rows)
+        self._store.insert_all("customers", rows)
         return [row["id"] for row in rows]
 
     def _show_all(self, ids: list[int]) -> list[Row]:
@@ -224,14 +217,10 @@ def _merge(row: Row, data: Row, now: str) -> Row:
     names = {name: data[name] for name in _NAMES if name in data}
     old = row["details"]
     details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}
-    meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-    return {**row, **names, "date_modified": now, "details": details, "meta_data": meta}
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """Make a user name that is not taken by adding a number."""
-    number, candidate = 1, name
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}{number}"
-    return candidate
+    return {
+        **row,
+        **names,
+        "date_modified": now,
+        "details": details,
+        "meta_data": merge_meta(row, data),
+    }

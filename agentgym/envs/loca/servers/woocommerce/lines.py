@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext, ShopPart, merge_meta
 from agentgym.envs.loca.servers.woocommerce.coupons import Coupons
 from agentgym.envs.loca.servers.woocommerce.money import cents, rates_at, share, tax_item, totals
-from agentgym.envs.loca.servers.woocommerce.shapes import merge_meta
 from agentgym.tools import ToolError, echo
 
 UNTAXED = "untaxed"
@@ -67,7 +66,7 @@ class PriceLookup:
         return row
 
 
-class OrderLines:
+class OrderLines(ShopPart):
     """Composition of orders: changes of their items with prices, discounts and taxes.
 
     Args:
@@ -76,23 +75,20 @@ class OrderLines:
     """
 
     def __init__(self, shop: ShopContext, coupons: Coupons) -> None:
-        self._shop = shop
+        super().__init__(shop)
         self._coupons = coupons
 
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
         """Read the products and tax rates that orders need."""
-        store = self._shop.store
         lines = [line for data in records for line in data.get("line_items", [])]
         names = ("product_id", "variation_id")
         ids = {line[name] for line in lines for name in names if line.get(name)}
         skus = sorted({line["sku"] for line in lines if line.get("sku")})
         products = {row["id"]: row for row in self._shop.rows_by_id("products", ids)}
-        by_sku = {}
-        if skus:
-            sql = "SELECT * FROM products WHERE sku IN (SELECT value FROM json_each(?))"
-            by_sku = {row["sku"]: row for row in store.rows(sql, skus)}
+        sql = "SELECT * FROM products WHERE sku IN (SELECT value FROM json_each(?))"
+        by_sku = {row["sku"]: row for row in self._store.rows(sql, skus)} if skus else {}
         taxed = self._shop.setting("woocommerce_calc_taxes") == "yes"
-        return PriceLookup(products, by_sku, store.find("tax_rates") if taxed else [])
+        return PriceLookup(products, by_sku, self._store.find("tax_rates") if taxed else [])
 
     def compose(
         self, order: Row, current: Sequence[Row], data: Row, prices: PriceLookup
@@ -130,23 +126,18 @@ class OrderLines:
     def _tax(self, order: Row, items: Sequence[Row], rates: list[Row]) -> None:
         """Set the taxes at the shipping address, else the billing address, else the shop's."""
         base, _, state = self._shop.setting("woocommerce_default_country").partition(":")
-        addresses = [order["details"]["shipping"], order["details"]["billing"]]
-        place = {"country": base, "state": state}
-        for address in addresses:
-            if address.get("country"):
-                place = {"country": address["country"], "state": address.get("state", "")}
-                break
+        shop = {"country": base, "state": state}
+        addresses = (order["details"]["shipping"], order["details"]["billing"])
+        address = next((each for each in addresses if each.get("country")), shop)
+        place = {"country": address["country"], "state": address.get("state", "")}
         shipping_rates = rates_at([rate for rate in rates if rate["shipping"]], place, "")
-        coupons = []
         for item in items:
-            if item["type"] == "coupon":
-                coupons.append(item)
-            elif item["type"] == "shipping":
+            if item["type"] == "shipping":
                 tax_item(item, shipping_rates)
-            else:
+            elif item["type"] != "coupon":
                 tax_item(item, rates_at(rates, place, item["code"]))
-        saved = totals(items)["discount_tax"]
-        shares = share(saved, [coupon["total"] for coupon in coupons])
+        coupons = [item for item in items if item["type"] == "coupon"]
+        shares = share(totals(items)["discount_tax"], [coupon["total"] for coupon in coupons])
         for coupon, tax in zip(coupons, shares, strict=True):
             coupon["total_tax"] = tax
 
@@ -166,8 +157,8 @@ def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
     if changed is None:
         del items[place]
     else:
-        meta = merge_meta(item["meta_data"], data.get("meta_data", []))
-        items[place : place + 1] = [{**changed, "meta_data": meta}]  # a new item comes last
+        changed["meta_data"] = merge_meta(item, data)
+        items[place : place + 1] = [changed]  # a new item comes last
 
 
 def _extra_line(item: Row, data: Row) -> Row | None:

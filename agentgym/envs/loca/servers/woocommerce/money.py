@@ -50,14 +50,15 @@ def discounts(coupon: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> 
         lines: Lines with `quantity`, `subtotal` (before discounts) and `total` (so far).
     """
     limit = coupon["limit_usage_to_x_items"]
+    left = sum(line["quantity"] for line in lines) if limit is None else limit
     items = []  # of each line, the number that is discounted
     for line in lines:
-        items.append(line["quantity"] if limit is None else min(limit, line["quantity"]))
-        if limit is not None:
-            limit -= items[-1]
-    worth = []
-    for line, count in zip(lines, items, strict=True):
-        worth.append(line["subtotal"] * count // max(1, line["quantity"]))
+        items.append(min(left, line["quantity"]))
+        left -= items[-1]
+    worth = [
+        line["subtotal"] * count // max(1, line["quantity"])
+        for line, count in zip(lines, items, strict=True)
+    ]
     if coupon["discount_type"] == "percent":
         amounts = share(percentage(sum(worth), coupon["amount"]), worth)
     elif coupon["discount_type"] == "fixed_cart":

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import WithJsonSchema
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext, ShopPart, merge_meta
 from agentgym.envs.loca.servers.woocommerce.lines import OrderLines
 from agentgym.envs.loca.servers.woocommerce.money import money, totals
-from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
-from agentgym.envs.loca.servers.woocommerce.order_view import show_orders
-from agentgym.envs.loca.servers.woocommerce.parameters import (
-    ChangedRecord,
-    NewOrder,
-)
-from agentgym.envs.loca.servers.woocommerce.refunds import Refunds
+from agentgym.envs.loca.servers.woocommerce.refunds import OrderNotes, Refunds
 from agentgym.envs.loca.servers.woocommerce.shapes import (
     MAX_AMOUNT,
     STATUSES,
+    ChangedRecord,
+    NewOrder,
     OrderData,
-    merge_meta,
     validate,
     validate_record,
 )
 from agentgym.envs.loca.servers.woocommerce.stock import Stock
+from agentgym.envs.loca.servers.woocommerce.views import show_orders
 from agentgym.tools import ToolError, echo, tool
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
@@ -68,7 +65,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, varia
 """SQL: the order has a product, or its variation."""
 
 
-class Orders:
+class Orders(ShopPart):
     """Orders, which move the stock and the sales of products.
 
     An order takes its products from the stock when it comes to processing, completed or on-hold,
@@ -92,7 +89,7 @@ class Orders:
         notes: OrderNotes,
         refunds: Refunds,
     ) -> None:
-        self._shop = shop
+        super().__init__(shop)
         self._lines = lines
         self._stock = stock
         self._notes = notes
@@ -118,7 +115,7 @@ class Orders:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or a product or customer is not there.
         """
-        orders, customers = [], {row["id"]: row for row in self._shop.store.find("customers")}
+        orders, customers = [], {row["id"]: row for row in self._store.find("customers")}
         for record in records:
             data = validate_record(OrderData, record, _DATES)
             customer = customers.get(data.get("customer_id", 0))
@@ -129,7 +126,7 @@ class Orders:
                 if data.get(name) or name == "date_created":
                     data[name] = self._shop.date_of(data, name)
             orders.append(data)
-        with self._shop.store.change():
+        with self._store.change():
             return self._insert(orders, take_stock)
 
     def all(self) -> list[Row]:
@@ -191,7 +188,7 @@ class Orders:
         Args:
             orderId: Order.
         """
-        self._shop.store.get("orders", orderId)
+        self._store.get("orders", orderId)
         return show_orders(self._shop, [orderId])[0]
 
     @tool
@@ -203,7 +200,7 @@ class Orders:
             orderData: The order.
         """
         data = validate(OrderData, orderData, "orderData")
-        with self._shop.store.change():
+        with self._store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
             if data.get("status") == "refunded":
                 self._refunds.refund_rest(new_id)
@@ -218,18 +215,21 @@ class Orders:
             orderId: Order.
             orderData: Fields to change, as in creating; a line with an id is changed (quantity 0 removes it), one without is added.
         """
-        data, store = validate(OrderData, orderData, "orderData"), self._shop.store
-        with store.change():
-            old = store.get("orders", orderId)
-            old_items = store.find("items", order_id=orderId)
+        data = validate(OrderData, orderData, "orderData")
+        with self._store.change():
+            old = self._store.get("orders", orderId)
+            old_items = self._store.find("items", order_id=orderId)
             new = self._merge(old, data, self._shop.tick())
             items = [dict(item) for item in old_items]
             if data.keys() & _PRICING:
                 items = self._lines.compose(new, old_items, data, self._lines.look_up([data]))
             self._stock.settle(old_items, items, old["booked"], new["booked"])
-            store.delete("items", order_id=orderId)
-            self._insert_items(orderId, items)
-            self._shop.overwrite("orders", {**new, **_checked_totals(items)})
+            self._store.delete("items", order_id=orderId)
+            new_ids = itertools.count(self._shop.next_id("items"))
+            for item in items:
+                item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
+            self._store.insert_all("items", items)
+            self._store.update("orders", **new | _checked_totals(items))
             self._refunds.check_total(orderId)
             if new["status"] != old["status"]:
                 self._notes.add_status_change(orderId, old["status"], new["status"])
@@ -246,10 +246,7 @@ class Orders:
             orderId: Order.
             force: Delete for good; otherwise it goes to the trash.
         """
-        with self._shop.store.change():
-            return self._shop.delete_or_trash(
-                "orders", "order", orderId, force, self.woo_orders_get
-            )
+        return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
 
     @tool
     def woo_orders_batch_update(
@@ -277,7 +274,7 @@ class Orders:
         """Add validated orders, which have a `date_created`."""
         prices = self._lines.look_up(records)
         currency = self._shop.setting("woocommerce_currency")
-        rows, all_items, item_id = [], [], self._shop.next_id("items")
+        rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
         for key, data in enumerate(records, self._shop.next_id("orders")):
             date = data["date_created"]
             new = {**_NEW, "id": key, "currency": currency, "date_created": date}
@@ -287,35 +284,29 @@ class Orders:
             if take_stock:
                 self._stock.settle((), items, was_booked=False, booked=order["booked"])
             for item in items:
-                item |= {"id": item_id, "order_id": key}
-                item_id += 1
+                item |= {"id": next(item_ids), "order_id": key}
                 if not take_stock and order["booked"] and item["type"] == "line_item":
                     product = prices.products.get(item["variation_id"] or item["product_id"])
                     if product and product["manage_stock"]:
                         item["reduced"] = item["quantity"]
             rows.append({**order, **_checked_totals(items)})
             all_items += items
-        self._shop.store.insert_all("orders", rows)
-        self._shop.store.insert_all("items", all_items)
+        self._store.insert_all("orders", rows)
+        self._store.insert_all("items", all_items)
         return [row["id"] for row in rows]
-
-    def _insert_items(self, order_id: int, items: Sequence[Row]) -> None:
-        """Write the items of an order; those that are new get their ids."""
-        next_id = self._shop.next_id("items")
-        for item in items:
-            item["order_id"] = order_id
-            if not item["id"]:
-                item["id"] = next_id
-                next_id += 1
-        self._shop.store.insert_all("items", items)
 
     def _merge(self, order: Row, data: Row, now: str) -> Row:
         """Return an order after a change of everything but its items."""
         status = data.get("status", order["status"])
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
             status = "processing"
-        new = {**order, "status": status, "date_modified": now}
-        new["currency"] = data.get("currency", order["currency"])
+        new = {
+            **order,
+            "status": status,
+            "currency": data.get("currency", order["currency"]),
+            "booked": status in _BOOKING or (order["booked"] and status not in _RELEASING),
+            "date_modified": now,
+        }
         if status in ("processing", "completed") or data.get("set_paid"):
             new["date_paid"] = order["date_paid"] or now
         if status == "completed" != order["status"]:
@@ -323,14 +314,11 @@ class Orders:
         if "customer_id" in data:
             new["customer_id"] = data["customer_id"] or None
             if data["customer_id"]:
-                self._shop.store.get("customers", data["customer_id"])
-        new["booked"] = status in _BOOKING or (order["booked"] and status not in _RELEASING)
+                self._store.get("customers", data["customer_id"])
         details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
         for name in ("billing", "shipping"):
             details[name] = {**order["details"][name], **data.get(name, {})}
-        new["details"] = details
-        new["meta_data"] = merge_meta(order["meta_data"], data.get("meta_data", []))
-        return new
+        return {**new, "details": details, "meta_data": merge_meta(order, data)}
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:

@@ -10,27 +10,27 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce.categories import TERMS, Categories
 from agentgym.envs.loca.servers.woocommerce.context import (
     ShopContext,
+    ShopPart,
+    merge_meta,
     slug_of,
     words,
     words_in,
 )
-from agentgym.envs.loca.servers.woocommerce.parameters import (
+from agentgym.envs.loca.servers.woocommerce.shapes import (
     ChangedRecord,
     NewProduct,
-)
-from agentgym.envs.loca.servers.woocommerce.product_view import (
-    PRODUCT,
-    PRODUCT_DETAILS,
-    show_products,
-)
-from agentgym.envs.loca.servers.woocommerce.shapes import (
     ProductData,
-    merge_meta,
     parse_amount,
     validate,
     validate_record,
 )
 from agentgym.envs.loca.servers.woocommerce.stock import stock_status
+from agentgym.envs.loca.servers.woocommerce.views import (
+    PRODUCT,
+    PRODUCT_DETAILS,
+    select_products,
+    show_products,
+)
 from agentgym.tools import ToolError, echo, tool
 
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
@@ -64,7 +64,7 @@ _IN_TAG = (
 )
 
 
-class Products:
+class Products(ShopPart):
     """Products and their variations.
 
     Args:
@@ -73,7 +73,7 @@ class Products:
     """
 
     def __init__(self, shop: ShopContext, categories: Categories) -> None:
-        self._shop = shop
+        super().__init__(shop)
         self._categories = categories
 
     # -- for authors of tasks ------------------------------------------------------------------
@@ -95,9 +95,11 @@ class Products:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or a SKU is taken.
         """
-        store, products = self._shop.store, []
-        ids = {table: {row["name"]: row["id"] for row in store.find(table)} for table in TERMS}
-        with store.change():
+        products = []
+        ids = {
+            table: {row["name"]: row["id"] for row in self._store.find(table)} for table in TERMS
+        }
+        with self._store.change():
             for given in records:
                 record = dict(given)
                 for table in TERMS.keys() & record.keys():
@@ -115,9 +117,7 @@ class Products:
 
     def all(self) -> list[Row]:
         """Return all products but variations, those in the trash too, as the API shows them."""
-        return show_products(
-            self._shop, self._shop.select_ids("products", {"type <> ?": "variation"}, "id")
-        )
+        return select_products(self._shop, {"type <> ?": "variation"}, "id")
 
     # -- tools ---------------------------------------------------------------------------------
 
@@ -173,8 +173,7 @@ class Products:
         }
         # Products of one date keep the order of their ids, as in the published server.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
-        ids = self._shop.select_ids("products", where, by, page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, where, by, page, perPage)
 
     @tool
     def woo_products_get(self, productId: int) -> Row:
@@ -183,7 +182,7 @@ class Products:
         Args:
             productId: Product.
         """
-        self._shop.store.get("products", productId)
+        self._store.get("products", productId)
         return show_products(self._shop, [productId])[0]
 
     @tool
@@ -194,7 +193,7 @@ class Products:
             productData: The product.
         """
         data = validate(ProductData, productData, "productData")
-        with self._shop.store.change():
+        with self._store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
             self._shop.fire("product.created", new_id)
         return self.woo_products_get(new_id)
@@ -208,12 +207,11 @@ class Products:
             productData: Fields to change, as in creating; lists replace the old ones, a null value removes an item of meta_data.
         """
         data = validate(ProductData, productData, "productData")
-        store = self._shop.store
-        with store.change():
-            row = store.get("products", productId)
+        with self._store.change():
+            row = self._store.get("products", productId)
             sku, slug, kind = data.get("sku"), data.get("slug"), data.get("type", row["type"])
             sql = "SELECT 1 FROM products WHERE sku = ? AND id <> ?"
-            if sku and store.value(sql, sku, productId):
+            if sku and self._store.value(sql, sku, productId):
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
             data["slug"] = row["slug"]
             if slug:
@@ -224,7 +222,7 @@ class Products:
                     "invalid argument: type: a variation stays one, and no product becomes one"
                 )
             product = self._merge(row, data, self._shop.tick())
-            self._shop.overwrite("products", product)
+            self._store.update("products", **product)
             self._categories.assign(productId, data, product["type"])
             self._sync_parent(product["parent_id"] or productId)
             self._shop.fire("product.updated", productId)
@@ -238,12 +236,11 @@ class Products:
             productId: Product.
             force: Delete for good; otherwise it goes to the trash, where no list shows it.
         """
-        with self._shop.store.change():
-            product = self._shop.delete_or_trash(
-                "products", "product", productId, force, self.woo_products_get
-            )
-            if force:
-                self._sync_parent(product.get("parent_id"))
+        product = self._shop.delete_or_trash(
+            "products", "product", productId, force, self.woo_products_get
+        )
+        if force:
+            self._sync_parent(product.get("parent_id"))
         return product
 
     @tool
@@ -277,21 +274,16 @@ class Products:
             perPage: Items a page, at most 100.
             page: Page, from 1.
         """
-        self._shop.store.get("products", productId)
-        where = {"parent_id = ?": productId}
-        return show_products(
-            self._shop, self._shop.select_ids("products", where, "id", page, perPage)
-        )
+        self._store.get("products", productId)
+        return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
         """Add validated products, which have a `date_created`."""
-        store = self._shop.store
         slugs = self._shop.column_values("products", "slug")
         skus = self._shop.column_values("products", "sku")
         rows: list[Row] = []
-        parents: dict[int, None] = {}  # an ordered set
         for key, data in enumerate(records, self._shop.next_id("products")):
             sku = data.get("sku")
             if sku and sku in skus:
@@ -300,8 +292,7 @@ class Products:
             name, kind = data.get("name") or "Product", data.get("type", "simple")
             slug = slug_of(data.get("slug") or name, slugs)
             if data.get("parent_id"):
-                store.get("products", data["parent_id"], type="variable")
-                parents[data["parent_id"]] = None
+                self._store.get("products", data["parent_id"], type="variable")
                 kind = "variation"
             elif kind == "variation":
                 raise ToolError(
@@ -315,10 +306,10 @@ class Products:
             }
             named = {**data, "name": name, "slug": slug, "type": kind}
             rows.append(self._merge(new, named, data["date_created"]))
-        store.insert_all("products", rows)
+        self._store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
-        for parent in parents:
+        for parent in dict.fromkeys(row["parent_id"] for row in rows):
             self._sync_parent(parent)
         return [row["id"] for row in rows]
 
@@ -346,27 +337,26 @@ class Products:
             new["stock_status"] = stock_status(new["stock_quantity"], new["backorders"])
         new["on_sale"] = _is_on_sale(new, details, self._shop.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
-        meta = merge_meta(row["meta_data"], data.get("meta_data", []))
-        return {**new, "details": details, "meta_data": meta}
+        return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
     def _sync_parent(self, id: int | None) -> None:
         """Give a variable product the least price of its variations."""
-        store = self._shop.store
-        if id and store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
-            rows = store.rows(
-                """SELECT price, on_sale FROM products
-                WHERE parent_id = ? AND status = 'publish' AND price <> ''""",
+        if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
+            sql = """SELECT price, on_sale FROM products
+                WHERE parent_id = ? AND status = 'publish' AND price <> ''"""
+            rows = self._store.rows(sql, id)
+            self._store.update(
+                "products",
                 id,
+                price=min((row["price"] for row in rows), key=Decimal, default=""),
+                on_sale=any(row["on_sale"] for row in rows),
             )
-            price = min((row["price"] for row in rows), key=Decimal, default="")
-            store.update("products", id, price=price, on_sale=any(row["on_sale"] for row in rows))
 
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:
     sale, regular = row["sale_price"], row["regular_price"]
-    if not sale or not regular or Decimal(sale) >= Decimal(regular):
-        return False
-    return (details["date_on_sale_from"] or now) <= now <= (details["date_on_sale_to"] or now)
+    start, end = details["date_on_sale_from"] or now, details["date_on_sale_to"] or now
+    return bool(sale and regular and Decimal(sale) < Decimal(regular) and start <= now <= end)
 
 
 def _price_bound(text: str | None, name: str) -> float | None:

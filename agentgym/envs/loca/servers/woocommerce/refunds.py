@@ -1,15 +1,12 @@
-"""Refunds of the shop's orders."""
+"""Notes and refunds of the shop's orders."""
 
 from __future__ import annotations
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext, ShopPart
 from agentgym.envs.loca.servers.woocommerce.money import cents, money
-from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
-from agentgym.envs.loca.servers.woocommerce.parameters import (
-    RefundedLine,
-)
 from agentgym.envs.loca.servers.woocommerce.shapes import (
+    RefundedLine,
     RefundLine,
     parse_amount,
     validate,
@@ -18,7 +15,49 @@ from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, tool
 
 
-class Refunds:
+class OrderNotes(ShopPart):
+    """Notes of orders."""
+
+    def of_order(self, order_id: int) -> list[Row]:
+        """Return the notes of an order, first to last."""
+        return self._store.find("notes", order_id=order_id)
+
+    def add(
+        self, order_id: int, note: str, customer_note: bool = False, author: str = "system"
+    ) -> int:
+        """Add a note to an order and return its id."""
+        return self._store.insert(
+            "notes",
+            order_id=order_id,
+            author=author,
+            note=note,
+            customer_note=customer_note,
+            date_created=self._shop.tick(),
+        )
+
+    def add_status_change(self, order_id: int, old: str, new: str) -> None:
+        """Note that an order has another status."""
+        self.add(order_id, f"Order status changed from {old} to {new}.")
+
+    @tool
+    def woo_orders_notes_create(self, orderId: int, note: str, customerNote: bool = False) -> Row:
+        """Add a note to an order.
+
+        Args:
+            orderId: Order.
+            note: Text.
+            customerNote: The customer sees it too.
+        """
+        if not note.strip():
+            raise ToolError("invalid argument: note must not be empty")
+        self._store.get("orders", orderId)
+        new_id = self.add(orderId, note, customer_note=customerNote, author="admin")
+        row = self._store.get("notes", new_id)
+        fields = {name: row[name] for name in ("id", "order_id", "note", "customer_note")}
+        return {**fields, "date_created": self._shop.site_time(row["date_created"])}
+
+
+class Refunds(ShopPart):
     """Refunds of orders. Those of items put the quantities that they name back into the stock.
 
     Args:
@@ -28,7 +67,7 @@ class Refunds:
     """
 
     def __init__(self, shop: ShopContext, stock: Stock, notes: OrderNotes) -> None:
-        self._shop = shop
+        super().__init__(shop)
         self._stock = stock
         self._notes = notes
 
@@ -73,9 +112,8 @@ class Refunds:
             refundPayment: Pay back through the payment method, if it can; otherwise by hand.
             lineItems: Lines refunded, whose quantities go back to the stock.
         """
-        store = self._shop.store
-        with store.change():
-            order = store.get("orders", orderId)
+        with self._store.change():
+            order = self._store.get("orders", orderId)
             if refundPayment and not self._can_pay_back(order):
                 raise ToolError(
                     "invalid argument: refundPayment: the payment method of this order cannot pay "
@@ -94,29 +132,31 @@ class Refunds:
             for line in lines:
                 self._stock.put_back(line["id"], line["quantity"])
             if worth == rest:
-                store.update("orders", orderId, status="refunded", date_modified=self._shop.tick())
+                self._store.update(
+                    "orders", orderId, status="refunded", date_modified=self._shop.tick()
+                )
                 self._notes.add_status_change(orderId, order["status"], "refunded")
             self._shop.fire("order.updated", orderId)
-        return self._show(store.get("refunds", new_id))
+        return self._show(self._store.get("refunds", new_id))
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _can_pay_back(self, order: Row) -> bool:
         sql = "SELECT supports FROM gateways WHERE id = ?"
-        gateway = self._shop.store.row(sql, order["details"]["payment_method"])
+        gateway = self._store.row(sql, order["details"]["payment_method"])
         return gateway is not None and "refunds" in gateway["supports"]
 
     def _total(self, order_id: int) -> int:
-        return int(self._shop.store.value("SELECT total FROM orders WHERE id = ?", order_id))
+        return int(self._store.value("SELECT total FROM orders WHERE id = ?", order_id))
 
     def _refunded(self, order_id: int) -> int:
         sql = "SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?"
-        return int(self._shop.store.value(sql, order_id))
+        return int(self._store.value(sql, order_id))
 
     def _add(
         self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False
     ) -> int:
-        return self._shop.store.insert(
+        return self._store.insert(
             "refunds",
             order_id=order_id,
             amount=amount,
@@ -128,14 +168,14 @@ class Refunds:
 
     def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
         """Return the refunded lines with amounts in cents; together they may not exceed an item."""
-        store = self._shop.store
-        lines: list[Row] = []
-        for refund in store.find("refunds", order_id=order_id):
-            lines += refund["lines"]
+        refunds = self._store.find("refunds", order_id=order_id)
+        lines: list[Row] = [line for refund in refunds for line in refund["lines"]]
         earlier = len(lines)
         for number, given in enumerate(data):
             fields = validate(RefundLine, given, f"lineItems.{number}")
-            item = store.get("items", fields.get("id", 0), "line of this order", order_id=order_id)
+            item = self._store.get(
+                "items", fields.get("id", 0), "line of this order", order_id=order_id
+            )
             taxes = [
                 {"id": tax["id"], "total": cents(tax["refund_total"])}
                 for tax in fields.get("refund_tax", [])
@@ -155,23 +195,7 @@ class Refunds:
         return lines[earlier:]
 
     def _show(self, row: Row) -> Row:
-        items = {
-            item["id"]: item for item in self._shop.store.find("items", order_id=row["order_id"])
-        }
-        lines = []
-        for line in row["lines"]:
-            item = items[line["id"]]
-            taxes = [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]]
-            lines.append(
-                {
-                    "id": line["id"],
-                    "name": item["name"],
-                    "product_id": item["product_id"] or 0,
-                    "quantity": -line["quantity"],
-                    "total": money(-line["total"]),
-                    "taxes": taxes,
-                }
-            )
+        items = {item["id"]: item for item in self._store.find("items", order_id=row["order_id"])}
         return {
             "id": row["id"],
             "order_id": row["order_id"],
@@ -179,8 +203,19 @@ class Refunds:
             "amount": money(row["amount"]),
             "reason": row["reason"],
             "api_refund": row["refunded_payment"],
-            "line_items": lines,
+            "line_items": [_show_line(line, items[line["id"]]) for line in row["lines"]],
         }
+
+
+def _show_line(line: Row, item: Row) -> Row:
+    return {
+        "id": line["id"],
+        "name": item["name"],
+        "product_id": item["product_id"] or 0,
+        "quantity": -line["quantity"],
+        "total": money(-line["total"]),
+        "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
+    }
 
 
 def _tax(line: Row) -> int:

@@ -12,9 +12,9 @@ from typing import Literal
 
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopPart
 from agentgym.envs.loca.servers.woocommerce.money import money
-from agentgym.envs.loca.servers.woocommerce.product_view import show_products
+from agentgym.envs.loca.servers.woocommerce.views import select_products
 from agentgym.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
@@ -28,15 +28,8 @@ _DAY = timedelta(days=1)
 _FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from the limits of `date`
 
 
-class Reports:
-    """Reports on sales, customers, orders, products and stock.
-
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Reports(ShopPart):
+    """Reports on sales, customers, orders, products and stock."""
 
     @tool
     def woo_reports_sales(
@@ -53,7 +46,7 @@ class Reports:
         sql = f"""SELECT count(*) AS orders, coalesce(sum(total), 0) - coalesce(sum(
                 (SELECT sum(amount) FROM refunds WHERE order_id = orders.id)), 0) AS total
             FROM orders WHERE {_SOLD} AND {where}"""
-        [sums] = self._shop.store.rows(sql, *values)
+        [sums] = self._store.rows(sql, *values)
         return {
             "total_sales": money(sums["total"]),
             "total_orders": sums["orders"],
@@ -102,9 +95,9 @@ class Reports:
             dateMax: Last day, included.
         """
         where, values = self._created(period, dateMin, dateMax)
-        count, store = "SELECT count(*) FROM {} AND " + where, self._shop.store
-        customers = store.value(count.format("customers WHERE role = 'customer'"), *values)
-        orders = store.value(count.format("orders WHERE status <> 'trash'"), *values)
+        count = "SELECT count(*) FROM {} AND " + where
+        customers = self._store.value(count.format("customers WHERE role = 'customer'"), *values)
+        orders = self._store.value(count.format("orders WHERE status <> 'trash'"), *values)
         return {
             "total_customers": customers,
             "total_orders": orders,
@@ -125,7 +118,7 @@ class Reports:
         where, values = self._created(period, dateMin, dateMax)
         sql = f"""SELECT status, count(*) AS total FROM orders
             WHERE status <> 'trash' AND {where} GROUP BY status ORDER BY status"""
-        counts = {row["status"]: row["total"] for row in self._shop.store.rows(sql, *values)}
+        counts = {row["status"]: row["total"] for row in self._store.rows(sql, *values)}
         return {"total_orders": sum(counts.values()), "by_status": counts}
 
     @tool
@@ -147,10 +140,9 @@ class Reports:
             page: Page, from 1.
         """
         where = {"type <> ?": "variation", "status <> ?": "trash"}
-        order = "date_created DESC, id"
-        ids = self._shop.select_ids("products", where, order, page, perPage)
+        products = select_products(self._shop, where, "date_created DESC, id", page, perPage)
         sales = self._sales(*self._created(period, dateMin, dateMax))
-        return [product | sales[product["id"]] for product in show_products(self._shop, ids)]
+        return [product | sales[product["id"]] for product in products]
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -160,8 +152,7 @@ class Reports:
             perPage: Items a page, at most 100.
             page: Page, from 1.
         """
-        ids = self._shop.select_ids("products", {f"{_STOCKED} = ?": 1}, "id", page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -174,9 +165,7 @@ class Reports:
         low = f"""{_STOCKED} AND stock_quantity > 0
             AND stock_quantity <= coalesce(low_stock_amount, ?)"""
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
-        order = "stock_quantity, id"
-        ids = self._shop.select_ids("products", {low: threshold}, order, page, perPage)
-        return show_products(self._shop, ids)
+        return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -190,7 +179,7 @@ class Reports:
         sales: defaultdict[int, Row] = defaultdict(
             lambda: {"items_sold": 0, "net_revenue": money(0), "orders_count": 0}
         )
-        for row in self._shop.store.rows(sql, *values):
+        for row in self._store.rows(sql, *values):
             sales[row["product_id"]] = {
                 "items_sold": row["items"],
                 "net_revenue": money(row["total"]),
@@ -203,15 +192,16 @@ class Reports:
     ) -> tuple[date, date]:
         """Return the first and the last day of a report."""
         today = (self._shop.clock.now() + self._shop.offset()).date()
-        if period == "week":
-            return today - 6 * _DAY, today
-        if period == "month":
-            return today.replace(day=1), today
         if period == "last_month":
             end = today.replace(day=1) - _DAY
             return end.replace(day=1), end
-        if period == "year":
-            return today.replace(month=1, day=1), today
+        if period:
+            first_days = {
+                "week": today - 6 * _DAY,
+                "month": today.replace(day=1),
+                "year": today.replace(month=1, day=1),
+            }
+            return first_days[period], today
         start, end = _day(first, "dateMin") or _FIRST_DAY, _day(last, "dateMax") or _LAST_DAY
         if start > end:
             raise ToolError("invalid argument: dateMax must not be before dateMin")

@@ -6,24 +6,19 @@ from typing import ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.woocommerce.categories import Categories
+from agentgym.envs.loca.servers.woocommerce.categories import Categories, Reviews
 from agentgym.envs.loca.servers.woocommerce.context import ShopContext
 from agentgym.envs.loca.servers.woocommerce.coupons import Coupons
 from agentgym.envs.loca.servers.woocommerce.customers import Customers
 from agentgym.envs.loca.servers.woocommerce.lines import OrderLines
-from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
 from agentgym.envs.loca.servers.woocommerce.orders import Orders
-from agentgym.envs.loca.servers.woocommerce.presets import PRESETS
 from agentgym.envs.loca.servers.woocommerce.products import Products
-from agentgym.envs.loca.servers.woocommerce.refunds import Refunds
+from agentgym.envs.loca.servers.woocommerce.refunds import OrderNotes, Refunds
 from agentgym.envs.loca.servers.woocommerce.reports import Reports
-from agentgym.envs.loca.servers.woocommerce.reviews import Reviews
-from agentgym.envs.loca.servers.woocommerce.settings import Settings
-from agentgym.envs.loca.servers.woocommerce.shipping import Shipping
+from agentgym.envs.loca.servers.woocommerce.settings import Settings, Webhooks
+from agentgym.envs.loca.servers.woocommerce.shipping_and_taxes import Shipping, Taxes
 from agentgym.envs.loca.servers.woocommerce.stock import Stock
-from agentgym.envs.loca.servers.woocommerce.tables import TABLES
-from agentgym.envs.loca.servers.woocommerce.taxes import Taxes
-from agentgym.envs.loca.servers.woocommerce.webhooks import Webhooks
+from agentgym.envs.loca.servers.woocommerce.tables import PRESETS, TABLES
 
 
 class WooCommerce(Server):

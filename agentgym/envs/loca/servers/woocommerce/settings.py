@@ -1,12 +1,12 @@
-"""Settings of the shop, its payment gateways and the state of its system."""
+"""Settings of the shop, its payment gateways and webhooks, and the state of its system."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
-from agentgym.envs.loca.servers.woocommerce.presets import GROUPS
+from agentgym.envs.loca.servers.woocommerce.context import ShopPart
+from agentgym.envs.loca.servers.woocommerce.tables import GROUPS
 from agentgym.tools import ToolError, echo, tool
 
 _TOOLS = {
@@ -61,16 +61,25 @@ GroupId = Literal[
     "rest-api",
 ]
 
+Topic = Literal[
+    "coupon.created",
+    "coupon.updated",
+    "coupon.deleted",
+    "customer.created",
+    "customer.updated",
+    "customer.deleted",
+    "order.created",
+    "order.updated",
+    "order.deleted",
+    "product.created",
+    "product.updated",
+    "product.deleted",
+]
+HookStatus = Literal["active", "paused", "disabled"]
 
-class Settings:
-    """Settings, payment gateways and system of the shop.
 
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Settings(ShopPart):
+    """Settings, payment gateways and system of the shop."""
 
     def update(self, id: str, value: str) -> None:
         """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).
@@ -79,23 +88,23 @@ class Settings:
             ToolError: There is no such setting.
             ValueError: It cannot have that value.
         """
-        setting = self._shop.store.get("settings", id)
+        setting = self._store.get("settings", id)
         options = setting["options"]
         if options and value not in options:
             raise ValueError(f"{id} must be one of {', '.join(options)}, got {value!r}")
         if setting["type"] == "number" and not value.lstrip("-").replace(".", "", 1).isdigit():
             raise ValueError(f"{id} must be a number, got {value!r}")
-        self._shop.store.update("settings", id, value=value)
+        self._store.update("settings", id, value=value)
         self._shop.session[id] = value
 
     @tool
     def woo_system_status(self) -> Row:
         """Show the version of the shop and how many records it has."""
-        tables = ("products", "orders", "customers", "coupons")
         return {
             "environment": {"version": _VERSION, "database": "SQLite"},
             "database": {
-                name: self._shop.store.value(f"SELECT count(*) FROM {name}") for name in tables
+                name: self._store.value(f"SELECT count(*) FROM {name}")
+                for name in ("products", "orders", "customers", "coupons")
             },
         }
 
@@ -113,14 +122,15 @@ class Settings:
         Args:
             toolId: Tool.
         """
-        store, message = self._shop.store, "Nothing was there to do."
+        message = "Nothing was there to do."
         if toolId == "recount_terms":
             counts = [
-                store.value(f"SELECT count(*) FROM {table}") for table in ("categories", "tags")
+                self._store.value(f"SELECT count(*) FROM {table}")
+                for table in ("categories", "tags")
             ]
             message = f"{counts[0]} categories and {counts[1]} tags counted."
         elif toolId == "clear_orphaned_variations":
-            deleted = store.delete("products", type="variation", parent_id=None)
+            deleted = self._store.delete("products", type="variation", parent_id=None)
             message = f"{deleted} orphaned variations deleted."
         return {"success": True, "message": message}
 
@@ -139,13 +149,13 @@ class Settings:
         Args:
             groupId: Group.
         """
-        rows = self._shop.store.find("settings", order="rowid", group_id=groupId)
+        rows = self._store.find("settings", order="rowid", group_id=groupId)
         return [{name: row[name] for name in ("id", "label", "value")} for row in rows]
 
     @tool
     def woo_payment_gateways_list(self) -> list[Row]:
         """List payment gateways."""
-        return [_show_gateway(row) for row in self._shop.store.find("gateways", order="menu_order")]
+        return [_show_gateway(row) for row in self._store.find("gateways", order="menu_order")]
 
     @tool
     def woo_payment_gateways_get(self, gatewayId: str) -> Row:
@@ -154,7 +164,7 @@ class Settings:
         Args:
             gatewayId: Payment gateway.
         """
-        return _show_gateway(self._shop.store.get("gateways", gatewayId, "payment gateway"))
+        return _show_gateway(self._store.get("gateways", gatewayId, "payment gateway"))
 
     @tool
     def woo_payment_gateways_update(
@@ -174,14 +184,11 @@ class Settings:
             description: Description.
             settings: title, description, instructions.
         """
-        row = self._shop.store.get("gateways", gatewayId, "payment gateway")
-        changes = dict(settings or {})
-        if title is not None:
-            changes["title"] = title
-        if description is not None:
-            changes["description"] = description
-        merged = merge_settings(row["settings"], changes)
-        self._shop.store.update(
+        row = self._store.get("gateways", gatewayId, "payment gateway")
+        texts = {"title": title, "description": description}
+        given = {name: text for name, text in texts.items() if text is not None}
+        merged = merge_settings(row["settings"], {**(settings or {}), **given})
+        self._store.update(
             "gateways",
             gatewayId,
             enabled=row["enabled"] if enabled is None else enabled,
@@ -190,6 +197,70 @@ class Settings:
             description=merged["description"],
         )
         return self.woo_payment_gateways_get(gatewayId)
+
+
+class Webhooks(ShopPart):
+    """Webhooks; `ShopContext.fire` delivers events to them."""
+
+    def deliveries(self) -> list[Row]:
+        """Return the delivered events, in order."""
+        return self._store.find("deliveries")
+
+    @tool
+    def woo_webhooks_list(
+        self, perPage: int = 10, page: int = 1, status: HookStatus | None = None
+    ) -> list[Row]:
+        """List webhooks, latest first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Status.
+        """
+        rows = self._shop.select_page("webhooks", {"status = ?": status}, "id DESC", page, perPage)
+        return [self._show(row) for row in rows]
+
+    @tool
+    def woo_webhooks_create(
+        self,
+        name: str,
+        topic: Topic,
+        delivery_url: str,
+        status: HookStatus = "active",
+        secret: str | None = None,
+    ) -> Row:
+        """Create a webhook: events from now on are sent to an address.
+
+        Args:
+            name: Name.
+            topic: Event.
+            delivery_url: Address.
+            status: Status.
+            secret: Key that signs the events; never shown.
+        """
+        if not delivery_url.startswith(("http://", "https://")):
+            raise ToolError(
+                "invalid argument: delivery_url must begin with http:// or https://, got "
+                f"{echo(delivery_url)}"
+            )
+        now = self._shop.tick()
+        new_id = self._store.insert(
+            "webhooks",
+            name=name,
+            status=status,
+            topic=topic,
+            delivery_url=delivery_url,
+            secret=secret,
+            date_created=now,
+            date_modified=now,
+        )
+        return self._show(self._store.get("webhooks", new_id))
+
+    def _show(self, row: Row) -> Row:
+        return {
+            **{name: row[name] for name in ("id", "name", "status", "topic", "delivery_url")},
+            **{name: self._shop.site_time(row[name]) for name in ("date_created", "date_modified")},
+        }
 
 
 def _show_gateway(row: Row) -> Row:

@@ -1,4 +1,5 @@
-"""Fields of products, orders, customers and coupons that a caller may set, and their validation.
+"""Fields of products, orders, customers and coupons that a caller may set, their validation, and the
+parameters of tools that take such a record: any object, with a schema of its main fields.
 
 Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
 record may be sent back as it was read.
@@ -7,7 +8,7 @@ record may be sent back as it was read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Annotated, Any, Literal, get_args
 
@@ -376,32 +377,47 @@ def parse_amount(value: object, name: str) -> str:
         raise ToolError(f"invalid argument: {name}: {error}, got {echo(value)}") from None
 
 
-def merge_meta(fields: list[Row], changes: Iterable[Row]) -> list[Row]:
-    """Return custom fields after changes.
-
-    The field with the same id, or else with the same key, gets the new value; null removes it.
-
-    Raises:
-        ToolError: A new field has no key.
-    """
-    merged = [dict(field) for field in fields]
-    for change in changes:
-        name, value = "key", change.get("key")
-        if change.get("id") in {field["id"] for field in merged}:
-            name, value = "id", change["id"]
-        match = next((field for field in merged if field[name] == value), None)
-        if match is None and not change.get("key"):
-            raise ToolError("invalid argument: a new item of meta_data needs a key")
-        if change.get("value") is None:
-            merged = [field for field in merged if field is not match]
-        elif match is not None:
-            match.update({"key": change.get("key", match["key"]), "value": change["value"]})
-        else:
-            number = max((field["id"] for field in merged), default=0) + 1
-            merged.append({"id": number, "key": change["key"], "value": change["value"]})
-    return merged
-
-
 @functools.cache
 def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
+
+
+def _schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
+    """Return the JSON Schema of a record with those fields that have a description.
+
+    The other fields are accepted too; a prompt that described them all would be twice as long.
+    """
+    schema = TypeAdapter(shape).json_schema()
+    described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
+    return WithJsonSchema({key: value for key, value in described.items() if value})
+
+
+def _described(schema: Row, definitions: Row) -> Row:
+    """Return a schema without references, null, limits of values, and what has no description."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
+    schema = next(iter(schema.get("anyOf", ())), {}) | schema
+    fields = {
+        name: _described(field, definitions) | {"description": field["description"]}
+        for name, field in schema.get("properties", {}).items()
+        if "description" in field
+    }
+    told = {key: schema[key] for key in ("type", "enum") if key in schema}
+    if "items" in schema:
+        told["items"] = _described(schema["items"], definitions)
+    return told | ({"properties": fields} if fields else {})
+
+
+NewProduct = Annotated[dict[str, Any], _schema_of(ProductData)]
+NewCategory = Annotated[dict[str, Any], _schema_of(TermData, ["name"])]
+NewOrder = Annotated[dict[str, Any], _schema_of(OrderData)]
+NewCustomer = Annotated[dict[str, Any], _schema_of(CustomerData)]
+NewCoupon = Annotated[dict[str, Any], _schema_of(CouponData, ["code", "amount", "discount_type"])]
+RefundedLine = Annotated[dict[str, Any], _schema_of(RefundLine)]
+ChangedRecord = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {"type": "object", "properties": {"id": {"type": "integer", "description": "Id"}}}
+    ),
+]
+"""A record of a batch that is updated."""

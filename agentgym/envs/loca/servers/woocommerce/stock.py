@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.context import ShopPart
 
 _NOTHING = {"quantity": 0, "reduced": 0}
 """An item that was not in the order before."""
 
 
-class Stock:
-    """Stock and sales of products. Each item of an order notes in `reduced` how much it took.
-
-    Args:
-        shop: Context of the shop.
-    """
-
-    def __init__(self, shop: ShopContext) -> None:
-        self._shop = shop
+class Stock(ShopPart):
+    """Stock and sales of products. Each item of an order notes in `reduced` how much it took."""
 
     def settle(
         self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
@@ -35,15 +28,11 @@ class Stock:
         before = {item["id"]: item for item in old}
         for item in new:
             previous = before.pop(item["id"], _NOTHING)
-            target = 0
-            if booked and was_booked:
-                # An item that took less than its quantity (see refunds) keeps the difference.
-                target = max(0, previous["reduced"] + item["quantity"] - previous["quantity"])
-            elif booked:
-                target = item["quantity"]
-            self.take(item, previous["reduced"], target)
-            sold = item["quantity"] * booked - previous["quantity"] * was_booked
-            self._count_sales(item, sold)
+            taken = previous if was_booked else _NOTHING
+            # An item that took less than its quantity (see refunds) keeps the difference.
+            target = taken["reduced"] + item["quantity"] - taken["quantity"]
+            self.take(item, previous["reduced"], max(0, target) if booked else 0)
+            self._count_sales(item, item["quantity"] * booked - taken["quantity"])
         for removed in before.values():
             self.take(dict(removed), removed["reduced"], 0)
             self._count_sales(removed, -removed["quantity"] * was_booked)
@@ -59,37 +48,35 @@ class Stock:
             target: How much it is to have taken.
         """
         item["reduced"] = min(reduced, target)
-        if item["type"] != "line_item" or reduced == target:
-            return
-        for product_id in (item["variation_id"], item["product_id"]):
-            if product_id and self._add(product_id, reduced - target):
-                item["reduced"] = target
-                return
+        is_changed = item["type"] == "line_item" and reduced != target
+        if is_changed and any(
+            product_id and self._add(product_id, reduced - target)
+            for product_id in (item["variation_id"], item["product_id"])
+        ):
+            item["reduced"] = target
 
     def put_back(self, item_id: int, count: int) -> None:
         """Put a number of what an item of an order has taken back into the stock."""
-        item = self._shop.store.get("items", item_id)
+        item = self._store.get("items", item_id)
         self.take(item, item["reduced"], max(0, item["reduced"] - count))
-        self._shop.store.update("items", item_id, reduced=item["reduced"])
+        self._store.update("items", item_id, reduced=item["reduced"])
 
     def _add(self, product_id: int, count: int) -> bool:
         """Add to the stock of a product, unless its stock is not managed."""
         sql = "SELECT manage_stock, stock_quantity, backorders FROM products WHERE id = ?"
-        row = self._shop.store.row(sql, product_id)
+        row = self._store.row(sql, product_id)
         if row is None or not row["manage_stock"]:
             return False
         quantity = row["stock_quantity"] + count
         status = stock_status(quantity, row["backorders"])
-        self._shop.store.update(
-            "products", product_id, stock_quantity=quantity, stock_status=status
-        )
+        self._store.update("products", product_id, stock_quantity=quantity, stock_status=status)
         return True
 
     def _count_sales(self, item: Row, count: int) -> None:
         if count and item["type"] == "line_item" and item["product_id"]:
             sql = "SELECT total_sales FROM products WHERE id = ?"
-            sales = max(0, self._shop.store.value(sql, item["product_id"]) + count)
-            self._shop.store.update("products", item["product_id"], total_sales=sales)
+            sales = self._store.value(sql, item["product_id"]) + count
+            self._store.update("products", item["product_id"], total_sales=max(0, sales))
 
 
 def stock_status(quantity: int, backorders: str) -> str:
