@@ -141,7 +141,8 @@ class Records:
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
         # Lines that run in other processes alone are recorded for no test.
-        running = running or [name for name in self.lines if nearness(fault, name) == OWN]
+        near = max(1, len(fault.parts) - 1)
+        running = running or [name for name in self.lines if nearness(fault, name) >= near]
         costs = {name: self.seconds[name] for name in running}
         if not sampled:
             of_functions = {function(name): seconds for name, seconds in costs.items()}
@@ -150,7 +151,7 @@ class Records:
                 name: of_functions.get(function(name), UNKNOWN)
                 for name in self.left_out
                 if function(name) in of_functions
-                or (function(name) not in known and nearness(fault, name) >= len(fault.parts) - 1)
+                or (function(name) not in known and nearness(fault, name) >= near)
             }
         cases = Counter[str]()
         ranks = {}
