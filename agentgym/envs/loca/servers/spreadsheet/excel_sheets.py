@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
+from agentgym.envs.loca.servers.spreadsheet.cell_values import check_content
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, parse_cell
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
@@ -199,15 +200,7 @@ def data_area(sheet: Any) -> Area:
 
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value into a cell."""
-    if isinstance(value, (dict, list)):
-        raise ToolError(
-            "invalid argument: a cell holds a text, a number, true, false or null, got "
-            f"{echo(value)}"
-        )
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ToolError(
-            f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}"
-        )
+    check_content(value, MAX_TEXT)
     if isinstance(value, str) and _NO_TEXT.search(value):
         raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.spreadsheet import cell_input
+from agentgym.envs.loca.servers.spreadsheet.cell_values import from_python
 from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
 from agentgym.envs.loca.servers.spreadsheet.spreadsheets import (
     GRID,
@@ -67,11 +67,7 @@ class GoogleSheet(Server):
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
-                {
-                    k: value if isinstance(value, str) else cell_input.from_python(value)
-                    for k, value in enumerate(row, 1)
-                    if value not in (None, "")
-                }
+                {k: from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")}
                 for row in rows
             ]
             size = (

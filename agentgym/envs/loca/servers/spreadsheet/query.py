@@ -12,21 +12,20 @@ from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.arrays import compare
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    COMPARISONS,
     NOT_AVAILABLE,
     VALUE,
     FormulaError,
     Grid,
     SerialDate,
-    text_of,
-)
-from agentgym.envs.loca.servers.spreadsheet.cells import column_name
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     check,
     is_number,
+    text_of,
     to_int,
     to_moment,
     to_text,
 )
+from agentgym.envs.loca.servers.spreadsheet.cells import column_name
 from agentgym.envs.loca.servers.spreadsheet.query_language import (
     AGGREGATES,
     Query,
@@ -38,9 +37,6 @@ from agentgym.envs.loca.servers.spreadsheet.texts import expression
 
 Row = Sequence[Any]
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
 _NAMES = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
 """Names of operators in the header of a computed column."""
 
@@ -254,7 +250,7 @@ class _Table:
         left, right = self.value(tree[1], row), self.value(tree[2], row)
         if kind in _NAMES:
             return _arithmetic(kind, left, right)
-        if kind in _COMPARE:
+        if kind in COMPARISONS:
             return _compared(kind, left, right)
         return _matches(kind, left, right)
 
@@ -311,7 +307,7 @@ def _compared(sign: str, left: Any, right: Any) -> bool:
         right, bool
     ):
         return sign == "<>"
-    return _COMPARE[sign](left, right)
+    return COMPARISONS[sign](left, right)
 
 
 def _matches(kind: str, left: Any, right: Any) -> bool:

@@ -13,8 +13,13 @@ from uuid import UUID
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.spreadsheet import cell_input
-from agentgym.envs.loca.servers.spreadsheet.cell_values import SerialDate, text_of
+from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    SerialDate,
+    parse_input,
+    raw,
+    text_of,
+    validate,
+)
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.envs.loca.servers.spreadsheet.evaluation import Evaluator, Results, SheetCells
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
@@ -73,7 +78,7 @@ class Cell(NamedTuple):
     @property
     def entered(self) -> Any:
         """Return the formula or bare value that was entered, None where nothing was."""
-        return self.content["f"] if self.is_formula else cell_input.raw(self.content)
+        return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
@@ -86,8 +91,8 @@ class Cell(NamedTuple):
     def value(self) -> Any:
         """Return the bare value; a date is the number of its day."""
         if self.content is None or self.is_formula:
-            return cell_input.validate(self.result)
-        return cell_input.raw(self.content)
+            return validate(self.result)
+        return raw(self.content)
 
     @property
     def shown(self) -> Any:
@@ -390,7 +395,7 @@ class Spreadsheets:
         for row, values in enumerate(data, area.top):
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
-                cell = cell_input.parse(value)
+                cell = parse_input(value)
                 if isinstance(cell, dict) and "f" in cell:
                     check_supported(cell["f"])
                 if cell is not None:
