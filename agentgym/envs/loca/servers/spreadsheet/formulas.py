@@ -233,6 +233,36 @@ OPEN = 10**9
 _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
-def with_sheet(title: str | None, rest: str) -> str:
-    """Return a reference with its sheet, if it names one."""
+def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
+    """Return a reference after a sheet got a new title.
+
+    Args:
+        old: The title of the sheet.
+        new: Its new title.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
+
+
+def follow(
+    sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
+) -> str:
+    """Return a reference after rows or columns of a sheet were inserted or taken out.
+
+    Args:
+        sheet: The title of the sheet.
+        axis: See `shift`, as for `start` and `count`.
+        start: The first of them.
+        count: How many.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    is_there = (named or own).lower() == sheet.lower()
+    return _with_sheet(named, shift(rest, axis, start, count) if is_there else rest)
+
+
+def _with_sheet(title: str | None, rest: str) -> str:
     return rest if title is None else f"{quote_title(title)}!{rest}"
