@@ -307,12 +307,9 @@ def _place(titles: Sequence[str], name: str) -> int:
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
     """Numbers before texts before what is empty."""
+    numbers = (int, float)
     return [
-        (2, "")
-        if value is None
-        else (0, value)
-        if isinstance(value, (int, float))
-        else (1, str(value))
+        (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
         for value in key
     ]
 

@@ -122,12 +122,12 @@ def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
         place = next((k for k, v in line if v is not None and match_key(v) == key), None)
     if place is not None:
         return place
-    wanted = ordering(target, target)
+    order = ordering(target, target)
     others = [(ordering(value, target), k) for k, value in line if value is not None]
-    others = [(own, k) for own, k in others if own[0] == wanted[0]]
-    if mode == -1 and (smaller := [pair for pair in others if pair[0] < wanted]):
+    others = [(own, k) for own, k in others if own[0] == order[0]]
+    if mode == -1 and (smaller := [pair for pair in others if pair[0] < order]):
         return max(smaller, key=lambda pair: pair[0])[1]
-    if mode == 1 and (larger := [pair for pair in others if pair[0] > wanted]):
+    if mode == 1 and (larger := [pair for pair in others if pair[0] > order]):
         return min(larger, key=lambda pair: pair[0])[1]
     raise FormulaError(NOT_AVAILABLE)
 
