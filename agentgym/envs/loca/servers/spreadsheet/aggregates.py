@@ -67,11 +67,13 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
     turn.
     """
-    if not pairs or len(pairs) % 2 or not all(isinstance(grid, Grid) for grid in pairs[::2]):
+    if (
+        len(pairs) % 2
+        or not all(isinstance(grid, Grid) for grid in pairs[::2])
+        or len({(grid.height, grid.width) for grid in pairs[::2]}) != 1
+    ):
         raise FormulaError(VALUE)
     first: Grid = pairs[0]
-    if any((grid.height, grid.width) != (first.height, first.width) for grid in pairs[::2]):
-        raise FormulaError(VALUE)
     tests = [
         (grid, condition(criterion))
         for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)

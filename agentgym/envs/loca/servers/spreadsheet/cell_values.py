@@ -205,6 +205,13 @@ def ordering(value: Any, other: Any) -> tuple[int, Any]:
     return (1, value.lower()) if isinstance(value, str) else (0, float(value))
 
 
+def trim(items: list[Any], empty: Any) -> list[Any]:
+    """Remove the empty cells at the end of a row, or the empty rows at the end."""
+    while items and items[-1] == empty:
+        items.pop()
+    return items
+
+
 # Values as they are typed in.
 
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")

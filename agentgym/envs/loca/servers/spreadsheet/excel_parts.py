@@ -332,19 +332,22 @@ def _total(
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
     """Describe a cell as the published server does."""
     name = spot_name(row, column)
-    cell: dict[str, Any] = {
+    facts: dict[str, Any] = {"has_validation": False}
+    rules = (
+        rule
+        for rule in sheet.data_validations.dataValidation
+        for area in rule.sqref.ranges
+        if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col
+    )
+    if (rule := next(rules, None)) is not None:
+        facts = {"cell": name, "has_validation": True, **validation(rule, sheet)}
+    return {
         "address": name,
         "value": value_at(sheet, row, column),
         "row": row,
         "column": column,
+        "validation": facts,
     }
-    for rule in sheet.data_validations.dataValidation:
-        for area in rule.sqref.ranges:
-            if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
-                return cell | {
-                    "validation": {"cell": name, "has_validation": True, **validation(rule, sheet)}
-                }
-    return cell | {"validation": {"has_validation": False}}
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:

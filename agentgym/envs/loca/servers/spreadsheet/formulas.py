@@ -195,11 +195,10 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
     """Return a formula with each reference replaced by what `change` makes of its sheet and the
     rest of it; texts in it stay.
     """
-    parts = [
+    return "=" + "".join(
         change(*split_sheet(text)) if kind == "reference" else text
         for kind, text in tokens(formula[1:])
-    ]
-    return "=" + "".join(parts)
+    )
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:

@@ -68,10 +68,9 @@ def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
 
 def _guess_headers(rows: Sequence[Row]) -> int:
     """Return 1 if the first row is texts, above other values in a column."""
-    if len(rows) < 2:
-        return 0
     return int(
-        all(value is None or type(value) is str for value in rows[0])
+        len(rows) > 1
+        and all(value is None or type(value) is str for value in rows[0])
         and any(value is not None and type(value) is not str for row in rows[1:] for value in row)
     )
 

@@ -18,6 +18,7 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     parse_input,
     raw,
     text_of,
+    trim,
     validate,
 )
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
@@ -126,13 +127,6 @@ def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
             f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
         )
     return rows
-
-
-def _without_end(items: list[Any]) -> list[Any]:
-    """Return cells, or rows of such, without the empty ones at the end."""
-    while items and items[-1] in ("", []):
-        items.pop()
-    return items
 
 
 class Spreadsheets:
@@ -331,7 +325,7 @@ class Spreadsheets:
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return what was entered into an area; see `cells`."""
         rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
-        return _without_end([_without_end(row) for row in rows])
+        return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
         """Return the values of a sheet, however large it is: numbers in texts as numbers, dates as

@@ -60,8 +60,7 @@ def _substitute(text: Any, old: Any, new: Any, which: Any = None) -> str:
     if not part:
         return whole
     if which is None:
-        size = len(whole) + whole.count(part) * (len(other) - len(part))
-        if size > MAX_TEXT:
+        if len(whole) + whole.count(part) * (len(other) - len(part)) > MAX_TEXT:
             raise FormulaError(VALUE)
         return whole.replace(part, other)
     pieces, at = whole.split(part), to_int(which)
@@ -161,8 +160,7 @@ def _regex_replace(text: Any, pattern: Any, new: Any) -> str:
             template,
         )
 
-    matches = sum(1 for _ in compiled.finditer(whole))
-    if matches * len(template) > 10**6:
+    if sum(1 for _ in compiled.finditer(whole)) * len(template) > 10**6:
         raise FormulaError(VALUE)
     try:
         return limited(compiled.sub(fill, whole))

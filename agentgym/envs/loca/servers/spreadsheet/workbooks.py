@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.spreadsheet.cell_values import trim
 from agentgym.envs.loca.servers.spreadsheet.cells import column_name, column_number
 from agentgym.tools import ToolError
 
@@ -187,7 +188,9 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
             rows = sheet.iter_rows(values_only=True)
-            sheets[sheet.title] = _trim([_trim([_whole(value) for value in row]) for row in rows])
+            sheets[sheet.title] = trim(
+                [trim([_whole(value) for value in row], None) for row in rows], []
+            )
     except failures() as error:
         raise ToolError(
             f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
@@ -380,10 +383,3 @@ def _whole(value: Any) -> Any:
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         else value
     )
-
-
-def _trim(items: list[Any]) -> list[Any]:
-    """Remove the empty items at the end."""
-    while items and (items[-1] is None or items[-1] == []):
-        items.pop()
-    return items
