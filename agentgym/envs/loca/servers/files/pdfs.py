@@ -50,7 +50,9 @@ _WRITTEN = 1_024
 """Written files whose texts are known without reading them: more than a state of 1M tokens has."""
 
 _written_texts: dict[bytes, tuple[str, ...]] = {}
-"""The texts of the pages of files that were written lately, the same as reading them gives."""
+"""The texts of the pages of files that were written lately, the same as reading them gives; threads
+share them.
+"""
 _written_lock = threading.Lock()
 
 

@@ -60,6 +60,7 @@ class FormulaError(Exception):
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
+"""Comparisons by the signs that formulas, criteria and queries have for them."""
 
 
 @dataclass(slots=True)
