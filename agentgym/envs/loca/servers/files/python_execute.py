@@ -74,5 +74,4 @@ def _info(outcome: ProgramResult, seconds: int) -> list[str]:
     end = (
         f"The program was {outcome.stopped}." if outcome.stopped else f"Return code: {outcome.code}"
     )
-    time = f"Execution time: {outcome.seconds:.3f} seconds"
-    return ["=== EXECUTION INFO ===", end, time, limit]
+    return ["=== EXECUTION INFO ===", end, f"Execution time: {outcome.seconds:.3f} seconds", limit]

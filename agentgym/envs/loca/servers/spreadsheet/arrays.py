@@ -77,9 +77,8 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
     order = list(range(len(rows)))
     for values, rising in reversed(keys):
         filled = [k for k in order if values[k] is not None]
-        compared = [(cmp_to_key(compare)(values[k]), k) for k in filled]
-        compared.sort(key=lambda pair: pair[0], reverse=not rising)
-        order = [k for _, k in compared] + [k for k in order if values[k] is None]
+        filled.sort(key=lambda k: cmp_to_key(compare)(values[k]), reverse=not rising)
+        order = [*filled, *(k for k in order if values[k] is None)]
     return [rows[k] for k in order]
 
 

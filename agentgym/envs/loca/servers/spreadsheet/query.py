@@ -130,11 +130,10 @@ class _Table:
         else:
             groups = [[row] for row in rows]
         for tree, rising in reversed(query.order):
-            keyed = [
-                (cmp_to_key(_order)(self._group_value(tree, group)), group) for group in groups
-            ]
-            keyed.sort(key=lambda pair: pair[0], reverse=not rising)
-            groups = [group for _, group in keyed]
+            groups.sort(
+                key=lambda group: cmp_to_key(_order)(self._group_value(tree, group)),
+                reverse=not rising,
+            )
         labels = [self._label(tree, query) for tree in select]
         body = [[self._group_value(tree, group) for tree in select] for group in query.part(groups)]
         return [labels, *body] if any(labels) else body

@@ -143,10 +143,8 @@ def _extract(text: Any, pattern: Any) -> Any:
     match = expression(pattern).search(to_text(text))
     if match is None:
         raise FormulaError(NOT_AVAILABLE)
-    groups = match.groups()
-    if not groups:
-        return match.group()
-    return groups[0] or "" if len(groups) == 1 else Grid.of([[group or "" for group in groups]])
+    groups = [group or "" for group in match.groups()] or [match.group()]
+    return groups[0] if len(groups) == 1 else Grid.of([groups])
 
 
 def _regex_replace(text: Any, pattern: Any, new: Any) -> str:
