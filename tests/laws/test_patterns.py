@@ -31,7 +31,7 @@ EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ("oracles/teams.py", "_STATE"): "matched up to the last end only",
     ("envs/loca/servers/email/rfc5322.py", "ADDRESS"): "searched in 1,000 characters",
     ("envs/loca/servers/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
-    ("envs/loca/servers/files/command_line.py", "_PIECE"): "in lines of at most 2,048 characters",
+    ("envs/loca/servers/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (
         "envs/loca/servers/warehouse/script_parser.py",
         "_TOKEN",

@@ -6,14 +6,11 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
-from typing_extensions import TypedDict
+from typing import Any, ClassVar, Literal
 
 from agentgym.envs.loca.servers.files.media_types import media_type
 from agentgym.envs.loca.servers.files.patterns import Patterns
-from agentgym.envs.loca.servers.files.textedit import Edit, apply_edits, show_diff
+from agentgym.envs.loca.servers.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.envs.loca.servers.files.workspace import ROOT
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
@@ -22,13 +19,6 @@ MAX_READ_CHARS = 2_000_000
 """Characters of one reading: more than any context window holds."""
 MAX_MEDIA_BYTES = 2 * 2**20
 """Bytes of one picture or sound; base64 makes a third more of them."""
-
-
-class EditOperation(TypedDict):
-    """One replacement."""
-
-    oldText: Annotated[str, Field(description="Text to replace.")]
-    newText: Annotated[str, Field(description="Text in its place.")]
 
 
 class Filesystem(Server):
@@ -140,7 +130,7 @@ class Filesystem(Server):
             dryRun: Only show the diff.
         """
         old = self.context.files.read_text(path).replace("\r\n", "\n")
-        new = apply_edits(old, [Edit(edit["oldText"], edit["newText"]) for edit in edits])
+        new = apply_edits(old, edits)
         diff = show_diff(old, new, self.context.files.resolve(path))
         if not dryRun:
             self.context.clock.tick()
@@ -188,13 +178,12 @@ class Filesystem(Server):
             for name, size, d in entries
         ]
         folders = sum(folder for *_, folder in entries)
-        total = _size(sum(size for _, size, _ in entries))
         return "\n".join(
             [
                 *lines,
                 "",
                 f"Total: {len(entries) - folders} files, {folders} directories",
-                f"Combined size: {total}",
+                f"Combined size: {_size(sum(size for _, size, _ in entries))}",
             ]
         )
 
@@ -246,10 +235,9 @@ class Filesystem(Server):
         files = self.context.files
         modified = files.modified(path)
         folder = files.is_dir(path)
-        created = modified if folder else files.file(path).created
         facts = {
             "size": str(_FOLDER_BYTES if folder else files.size(path)),
-            "created": _date(created),
+            "created": _date(modified if folder else files.file(path).created),
             "modified": _date(modified),
             "accessed": _date(modified),
             "isDirectory": json.dumps(folder),
@@ -279,14 +267,17 @@ class Filesystem(Server):
         ]
 
     def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:
-        tree: list[dict[str, Any]] = []
-        for name, full, folder in self._entries(path):
-            if not excluded.match(f"{above}{name}"):
-                children = (
-                    {"children": self._tree(full, f"{above}{name}/", excluded)} if folder else {}
-                )
-                tree.append({"name": name, "type": "directory" if folder else "file", **children})
-        return tree
+        return [
+            {
+                "name": name,
+                "type": "directory",
+                "children": self._tree(full, f"{above}{name}/", excluded),
+            }
+            if folder
+            else {"name": name, "type": "file"}
+            for name, full, folder in self._entries(path)
+            if not excluded.match(f"{above}{name}")
+        ]
 
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
         """Relative and canonical path of all below a directory; what is excluded hides what is in

@@ -9,9 +9,8 @@ BYTES = "application/octet-stream"
 """The type of a file of which nothing is known."""
 
 
-@functools.cache
-def _types() -> mimetypes.MimeTypes:
-    return mimetypes.MimeTypes()  # the library's own table, without the files of the machine
+_types = functools.cache(mimetypes.MimeTypes)
+"""The library's own table, without the files of the machine."""
 
 
 def media_type(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import itertools
 import math
 import re
 import zlib
@@ -149,8 +150,7 @@ class _Page:
     def _add_box(self, box: Box) -> None:
         text = Text(box.text, 15, bold=True, align="center")
         leading = LEADING * text.size
-        free = self._width - 2 * PADDING
-        rest = free - _text_width(_check(box.text), text.size, text.bold)
+        rest = self._width - 2 * PADDING - _text_width(_check(box.text), text.size, text.bold)
         if rest < _INDENT or "&" in box.text:
             raise _Special
         indent = _number(0.5 * rest)
@@ -167,15 +167,15 @@ class _Page:
             "Q",
         ]
         y = self._place(leading + 2 * _CELL_BOTTOM, parts, space=PADDING)
-        self._note_cells([box.text], bool(self.texts))
+        self._note_cells([box.text], is_beside=bool(self.texts))
         self._next_line = y + _CELL_BOTTOM - text.size, text.size
-        self.bold = True
 
     def _add_table(self, table: Table) -> None:
         rows = [[_check(cell) for cell in row] for row in table.rows]
         if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
             raise _Special
-        columns = _positions([_column_width(column) for column in zip(*rows, strict=True)])
+        widths = map(_column_width, zip(*rows, strict=True))
+        columns = list(itertools.accumulate(widths, initial=0.0))
         if columns[-1] > self._width - _INDENT:
             raise _Special
         height = len(rows) * _CELL_HEIGHT
@@ -195,16 +195,19 @@ class _Page:
         near, size = self._next_line
         first = float(_number(height - _CELL_HEIGHT + _CELL_BASE)) + bottom
         is_beside = abs(first - near) <= 0.8 * min(size, _CELL_SIZE)
-        self._note_cells([cell for row in rows for cell in row], is_beside)
+        self._note_cells([*itertools.chain(*rows)], is_beside=is_beside)
         self._next_line = bottom + _CELL_BASE - _CELL_LEADING, _CELL_SIZE
-        self.bold = True
 
-    def _note_cells(self, cells: Sequence[str], is_beside: bool) -> None:
-        """Note the text of cells. Where the first one is beside the line that would be next, readers
-        see a space before it.
+    def _note_cells(self, cells: Sequence[str], *, is_beside: bool) -> None:
+        """Note the text of cells, of which some are bold. Where the first one is beside the line that
+        would be next, readers see a space before it.
         """
-        self.texts += [f"{' ' if is_beside else ''}{cells[0]}\n"]
-        self.texts += [f"{cell}\n" for cell in cells[1:]]
+        first, *others = cells
+        self.texts += [
+            f" {first}\n" if is_beside else f"{first}\n",
+            *(f"{cell}\n" for cell in others),
+        ]
+        self.bold = True
 
 
 def _check(text: str) -> str:
@@ -234,17 +237,9 @@ def _frame_parts(xs: Sequence[float], ys: Sequence[float], width: float) -> list
     return ["q", "1 J", "1 j", "0 0 0 RG", f"{_number(width)} w", *lines, "Q"]
 
 
-def _positions(widths: Sequence[float]) -> list[float]:
-    """Return the places of the lines between columns of some widths."""
-    places = [0.0]
-    for width in widths:
-        places.append(places[-1] + width)
-    return places
-
-
 def _column_width(cells: Sequence[str]) -> float:
     """Return the width of a column with some cells, the first of which is bold."""
-    widths = [_text_width(cell, _CELL_SIZE, not number) for number, cell in enumerate(cells)]
+    widths = (_text_width(cell, _CELL_SIZE, not number) for number, cell in enumerate(cells))
     return max(widths) + 2 * PADDING
 
 
@@ -293,14 +288,12 @@ def _text_width(text: str, size: float, bold: bool) -> float:
 
 @functools.cache
 def _glyph_widths(font: str) -> list[int]:
-    widths: list[int] = pdf_library("reportlab.pdfbase.pdfmetrics").getFont(font).widths
-    return widths
+    return list(pdf_library("reportlab.pdfbase.pdfmetrics").getFont(font).widths)
 
 
 @functools.lru_cache(maxsize=4_096)
 def _number(value: float) -> str:
-    text: str = pdf_library("reportlab.lib.rl_accel").fp_str(value)
-    return text
+    return str(pdf_library("reportlab.lib.rl_accel").fp_str(value))
 
 
 def _escape(text: str) -> str:

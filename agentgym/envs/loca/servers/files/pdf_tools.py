@@ -7,8 +7,8 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any, ClassVar
 
-from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, guarded, new_writer, open_pdf, read_pdf
-from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
+from agentgym.envs.loca.servers.libraries import install_hint, pdf_library
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import HostLimitError, ToolError, echo, tool
 
@@ -72,9 +72,8 @@ class PdfTools(Server):
         Args:
             pdf_file_path: The file.
         """
-        data = self._bytes(pdf_file_path)
         with guarded():
-            reader = open_pdf(data)
+            reader = open_pdf(self._bytes(pdf_file_path))
             facts = {"Total pages": str(len(reader.pages))}
             if metadata := reader.metadata:
                 names = {
@@ -84,10 +83,11 @@ class PdfTools(Server):
                     "Creation date": "/CreationDate",
                 }
                 facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
-        text = "\n".join(
-            ["PDF file information:", *(f"{name}: {fact[:1_000]}" for name, fact in facts.items())]
-        )
-        return text.encode("utf-8", "replace").decode("utf-8")
+        lines = [
+            "PDF file information:",
+            *(f"{name}: {fact[:1_000]}" for name, fact in facts.items()),
+        ]
+        return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
     @tool
     def merge_pdfs(self, pdf_paths: list[str], output_path: str) -> str:
@@ -113,20 +113,18 @@ class PdfTools(Server):
             page_numbers: Which pages in which order, from 1 on; those that the file does not have are left out.
             output_path: The file to make or replace.
         """
-        data = self._bytes(source_path)
         with guarded():
-            total = len(open_pdf(data).pages)
+            total = len(open_pdf(self._bytes(source_path)).pages)
         numbers = [number for number in page_numbers if 1 <= number <= total]
         if not numbers:
             raise ToolError(
                 f"invalid argument: none of the pages is there; the file has pages 1 to {total}"
             )
         count = self._write([(source_path, numbers)], output_path)
-        lines = (
-            f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'",
-            f"Extracted pages: {numbers}",
+        return (
+            f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'\n"
+            f"Extracted pages: {numbers}\nSource PDF total pages: {total}"
         )
-        return "\n".join([*lines, f"Source PDF total pages: {total}"])
 
     @tool
     def search_pdf_content(self, pdf_file_path: str, pattern: str, page_size: int = 10) -> str:
@@ -230,7 +228,7 @@ class PdfTools(Server):
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
         """Write pages of files, all or those of these numbers, as one file; how many there were."""
-        writer, buffer, count = new_writer(), BytesIO(), 0
+        writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
         with guarded():
             for path, numbers in sources:
                 reader = open_pdf(self._bytes(path))
@@ -259,7 +257,7 @@ class PdfTools(Server):
         """Show a page of a search; only the first answer says how many matches a page has."""
         search = self._search(identity)
         search["page"], search["accessed"] = page, self.context.clock.now()
-        matches, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
+        matches, size = search["found"], search["size"]
         total = (
             f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
         )
@@ -267,9 +265,10 @@ class PdfTools(Server):
             f"Search ID: {identity}",
             f"Pattern: {search['pattern']}",
             f"Total matches: {total}",
+            f"Page: {page}/{_pages(search)}",
+            *([f"Results per page: {size}"] if first else []),
+            "",
         ]
-        lines += [f"Page: {page}/{_pages(search)}"]
-        lines += [f"Results per page: {size}", ""] if first else [""]
         for k, (number, text, before, after) in list(enumerate(matches, 1))[
             (page - 1) * size : page * size
         ]:
@@ -280,11 +279,12 @@ class PdfTools(Server):
                 f"  Context: ...{before}[{text}]{after}...",
                 "",
             ]
-        turn = (
-            "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this "
-            "search_id for the other pages."
-        )
-        return "\n".join([*lines, turn] if more else lines)
+        if len(matches) > size:
+            lines.append(
+                "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this "
+                "search_id for the other pages."
+            )
+        return "\n".join(lines)
 
 
 def _pages(search: dict[str, Any]) -> int:
@@ -302,17 +302,16 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
             f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
             "are allowed"
         )
-    regex = _regex()
+    with install_hint("searching PDF files needs regex", "regex"):
+        regex = import_module("regex")
     matches = []
     try:
         compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
         for number, text in enumerate(pages, 1):
             for match in compiled.finditer(text, timeout=_SECONDS):
                 start, end = match.span()
-                before, after = (
-                    text[max(0, start - _CONTEXT_CHARS) : start],
-                    text[end : end + _CONTEXT_CHARS],
-                )
+                before = text[max(0, start - _CONTEXT_CHARS) : start]
+                after = text[end : end + _CONTEXT_CHARS]
                 matches.append((number, match[0][:1_000], before, after))
                 if len(matches) == MAX_MATCHES:
                     return matches
@@ -325,8 +324,3 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
             f"limit exceeded: the search for {echo(pattern)} takes too long"
         ) from None
     return matches
-
-
-def _regex() -> Any:
-    with install_hint("searching PDF files needs regex", "regex"):
-        return import_module("regex")

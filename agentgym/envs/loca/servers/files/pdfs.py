@@ -49,6 +49,12 @@ _CACHED_BYTES = 2**20
 _WRITTEN = 1_024
 """Written files whose texts are known without reading them: more than a state of 1M tokens has."""
 
+_written_texts: dict[bytes, tuple[str, ...]] = {}
+"""The texts of the pages of files that were written lately, the same as reading them gives; threads
+share them.
+"""
+_written_lock = threading.Lock()
+
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     """Return the bytes of a PDF file in A4; the same for the same arguments.
@@ -69,7 +75,10 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     bold = next((k for k, layout in enumerate(layouts) if layout.bold), len(layouts))
     frame = _page_frame(title, len(layouts), bold)
     data = fill_frame(frame, [layout.content for layout in layouts])
-    _written_texts.add(data, tuple(layout.text for layout in layouts))
+    with _written_lock:
+        _written_texts[data] = tuple(layout.text for layout in layouts)
+        if len(_written_texts) > _WRITTEN:
+            del _written_texts[next(iter(_written_texts))]
     return data
 
 
@@ -79,30 +88,6 @@ def _page_frame(title: str, count: int, bold: int) -> bytes:
     `bold` is the first one with bold letters: fonts are numbered when they are used.
     """
     return _build_pdf([[Text("text", bold=k == bold)] for k in range(count)], title)
-
-
-class _WrittenTexts:
-    """The texts of the pages of files that were written lately, the same as reading them gives.
-    Threads may share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._texts: dict[bytes, tuple[str, ...]] = {}
-
-    def add(self, data: bytes, texts: tuple[str, ...]) -> None:
-        """Add a file, and drop the oldest one if there are many."""
-        with self._lock:
-            self._texts[data] = texts
-            if len(self._texts) > _WRITTEN:
-                del self._texts[next(iter(self._texts))]
-
-    def get(self, data: bytes) -> tuple[str, ...] | None:
-        """Return the texts of a file, if it is one of those."""
-        return self._texts.get(data)
-
-
-_written_texts = _WrittenTexts()
 
 
 def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
@@ -153,9 +138,9 @@ def _check_encoding(text: str) -> str:
     try:
         text.encode("cp1252")
     except UnicodeEncodeError as error:
-        sign = text[error.start]
         raise ValueError(
-            f"the standard fonts of PDF have no {sign!r} (in {text!r}); write it in Latin letters"
+            f"the standard fonts of PDF have no {text[error.start]!r} (in {text!r}); write it in "
+            "Latin letters"
         ) from None
     return text
 
@@ -229,10 +214,9 @@ class _Work:
             self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
             self._check()
         try:
-            text: str = page.extract_text()
+            return str(page.extract_text())
         finally:
             self._check()  # pypdf has errors of its own for this, and leaves out what a form says
-        return text
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -332,12 +316,3 @@ _STUMBLES = (
     EOFError,
 )
 """Errors of Python that pypdf lets pass, for files that are broken."""
-
-
-def new_writer() -> Any:
-    """Return a writer of pypdf, for the pages of readers.
-
-    Raises:
-        ImportError: pypdf is not installed.
-    """
-    return pdf_library("pypdf").PdfWriter()

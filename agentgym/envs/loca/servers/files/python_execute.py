@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from agentgym.envs.loca.servers.files.shell import MAX_SECONDS, check_seconds, run_on
+from agentgym.envs.loca.servers.files.shell import run_on
 from agentgym.envs.loca.servers.files.workspace import ROOT
 from agentgym.envs.loca.servers.server import Server
 from agentgym.sandboxes.namespaces import PYTHON
-from agentgym.tools import tool
+from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
+MAX_SECONDS = 120
+"""Time of one program: a step of an episode must end."""
 FOLDER = ".python_tmp"
 """The directory of the programs in the workspace."""
 
@@ -44,7 +46,11 @@ class PythonExecute(Server):
             filename: The name to keep it under, in `.python_tmp`; one is made up by default.
             timeout: Seconds that it may run; more than 120 counts as 120.
         """
-        seconds = check_seconds(30 if timeout is None else min(timeout, MAX_SECONDS))
+        seconds = 30 if timeout is None else min(timeout, MAX_SECONDS)
+        if seconds < 1:
+            raise ToolError(
+                f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}"
+            )
         name = filename or f"{self.context.new_id('program', 32)}.py"
         path = self.context.files.write(
             f"{FOLDER}/{name}{'' if name.endswith('.py') else '.py'}", code
@@ -68,5 +74,4 @@ def _info(outcome: ProgramResult, seconds: int) -> list[str]:
     end = (
         f"The program was {outcome.stopped}." if outcome.stopped else f"Return code: {outcome.code}"
     )
-    time = f"Execution time: {outcome.seconds:.3f} seconds"
-    return ["=== EXECUTION INFO ===", end, time, limit]
+    return ["=== EXECUTION INFO ===", end, f"Execution time: {outcome.seconds:.3f} seconds", limit]

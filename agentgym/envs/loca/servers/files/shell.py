@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.files.workspace import ROOT
 from agentgym.sandboxes.base import SandboxUnavailable
 from agentgym.sandboxes.determinism import RunSeed
 from agentgym.sandboxes.namespaces import REMEDY
-from agentgym.tools import ToolError, echo
+from agentgym.tools import echo
 
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
-
-MAX_SECONDS = 120
-"""Time of one program: a step of an episode must end."""
 
 
 def run_on(
@@ -33,23 +30,23 @@ def run_on(
         SandboxUnavailable: Programs cannot run on this host any more; the preflight of the env has
             found that they could.
     """
-    bench = _workbench()
+    try:
+        bench = import_module("agentgym.sandboxes.workbench")
+    except ImportError as error:  # it needs modules that Python has on Unix only
+        raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
     files, start = context.files, len(ROOT) + 1
-    folders = {
-        path[start:]: bench.File(None, files.modified(path).timestamp())
-        for path in files.folders()
+    entries = {
+        path[start:]: bench.File(
+            files.read(path) if files.is_file(path) else None, files.modified(path).timestamp()
+        )
+        for path in (*files.folders(), *files.walk())
         if path != ROOT
     }
-    contents = {
-        path[start:]: bench.File(files.read(path), files.modified(path).timestamp())
-        for path in files.walk()
-    }
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
-    seed = RunSeed(context.clock.now(), context.seed)
     if context.workbench is None:
         context.workbench = bench.Workbench()
     outcome: ProgramResult = context.workbench.run(
-        arguments, {**folders, **contents}, cwd, limits, seed
+        arguments, entries, cwd, limits, RunSeed(context.clock.now(), context.seed)
     )
     context.clock.tick()
     if outcome.files is None:
@@ -61,23 +58,3 @@ def run_on(
         if dropped
         else "",
     )
-
-
-def check_seconds(seconds: int) -> int:
-    """Seconds that a program may run.
-
-    Raises:
-        ToolError: They are out of range.
-    """
-    if not 1 <= seconds <= MAX_SECONDS:
-        raise ToolError(
-            f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}"
-        )
-    return seconds
-
-
-def _workbench() -> Any:
-    try:
-        return import_module("agentgym.sandboxes.workbench")
-    except ImportError as error:  # it needs modules that Python has on Unix only
-        raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error

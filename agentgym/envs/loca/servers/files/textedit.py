@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from agentgym.tools import ToolError, echo
 
@@ -14,15 +17,14 @@ MAX_DIFF_LINES = 20_000
 """Lines of a text that is compared: the time of a diff grows with their square at worst."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A text to replace, and its replacement."""
+class EditOperation(TypedDict):
+    """One replacement."""
 
-    old: str
-    new: str
+    oldText: Annotated[str, Field(description="Text to replace.")]
+    newText: Annotated[str, Field(description="Text in its place.")]
 
 
-def apply_edits(text: str, edits: Sequence[Edit]) -> str:
+def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     """Make replacements one after the other, each where its old text is first.
 
     Where the old text is not found as it is, lines that differ from it in the space around them
@@ -32,7 +34,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
         ToolError: An old text is empty or not found, or a text is too long.
     """
     for edit in edits:
-        old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
+        old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
         if not old:
             raise ToolError("invalid argument: oldText must not be empty")
         if max(len(text), len(new)) > MAX_EDIT_CHARS:
@@ -63,9 +65,9 @@ def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
-        deeper = len(_space(line)) - before
+        depth = len(_space(line))
         lines.append(
-            space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line
+            space + " " * max(0, depth - before) + line.lstrip() if before and depth else line
         )
     return lines
 

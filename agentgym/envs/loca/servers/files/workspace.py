@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -68,8 +68,12 @@ class Workspace:
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that returns the files to what they are now; their bytes are shared."""
-        before = {"_files": self._files.copy(), "_folders": self._folders.copy()}
-        return functools.partial(vars(self).update, before, _bytes=self._bytes)
+        return functools.partial(
+            vars(self).update,
+            _files=self._files.copy(),
+            _folders=self._folders.copy(),
+            _bytes=self._bytes,
+        )
 
     def version(self) -> object:
         """Return what is equal later as long as nothing has changed."""
@@ -90,9 +94,8 @@ class Workspace:
                 f"invalid argument: {echo(path)} is no path: at most {MAX_PATH_CHARS} characters, "
                 "no NUL, no lone surrogate"
             )
-        full = posixpath.normpath(posixpath.join(ROOT, path))
-        full = f"/{full.lstrip('/')}"
-        if full != ROOT and not full.startswith(f"{ROOT}/"):
+        full = "/" + posixpath.normpath(posixpath.join(ROOT, path)).lstrip("/")
+        if not within(full, ROOT):
             raise ToolError(
                 f"permission denied: {echo(path)} is outside of {ROOT}; only paths in it can be "
                 "used"
@@ -156,12 +159,12 @@ class Workspace:
         old = self._files.get(full)
         total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
-            most = f"{MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed"
-            raise ToolError(f"limit exceeded: no room for {len(content)} bytes: {most}")
-        above = self._missing_above(full)
-        self._check_count(len(above) + (old is None))
+            raise ToolError(
+                f"limit exceeded: no room for {len(content)} bytes: {MAX_FILE_BYTES} a file and "
+                f"{MAX_TOTAL_BYTES} in all are allowed"
+            )
+        self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()
-        self._folders.update(dict.fromkeys(above, now))
         self._files[full] = File(content, old.created if old else now, now)
         self._bytes = total
         return full
@@ -171,9 +174,7 @@ class Workspace:
         full = self.resolve(path)
         if full in self._files:
             raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
-        new = [*self._missing_above(full), *([] if full in self._folders else [full])]
-        self._check_count(len(new))
-        self._folders.update(dict.fromkeys(new, self.clock()))
+        self._add_folders([*self._missing_above(full), *([] if full in self._folders else [full])])
         return full
 
     def remove(self, path: str) -> None:
@@ -181,24 +182,21 @@ class Workspace:
         full = self._there(path)
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
-        for name in [name for name in self._files if _within(name, full)]:
-            self._bytes -= len(self._files.pop(name).data)
-        for name in [name for name in self._folders if _within(name, full)]:
-            del self._folders[name]
+        self._bytes -= self.size(path)
+        self._files = {k: file for k, file in self._files.items() if not within(k, full)}
+        self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
 
     def move(self, path: str, target: str) -> str:
         """Give a file or directory another path, at which there is nothing; the new canonical
         path.
         """
         full, there = self._there(path), self._free(target)
-        if _within(there, full):
+        if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
-        above = self._missing_above(there)
-        self._check_count(len(above))
-        self._folders.update(dict.fromkeys(above, self.clock()))
+        self._add_folders(self._missing_above(there))
         tables: tuple[dict[str, Any], ...] = (self._files, self._folders)
         for table in tables:
-            for name in [name for name in table if _within(name, full)]:
+            for name in [name for name in table if within(name, full)]:
                 table[there + name[len(full) :]] = table.pop(name)
         return there
 
@@ -216,26 +214,23 @@ class Workspace:
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
-        start = len(full) + 1
-        below = (
-            name
-            for table in (self._files, self._folders)
-            for name in table
-            if name.startswith(f"{full}/")
+        return sorted(
+            name[len(full) + 1 :]
+            for name in (*self._files, *self._folders)
+            if name.rpartition("/")[0] == full
         )
-        return sorted(name[start:] for name in below if "/" not in name[start:])
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
         """Return the canonical paths of all files under a directory (or of the file itself), in
         order.
         """
         full = self._there(path)
-        return iter(sorted(name for name in self._files if _within(name, full)))
+        return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
         """Return the canonical paths of a directory and of all directories under it, in order."""
         full = self._there(path)
-        return iter(sorted(name for name in self._folders if _within(name, full)))
+        return iter(sorted(name for name in self._folders if within(name, full)))
 
     def modified(self, path: str) -> datetime:
         """Return the time at which a file was last written, or a directory was made."""
@@ -245,7 +240,7 @@ class Workspace:
     def size(self, path: str = ROOT) -> int:
         """Return the bytes of a file, or of all files under a directory."""
         full = self._there(path)
-        return sum(len(self._files[name].data) for name in self._files if _within(name, full))
+        return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
         """Hold these files and nothing else. A file with the same bytes keeps its times.
@@ -282,10 +277,9 @@ class Workspace:
         return full
 
     def _free(self, path: str) -> str:
-        full = self.resolve(path)
-        if full in self._files or full in self._folders:
+        if self.exists(path):
             raise ToolError(f"conflict: there is something at {echo(path)} already")
-        return full
+        return self.resolve(path)
 
     def _missing_above(self, full: str) -> list[str]:
         missing = []
@@ -297,12 +291,15 @@ class Workspace:
             above = posixpath.dirname(above)
         return missing[::-1]
 
-    def _check_count(self, more: int) -> None:
-        if len(self._files) + len(self._folders) + more > MAX_FILES:
+    def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
+        """Make directories, if there is room for them and for some new files."""
+        if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
             )
+        self._folders.update(dict.fromkeys(names, self.clock()))
 
 
-def _within(name: str, full: str) -> bool:
+def within(name: str, full: str) -> bool:
+    """Return whether a canonical path is another one, or below it."""
     return name == full or name.startswith(f"{full}/")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import operator
 import re
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    COMPARISONS,
     DIVISION,
     MAX_TEXT,
     NOT_AVAILABLE,
@@ -19,17 +20,16 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     CellError,
     FormulaError,
     Grid,
-    match_key,
-    number,
-    scalar,
-    text_of,
-)
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     check,
     flat,
+    grid_of,
     is_number,
     limited,
+    match_key,
+    number,
     numbers,
+    scalar,
+    text_of,
     to_int,
     to_number,
     to_text,
@@ -37,12 +37,6 @@ from agentgym.envs.loca.servers.spreadsheet.conversions import (
 )
 
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
-_RELATIONS: dict[str, Any] = {
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-}
 
 
 def condition(criterion: Any) -> Callable[[Any], bool]:
@@ -53,13 +47,11 @@ def condition(criterion: Any) -> Callable[[Any], bool]:
     sign, rest = _CONDITION.fullmatch(criterion).groups()  # type: ignore[union-attr]  # it matches anything
     as_number = number(rest) if rest.strip() else VALUE
     if not isinstance(as_number, CellError):
-        relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
+        relation = COMPARISONS[sign or "="]
         return lambda value: relation(float(value), as_number) if is_number(value) else sign == "<>"
-    if sign in _RELATIONS:
-        return lambda value: (
-            isinstance(value, str) and _RELATIONS[sign](value.lower(), rest.lower())
-        )
-    return _text_condition(rest.lower(), same=sign != "<>")
+    if sign in (None, "=", "<>"):
+        return _text_condition(rest.lower(), same=sign != "<>")
+    return lambda value: isinstance(value, str) and COMPARISONS[sign](value.lower(), rest.lower())
 
 
 def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
@@ -75,11 +67,13 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
     turn.
     """
-    if not pairs or len(pairs) % 2 or not all(isinstance(grid, Grid) for grid in pairs[::2]):
+    if (
+        len(pairs) % 2
+        or not all(isinstance(grid, Grid) for grid in pairs[::2])
+        or len({(grid.height, grid.width) for grid in pairs[::2]}) != 1
+    ):
         raise FormulaError(VALUE)
     first: Grid = pairs[0]
-    if any((grid.height, grid.width) != (first.height, first.width) for grid in pairs[::2]):
-        raise FormulaError(VALUE)
     tests = [
         (grid, condition(criterion))
         for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)
@@ -107,14 +101,11 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _sum_product(*arrays: Any) -> float:
-    grids = [array if isinstance(array, Grid) else Grid.of([[array]]) for array in arrays]
+    grids = [grid_of(array) for array in arrays]
     if len({(grid.height, grid.width) for grid in grids}) != 1:
         raise FormulaError(VALUE)
-    total = []
-    for spot in grids[0].cells:
-        values = [check(grid.cells.get(spot)) for grid in grids]
-        total.append(math.prod(float(v) if is_number(v) else 0.0 for v in values))
-    return math.fsum(total)
+    rows = ([check(grid.cells.get(spot)) for grid in grids] for spot in grids[0].cells)
+    return math.fsum(math.prod(float(v) if is_number(v) else 0.0 for v in row) for row in rows)
 
 
 def _nth(values: Sequence[float], place: Any, *, largest: bool) -> float:
@@ -180,10 +171,6 @@ def _join_filled(between: Any, skip: Any, *values: Any) -> str:
     return _join(between, *texts)
 
 
-def _concatenate(*values: Any) -> str:
-    return limited("".join(to_text(value) for value in flat(values)))
-
-
 def _distinct(arguments: Sequence[Any]) -> float:
     return float(len({match_key(value) for value in flat(arguments) if value not in (None, "")}))
 
@@ -241,7 +228,7 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "AND": lambda *a: all(to_truth(v) for v in flat(a)),
     "OR": lambda *a: any(to_truth(v) for v in flat(a)),
     "XOR": lambda *a: sum(to_truth(v) for v in flat(a)) % 2 == 1,
-    "CONCATENATE": _concatenate,
+    "CONCATENATE": partial(_join, ""),
     "TEXTJOIN": _join_filled,
     "JOIN": _join,
     "ROWS": lambda a: float(a.height),

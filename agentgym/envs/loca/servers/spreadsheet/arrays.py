@@ -13,12 +13,11 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     CellError,
     FormulaError,
     Grid,
-    match_key,
-    ordering,
-)
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     check,
     flat,
+    grid_of,
+    match_key,
+    ordering,
     to_int,
     to_number,
     to_truth,
@@ -27,53 +26,40 @@ from agentgym.envs.loca.servers.spreadsheet.conversions import (
 _MAX_MADE = 100_000
 """Cells that SEQUENCE makes."""
 
-Rows = Sequence[Sequence[Any]]
 
-
-def _grid(value: Any) -> Grid:
-    return value if isinstance(value, Grid) else Grid.of([[value]])
-
-
-def _shaped(rows: Rows, like: Grid) -> Grid:
-    """Return rows as a grid that is as wide as another one.
+def _some_rows(rows: Sequence[Sequence[Any]]) -> Grid:
+    """Return rows as a grid.
 
     Raises:
         FormulaError: There are none.
     """
     if not rows:
         raise FormulaError(NOT_AVAILABLE)
-    grid = Grid.of(rows)
-    return Grid(grid.height, like.width, grid.cells)
+    return Grid.of(rows)
 
 
 def _filter(source: Any, *conditions: Any) -> Grid:
-    grid = _grid(source)
-    down = all(_grid(each).width == 1 and _grid(each).height == grid.height for each in conditions)
+    grid = grid_of(source)
+    down = all(
+        grid_of(each).width == 1 and grid_of(each).height == grid.height for each in conditions
+    )
     lines = grid.rows() if down else [grid.line(down=True, at=k) for k in range(grid.width)]
-    tests = [_grid(each).line(down=down) for each in conditions]
+    tests = [grid_of(each).line(down=down) for each in conditions]
     if not conditions or any(len(test) != len(lines) for test in tests):
         raise FormulaError(VALUE)
     kept = [
         line
         for line, *answers in zip(lines, *tests, strict=True)
-        if all(not isinstance(a, CellError) and _truth(a) for a in answers)
+        if all(answer and not isinstance(answer, str) for answer in answers)
     ]
-    if not kept:
-        raise FormulaError(NOT_AVAILABLE)
-    chosen = Grid.of(kept)
-    chosen = Grid(len(kept), len(lines[0]), chosen.cells)
+    chosen = _some_rows(kept)
     return chosen if down else transpose(chosen)
-
-
-def _truth(value: Any) -> bool:
-    return not isinstance(value, str) and bool(value)
 
 
 def transpose(source: Any) -> Grid:
     """Return a grid with rows and columns exchanged."""
-    grid = _grid(source)
-    cells = {(column, row): value for (row, column), value in grid.cells.items()}
-    return Grid(grid.width, grid.height, cells)
+    grid = grid_of(source)
+    return Grid(grid.width, grid.height, {(c, r): value for (r, c), value in grid.cells.items()})
 
 
 def compare(first: Any, second: Any) -> int:
@@ -91,9 +77,8 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
     order = list(range(len(rows)))
     for values, rising in reversed(keys):
         filled = [k for k in order if values[k] is not None]
-        compared = [(cmp_to_key(compare)(values[k]), k) for k in filled]
-        compared.sort(key=lambda pair: pair[0], reverse=not rising)
-        order = [k for _, k in compared] + [k for k in order if values[k] is None]
+        filled.sort(key=lambda k: cmp_to_key(compare)(values[k]), reverse=not rising)
+        order = [*filled, *(k for k in order if values[k] is None)]
     return [rows[k] for k in order]
 
 
@@ -103,7 +88,7 @@ def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bo
     for at in range(0, len(arguments), 2):
         column = arguments[at]
         rising = at + 1 >= len(arguments) or to_truth(arguments[at + 1])
-        if isinstance(column, Grid) and column.height == grid.height and column.height > 1:
+        if isinstance(column, Grid) and 1 < column.height == grid.height:
             keys.append((column.line(down=True), rising))
             continue
         place = to_int(column.cells.get((0, 0)) if isinstance(column, Grid) else column)
@@ -114,15 +99,15 @@ def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bo
 
 
 def _sort(source: Any, *arguments: Any) -> Grid:
-    grid = _grid(source)
-    return _shaped(sort_rows(grid.rows(), _sort_keys(grid, arguments or (1.0, True))), grid)
+    grid = grid_of(source)
+    return _some_rows(sort_rows(grid.rows(), _sort_keys(grid, arguments or (1.0, True))))
 
 
 def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
     """Return the first rows of a sorted range (SORTN); how ties count is not a choice: mode 0, or
     mode 2, which leaves out rows that are like one before.
     """
-    grid, mode = _grid(source), to_int(ties)
+    grid, mode = grid_of(source), to_int(ties)
     if mode not in (0, 2) or to_int(count) < 1:
         raise FormulaError(NUMBER)
     keys = _sort_keys(grid, arguments or (1.0, True))
@@ -133,7 +118,7 @@ def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any)
             firsts.setdefault(tuple(_key(values[k]) for values, _ in keys), k)
         kept = sorted(firsts.values())
         rows, keys = [rows[k] for k in kept], [([v[k] for k in kept], up) for v, up in keys]
-    return _shaped(sort_rows(rows, keys)[: to_int(count)], grid)
+    return _some_rows(sort_rows(rows, keys)[: to_int(count)])
 
 
 def _key(value: Any) -> Any:
@@ -141,13 +126,14 @@ def _key(value: Any) -> Any:
 
 
 def _unique(source: Any, by_column: Any = False, once: Any = False) -> Grid:
-    grid = transpose(source) if to_truth(by_column) else _grid(source)
+    grid = transpose(source) if to_truth(by_column) else grid_of(source)
     groups: dict[Any, list[Any]] = {}
     for row in grid.rows():
         key = tuple(value if isinstance(value, str) else _key(value) for value in row)
         groups.setdefault(key, []).append(row)
-    rows = [same[0] for same in groups.values() if not to_truth(once) or len(same) == 1]
-    chosen = _shaped(rows, grid)
+    chosen = _some_rows(
+        [same[0] for same in groups.values() if not to_truth(once) or len(same) == 1]
+    )
     return transpose(chosen) if to_truth(by_column) else chosen
 
 
@@ -165,14 +151,16 @@ def _sequence(rows: Any, columns: Any = 1.0, start: Any = 1.0, step: Any = 1.0) 
 
 
 def _column(*sources: Any) -> Grid:
-    return Grid.of([[value] for source in sources for row in _grid(source).rows() for value in row])
+    return Grid.of(
+        [[value] for source in sources for row in grid_of(source).rows() for value in row]
+    )
 
 
 def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
     """Return the values of a range one after the other; `ignore` 1 leaves out empty ones, 2 errors,
     3 both.
     """
-    grid, mode = transpose(source) if to_truth(by_column) else _grid(source), to_int(ignore)
+    grid, mode = transpose(source) if to_truth(by_column) else grid_of(source), to_int(ignore)
     values = [
         value
         for row in grid.rows()
@@ -187,7 +175,7 @@ def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
 
 def _stack(sources: Sequence[Any]) -> Grid:
     """Return ranges below each other; what is missing at the right is `#N/A`."""
-    grids = [_grid(source) for source in sources]
+    grids = [grid_of(source) for source in sources]
     width = max(grid.width for grid in grids)
     return Grid.of(
         [[*row, *[NOT_AVAILABLE] * (width - grid.width)] for grid in grids for row in grid.rows()]
@@ -195,23 +183,20 @@ def _stack(sources: Sequence[Any]) -> Grid:
 
 
 def _chosen_rows(source: Any, *places: Any) -> Grid:
-    grid = _grid(source)
+    grid = grid_of(source)
     rows = []
     for value in flat(places):
         place = to_int(check(value))
         if not 1 <= abs(place) <= grid.height:
             raise FormulaError(VALUE)
         rows.append(grid.line(down=False, at=place - 1 if place > 0 else grid.height + place))
-    return _shaped(rows, grid)
+    return _some_rows(rows)
 
 
 def _taken(source: Any, rows: Any, columns: Any, *, drop: bool) -> Grid:
-    grid = _grid(source)
-    lines = _part(grid.rows(), rows, drop=drop)
+    lines = _part(grid_of(source).rows(), rows, drop=drop)
     chosen = [_part(line, columns, drop=drop) for line in lines]
-    if not chosen or not chosen[0]:
-        raise FormulaError(NOT_AVAILABLE)
-    return Grid(len(chosen), len(chosen[0]), Grid.of(chosen).cells)
+    return _some_rows([line for line in chosen if line])
 
 
 def _part(items: list[Any], count: Any, *, drop: bool) -> list[Any]:

@@ -1,21 +1,29 @@
-"""The values of cells, as formulas work on them.
+"""The values of cells: as they are typed in, as formulas work on them, and as they are displayed.
 
-A value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a `SerialDate`
-(a date as a number of days), a `Grid` or, within a formula, a `Lambda`.
+A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": value, "s":
+text as typed}` with `"k": "date"` where the value counts days.
+
+In a formula a value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a
+`SerialDate` (a date as a number of days), a `Grid` or a `Lambda`.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
+
+from agentgym.tools import ToolError, echo
 
 DAY_ZERO = datetime(1899, 12, 30)
 """The day that spreadsheets count days from."""
 MAX_TEXT = 50_000
 """Characters of a cell, as in Google Sheets."""
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class CellError(str):
@@ -49,6 +57,12 @@ class FormulaError(Exception):
         self.error = error
 
 
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+}  # fmt: skip
+"""Comparisons by the signs that formulas, criteria and queries have for them."""
+
+
 @dataclass(slots=True)
 class Grid:
     """Values in rows and columns; `cells` holds the filled ones by row and column from 0.
@@ -58,14 +72,14 @@ class Grid:
         width: Columns.
         cells: The values.
         origin: Row and column, from 1, of the first cell of a range; None for computed values.
-        columns: Positions in columns and rows that were searched, see `positions`.
+        searched: Positions in the first column and row, see `positions`.
     """
 
     height: int
     width: int
     cells: dict[tuple[int, int], Any] = field(default_factory=dict)
     origin: tuple[int, int] | None = None
-    columns: dict[tuple[bool, int], dict[Any, int]] = field(default_factory=dict)
+    searched: dict[bool, dict[Any, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
@@ -88,18 +102,22 @@ class Grid:
             return [self.cells.get((k, at)) for k in range(self.height)]
         return [self.cells.get((at, k)) for k in range(self.width)]
 
-    def positions(self, *, down: bool, at: int = 0) -> dict[Any, int]:
-        """Return the first position of each value of a column (`down`) or a row, as `match_key`
-        writes it; made once, since the same range is often searched for one value after the other.
+    def positions(self, *, down: bool) -> dict[Any, int]:
+        """Return the first position of each value of the first column (`down`) or row, as
+        `match_key` writes it; made once, since the same range is often searched for one value after
+        the other.
         """
-        if (down, at) not in self.columns:
-            line = enumerate(self.line(down=down, at=at))
-            found: dict[Any, int] = {}
-            for k, value in line:
-                if value is not None:
-                    found.setdefault(match_key(value), k)
-            self.columns[down, at] = found
-        return self.columns[down, at]
+        if down not in self.searched:
+            line = list(enumerate(self.line(down=down)))
+            # From the end, so that the first one of equal values stays.
+            places = {match_key(value): k for k, value in reversed(line) if value is not None}
+            self.searched[down] = places
+        return self.searched[down]
+
+
+def grid_of(value: Any) -> Grid:
+    """Return a value as a grid."""
+    return value if isinstance(value, Grid) else Grid.of([[value]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +165,7 @@ def number(value: Any) -> Any:
         return value
     if isinstance(value, (bool, int, float)):
         return float(value)
-    try:
-        return (
-            float(value)
-            if re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\s*", value)
-            else VALUE
-        )
-    except ValueError:
-        return VALUE
+    return float(value) if _NUMBER.fullmatch(value.strip()) else VALUE
 
 
 def text_of(value: Any) -> str:
@@ -193,3 +204,224 @@ def ordering(value: Any, other: Any) -> tuple[int, Any]:
     if isinstance(value, bool):
         return 2, value
     return (1, value.lower()) if isinstance(value, str) else (0, float(value))
+
+
+def trim(items: list[Any], empty: Any) -> list[Any]:
+    """Remove the empty cells at the end of a row, or the empty rows at the end."""
+    while items and items[-1] == empty:
+        items.pop()
+    return items
+
+
+# Values as they are typed in.
+
+_DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
+"""A number as people write it: with a currency, groups of thousands or a percent sign."""
+_TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
+_YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
+_ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
+_AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
+"""Dates are read as in the locale of the United States, which a new spreadsheet has."""
+_CLOCK = re.compile(_TIME)
+
+
+def parse_input(value: Any) -> Any:
+    """Return the cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+
+    Raises:
+        ToolError: No cell can hold it.
+    """
+    check_content(value, MAX_TEXT)
+    if not isinstance(value, str):
+        return validate(value)
+    if value.startswith("'"):
+        return value[1:]
+    if value.startswith("=") and len(value) > 1:
+        return {"f": value}
+    text = value.strip()
+    if text.upper() in ("TRUE", "FALSE"):
+        return {"v": text.upper() == "TRUE", "s": value}
+    if _NUMBER.fullmatch(text):
+        amount = float(text)
+        return value if math.isinf(amount) else {"v": validate(amount), "s": value}
+    return _parse_dressed(text) or _parse_date(text) or value or None
+
+
+def check_content(value: Any, most: int) -> None:
+    """Refuse what no cell can hold, such as a text of more than `most` characters.
+
+    Raises:
+        ToolError: No cell can hold it.
+    """
+    if isinstance(value, (dict, list)):
+        raise ToolError(
+            "invalid argument: a cell holds a text, a number, true, false or null, got "
+            f"{echo(value)}"
+        )
+    if isinstance(value, str) and len(value) > most:
+        raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
+
+
+_SHOWN_WHOLE = 10**15
+"""Numbers from here on are shown with an exponent, as `text_of` does."""
+
+
+def from_python(value: Any) -> Any:
+    """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
+    times count as such in formulas.
+    """
+    if isinstance(value, str):
+        return value
+    if type(value) is int and abs(value) < _SHOWN_WHOLE:
+        return {"v": value, "s": str(value)}
+    if isinstance(value, datetime):
+        return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
+    if isinstance(value, date):
+        return {
+            "v": serial(datetime(value.year, value.month, value.day)),
+            "s": value.isoformat(),
+            "k": "date",
+        }
+    if isinstance(value, time):
+        return {
+            "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
+            "s": value.isoformat(),
+        }
+    exact = validate(value)
+    return {"v": exact, "s": text_of(exact)}
+
+
+def raw(cell: Any) -> Any:
+    """Return a cell without a formula as a bare value; a date is the number of its day."""
+    return cell["v"] if isinstance(cell, dict) else cell
+
+
+def validate(value: Any) -> Any:
+    """Return a value as the service keeps it: numbers with the precision of a double, whole ones
+    without a point.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    try:
+        amount = float(value)
+    except OverflowError:
+        raise ToolError("invalid argument: a number is too large for a cell") from None
+    return int(amount) if amount.is_integer() and abs(amount) < 2**53 else amount
+
+
+def _parse_dressed(text: str) -> Any:
+    """Return a number with a currency, groups of thousands or a percent sign."""
+    match = _DRESSED.fullmatch(text)
+    if not match or len(text) > 40:
+        return None
+    sign, _, whole, part, percent = match.groups()
+    amount = float(sign + whole.replace(",", "") + (part or ""))
+    return {"v": validate(amount / 100 if percent else amount), "s": text}
+
+
+def _parse_date(text: str) -> Any:
+    try:
+        if match := _ISO.fullmatch(text) or _AMERICAN.fullmatch(text):
+            day = datetime(int(match["year"]), int(match["month"]), int(match["day"]))
+            return {"v": serial(day + _since_midnight(match)), "s": text, "k": "date"}
+        if match := _CLOCK.fullmatch(text):
+            return {"v": _since_midnight(match) / timedelta(days=1), "s": text}
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _since_midnight(match: re.Match[str]) -> timedelta:
+    """Return the time of day at the end of a date and time, if there is one."""
+    hours, minutes, seconds, half = match.groups()[-4:]
+    if hours is None:
+        return timedelta()
+    hour = int(hours)
+    if half:
+        if not 1 <= hour <= 12:
+            raise ValueError("no such hour")
+        hour = hour % 12 + 12 * (half.lower() == "pm")
+    return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
+
+
+# Arguments of functions as numbers, texts and truth values.
+
+
+def flat(arguments: Sequence[Any]) -> Iterator[Any]:
+    """Return all filled values of arguments, ranges row by row."""
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            yield from argument.cells.values()
+        else:
+            yield argument
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a truth value is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def numbers(arguments: Sequence[Any]) -> list[float]:
+    """Return the numbers of arguments; texts and truth values in ranges do not count, an argument
+    itself must be a number.
+    """
+    values: list[float] = []
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            values += [float(value) for value in argument.cells.values() if is_number(check(value))]
+        else:
+            values.append(to_number(argument))
+    return values
+
+
+def check(value: Any) -> Any:
+    """Return a value that is no error.
+
+    Raises:
+        FormulaError: It is one.
+    """
+    if isinstance(value, CellError):
+        raise FormulaError(value)
+    return value
+
+
+def to_number(value: Any) -> float:
+    """Return a value as a number; a text as if it was typed in."""
+    converted = number(value)
+    if isinstance(converted, CellError) and type(value) is str:
+        cell = parse_input(value.strip())
+        if isinstance(cell, dict) and is_number(cell.get("v")):
+            converted = cell["v"]
+    return float(check(converted))
+
+
+def to_int(value: Any) -> int:
+    """Return a value as a whole number, without its fraction."""
+    return int(to_number(value))
+
+
+def to_text(value: Any) -> str:
+    """Return a value as a text."""
+    return text_of(check(scalar(value)))
+
+
+def limited(text: str) -> str:
+    """Return a text that fits into a cell."""
+    if len(text) > MAX_TEXT:
+        raise FormulaError(VALUE)
+    return text
+
+
+def to_truth(value: Any) -> bool:
+    """Return a value as a truth value."""
+    value = check(scalar(value))
+    if isinstance(value, str):
+        if value.upper() not in ("TRUE", "FALSE", ""):
+            raise FormulaError(VALUE)
+        return value.upper() == "TRUE"
+    return bool(value)
+
+
+def to_moment(value: Any) -> datetime:
+    """Return a date, or the text of one, as a moment."""
+    return DAY_ZERO + timedelta(days=to_number(value))

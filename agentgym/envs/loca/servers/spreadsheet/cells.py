@@ -30,9 +30,11 @@ class Area:
         """Return the part within a number of rows and columns, closed; nothing of it may be left
         (`bottom < top`).
         """
-        bottom = rows if self.bottom is None else min(self.bottom, rows)
         return Area(
-            self.top, self.left, bottom, columns if self.right is None else min(self.right, columns)
+            self.top,
+            self.left,
+            rows if self.bottom is None else min(self.bottom, rows),
+            columns if self.right is None else min(self.right, columns),
         )
 
     @property

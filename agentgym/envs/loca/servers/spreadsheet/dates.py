@@ -12,10 +12,8 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NUMBER,
     FormulaError,
     SerialDate,
-    serial,
-)
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     flat,
+    serial,
     to_int,
     to_moment,
     to_number,

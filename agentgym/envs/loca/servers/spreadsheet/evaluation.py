@@ -27,6 +27,7 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     Grid,
     Lambda,
     SerialDate,
+    grid_of,
 )
 from agentgym.envs.loca.servers.spreadsheet.cells import Area
 from agentgym.envs.loca.servers.spreadsheet.forms import FORMS
@@ -40,7 +41,6 @@ from agentgym.envs.loca.servers.spreadsheet.functions import (
 )
 from agentgym.envs.loca.servers.spreadsheet.operators import (
     at,
-    grid_of,
     guarded,
     operate,
     plain,
@@ -134,19 +134,20 @@ class Evaluator:
         """
         for sheet in sheets:
             self._find_formulas(sheet)
-        for sheet, spots in self._pending.items():
-            for row, column in list(spots):
-                self._evaluate((sheet, row, column))
-        for sheet, lines in self._formulas.items():
-            for row, cells in lines.items():
-                for column in cells:
-                    self._evaluate((sheet, row, column))
+        pending = [(sheet, *place) for sheet, places in self._pending.items() for place in places]
+        formulas = [
+            (sheet, row, column)
+            for sheet, lines in self._formulas.items()
+            for row, cells in lines.items()
+            for column in cells
+        ]
+        for spot in (*pending, *formulas):
+            self._evaluate(spot)
         results: Results = {}
         for (sheet, row, column), value in self._known.items():
             results.setdefault(sheet, {})[row, column] = value
         for sheet, row, column in self._expanded:
-            lines = self._sheet(sheet).lines
-            results.setdefault(sheet, {})[row, column] = lines[row][column]
+            results.setdefault(sheet, {})[row, column] = self._sheet(sheet).lines[row][column]
         return results
 
     def _find_formulas(self, sheet: str) -> None:
@@ -195,8 +196,7 @@ class Evaluator:
                 value = self._result(spot, node)
             except _Missing as missing:
                 # A formula that waits for itself, through others, gets an error as its value.
-                cycle = [need for need in missing.spots if need in self._opened]
-                self._known.update(dict.fromkeys(cycle, CYCLE))
+                self._known |= {need: CYCLE for need in missing.spots if need in self._opened}
                 waiting += [need for need in missing.spots if need not in self._opened]
                 continue
             except FormulaError as stop:
@@ -206,12 +206,12 @@ class Evaluator:
 
     def _require(self, areas: Iterable[tuple[str, Area]]) -> None:
         """Raise `_Missing` if cells of areas are not computed yet."""
-        missing = []
+        missing: list[Spot] = []
         for sheet, area in areas:
             if (sheet, area) not in self._grids:
-                for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
-                    if (sheet, row, column) not in self._known:
-                        missing.append((sheet, row, column))
+                cells = self._within(self._formulas.get(sheet, {}), area)
+                spots = [(sheet, row, column) for row, column, _ in cells]
+                missing += [spot for spot in spots if spot not in self._known]
                 missing += self._pending_before(sheet, area)
         if missing:
             raise _Missing(missing)
@@ -274,22 +274,21 @@ class Evaluator:
         sheet, top, left = spot
         cells, bottom, right = self._sheet(sheet), top + grid.height - 1, left + grid.width - 1
         self.spend(grid.height * grid.width)
-        if bottom > cells.height or right > cells.width:
-            raise FormulaError(NO_REFERENCE)
-        for row in range(top, bottom + 1):
-            if any(
-                left <= column <= right
+        if (
+            bottom > cells.height
+            or right > cells.width
+            or any(
+                left <= column <= right and (row, column) != (top, left)
+                for row in range(top, bottom + 1)
                 for column in cells.lines.get(row, {})
-                if (row, column) != (top, left)
-            ):
-                raise FormulaError(NO_REFERENCE)
-        for title, area in self._read_areas[self._opened[spot] :]:
-            if (
-                title == sheet
-                and (grid.height, grid.width) != (1, 1)
-                and _overlap(area, spot, bottom, right)
-            ):
-                raise FormulaError(CYCLE)
+            )
+        ):
+            raise FormulaError(NO_REFERENCE)
+        if (grid.height, grid.width) != (1, 1) and any(
+            title == sheet and _overlap(area, spot, bottom, right)
+            for title, area in self._read_areas[self._opened[spot] :]
+        ):
+            raise FormulaError(CYCLE)
         for (row, column), value in grid.cells.items():
             if (row, column) != (0, 0) and value is not None:
                 cells.lines.setdefault(top + row, {})[left + column] = plain(value)
@@ -309,20 +308,20 @@ class Evaluator:
             self._depth -= 1
 
     def _value(self, node: Node, scope: Scope) -> Any:
-        kind = node[0]
-        if kind in ("value", "fault"):
-            return node[1]
-        if kind == "reference":
-            return self.area(node[1] or scope.sheet, node[2])
-        if kind == "name":
-            return scope.names.get(node[1], NAME)
-        if kind == "call":
-            return self.call(node[1], node[2], scope)
-        if kind == "array":
-            return self._array(node, scope)
-        if kind == "apply":
-            function = self.compute(node[1], scope)
-            return self.apply(function, [self.compute(part, scope) for part in node[2]], scope)
+        match node[0]:
+            case "value" | "fault":
+                return node[1]
+            case "reference":
+                return self.area(node[1] or scope.sheet, node[2])
+            case "name":
+                return scope.names.get(node[1], NAME)
+            case "call":
+                return self.call(node[1], node[2], scope)
+            case "array":
+                return self._array(node, scope)
+            case "apply":
+                function, *arguments = [self.compute(part, scope) for part in (node[1], *node[2])]
+                return self.apply(function, arguments, scope)
         return self._operations(node, scope)
 
     def _array(self, node: Node, scope: Scope) -> Grid:
@@ -334,12 +333,11 @@ class Evaluator:
             if len({part.height for part in parts}) > 1:
                 raise FormulaError(VALUE)
             self.spend(sum(part.height * part.width for part in parts))
-            lines = [part.rows() for part in parts]
-            bands.append([[*itertools.chain(*line)] for line in zip(*lines, strict=True)])
+            lines = zip(*(part.rows() for part in parts), strict=True)
+            bands.append([[*itertools.chain(*line)] for line in lines])
         if len({len(band[0]) for band in bands}) > 1:
             raise FormulaError(VALUE)
-        rows = [row for band in bands for row in band]
-        return Grid.of(rows)
+        return Grid.of([*itertools.chain(*bands)])
 
     def _operations(self, node: Node, scope: Scope) -> Any:
         """Compute the operators of a tree along its left side, which is as long as the formula, from
@@ -405,7 +403,7 @@ class Evaluator:
             self._spend_on(name, arguments)
             function = FUNCTIONS[name]
             if name in MATCHING:
-                function = self._matched(function)
+                function = functools.partial(self._match, function)
             value = self.lift(guarded(function), arguments, inner, SINGLES.get(name, ()))
             self.spend(size_of(value))
             return value
@@ -453,21 +451,18 @@ class Evaluator:
         if not grids:
             return function(*arguments)
         if not scope.array:
-            singled = [
-                self.single(value, scope) if k in grids else value
-                for k, value in enumerate(arguments)
-            ]
-            return function(*singled)
+            return function(
+                *(
+                    self.single(value, scope) if k in grids else value
+                    for k, value in enumerate(arguments)
+                )
+            )
         return self._map(function, arguments, grids)
 
-    def _matched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of regular expressions that counts the letters of its texts as work."""
-
-        def matched(*arguments: Any) -> Any:
-            self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
-            return function(*arguments)
-
-        return matched
+    def _match(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of regular expressions, and count the letters of its texts as work."""
+        self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
+        return function(*arguments)
 
     def _map(
         self, function: Callable[..., Any], arguments: Sequence[Any], grids: Sequence[int]
@@ -491,8 +486,7 @@ class Evaluator:
                     )
                 )
                 rows[-1] += value.line(down=False) if isinstance(value, Grid) else [value]
-        grid = Grid.of(rows)
-        return Grid(height, max(width, grid.width), grid.cells)
+        return Grid.of(rows)
 
     def single(self, value: Any, scope: Scope) -> Any:
         """Return the one value that a range stands for: its cell in the row or column of the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
@@ -17,7 +18,7 @@ from agentgym.envs.loca.servers.spreadsheet.excel_sheets import (
     spot,
     spots,
 )
-from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
+from agentgym.envs.loca.servers.spreadsheet.formulas import retitle
 from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo, tool
 
@@ -134,9 +135,11 @@ class Excel(Server):
         if top > filled[0] or left > filled[1] or bottom < top or right < left:
             return "No data found in specified range"
         area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
-        cells = [parts.describe_cell(sheet, *place) for place in spots(area)]
-        ends = f"{parts.spot_name(area.top, area.left)}:{parts.spot_name(bottom, right)}"
-        return {"range": ends, "sheet_name": sheet_name, "cells": cells}
+        return {
+            "range": f"{parts.spot_name(area.top, area.left)}:{parts.spot_name(bottom, right)}",
+            "sheet_name": sheet_name,
+            "cells": [parts.describe_cell(sheet, *place) for place in spots(area)],
+        }
 
     @tool
     def write_data_to_excel(
@@ -264,9 +267,11 @@ class Excel(Server):
                 pivot.append(row)
             for cell in pivot[1]:
                 cell.font = library().styles.Font(bold=True)
-            whole = Area(1, 1, len(summary), len(summary[0]))
             parts.table(
-                pivot, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9"
+                pivot,
+                Area(1, 1, len(summary), len(summary[0])),
+                f"PivotTable_{self.context.new_id('table', 8)}",
+                "TableStyleMedium9",
             )
         return f"Summary table created successfully in sheet {target}"
 
@@ -334,13 +339,7 @@ class Excel(Server):
             if new_name.lower() != old_name.lower():
                 sheets.check_title(sheet.parent, new_name)
             sheet.title = new_name
-            same = old_name.lower()
-            sheets.rewrite_all(
-                sheet.parent,
-                lambda _, title, rest: with_sheet(
-                    new_name if title and title.lower() == same else title, rest
-                ),
-            )
+            sheets.rewrite_all(sheet.parent, partial(retitle, old_name, new_name))
         return f"Sheet renamed from '{old_name}' to '{new_name}'"
 
     @tool
@@ -352,8 +351,12 @@ class Excel(Server):
             include_ranges: Give the range that each sheet fills.
         """
         book, file = self._books.look(filepath), self.context.files.file(filepath)
-        facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
-        facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
+        facts: dict[str, Any] = {
+            "filename": filepath.rsplit("/", 1)[-1],
+            "sheets": book.sheetnames,
+            "size": len(file.data),
+            "modified": file.modified.timestamp(),
+        }
         if include_ranges:
             facts["used_ranges"] = {
                 each.title: str(sheets.data_area(each)) for each in book.worksheets
@@ -400,8 +403,8 @@ class Excel(Server):
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
         """
-        ranges = self._books.read_sheet(filepath, sheet_name).merged_cells.ranges
-        return str(sorted(map(str, ranges)))
+        sheet = self._books.read_sheet(filepath, sheet_name)
+        return str(sorted(map(str, sheet.merged_cells.ranges)))
 
     @tool
     def copy_range(
@@ -489,10 +492,12 @@ class Excel(Server):
         rules = sheet.data_validations.dataValidation
         if not rules:
             return "No data validation rules found in this worksheet"
-        shown_rules = [
-            {"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules
-        ]
-        return {"sheet_name": sheet_name, "validation_rules": shown_rules}
+        return {
+            "sheet_name": sheet_name,
+            "validation_rules": [
+                {"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules
+            ],
+        }
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:

@@ -7,7 +7,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, column_name
@@ -93,23 +92,20 @@ def check_formula(formula: str) -> None:
 
 
 def style(cell: Any, changes: Mapping[str, Any]) -> None:
-    """Change those parts of the style of a cell that are given; `wanted` holds the arguments of the
+    """Change those parts of the style of a cell that are given; `changes` holds the arguments of the
     tool.
     """
-    styles = library().styles
-    font = {name: True for name in ("bold", "italic") if changes[name]} | (
-        {"underline": "single"} if changes["underline"] else {}
-    )
-    if changes["font_size"] is not None:
-        if not 1 <= changes["font_size"] <= 409:
-            raise ToolError(
-                f"invalid argument: font_size must be 1 to 409, got {echo(changes['font_size'])}"
-            )
-        font["size"] = changes["font_size"]
-    if changes["font_color"] is not None:
-        font["color"] = colour(changes["font_color"])
-    if font:
-        cell.font = _with(cell.font, font)
+    styles, size, ink = library().styles, changes["font_size"], changes["font_color"]
+    if size is not None and not 1 <= size <= 409:
+        raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(size)}")
+    font = {
+        "bold": changes["bold"] or None,
+        "italic": changes["italic"] or None,
+        "underline": "single" if changes["underline"] else None,
+        "size": size,
+        "color": None if ink is None else colour(ink),
+    }
+    _change(cell, "font", font)
     if changes["bg_color"] is not None:
         cell.fill = styles.PatternFill(
             "solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"])
@@ -119,23 +115,22 @@ def style(cell: Any, changes: Mapping[str, Any]) -> None:
             style=changes["border_style"], color=colour(changes["border_color"] or "000000")
         )
         cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
-    if changes["alignment"] is not None or changes["wrap_text"]:
-        alignment = {"horizontal": changes["alignment"]} if changes["alignment"] is not None else {}
-        cell.alignment = _with(
-            cell.alignment, alignment | ({"wrap_text": True} if changes["wrap_text"] else {})
-        )
+    alignment = {"horizontal": changes["alignment"], "wrap_text": changes["wrap_text"] or None}
+    _change(cell, "alignment", alignment)
     if changes["protection"] is not None:
         cell.protection = styles.Protection(**changes["protection"])
     if changes["number_format"] is not None:
         cell.number_format = changes["number_format"]
 
 
-def _with(style: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a font or alignment like another one, but for some of its parts."""
-    copied = copy.copy(style)
-    for name, value in changes.items():
-        setattr(copied, name, value)
-    return copied
+def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
+    """Change those properties of the font or alignment of a cell that are not None here."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given:
+        copied = copy.copy(getattr(cell, style))
+        for name, value in given.items():
+            setattr(copied, name, value)
+        setattr(cell, style, copied)
 
 
 def rule(conditional_format: Mapping[str, Any]) -> Any:
@@ -212,10 +207,8 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
             f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like "
             "a cell"
         )
-    names = {other.lower() for each in book.worksheets for other in each.tables} | {
-        other.lower() for other in book.defined_names
-    }
-    if name.lower() in names:
+    names = itertools.chain(book.defined_names, *(each.tables for each in book.worksheets))
+    if name.lower() in map(str.lower, names):
         raise ToolError(f"conflict: the workbook has something called {name} already")
     titles = [
         sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)
@@ -276,7 +269,7 @@ def pivot(
             f"invalid argument: agg_func must be one of {', '.join(_TOTALS)}, mean, got "
             f"{echo(total)}"
         )
-    titles = ["" if title is None else str(title) for title in rows[0]] if rows else []
+    titles = [_label(title) for title in rows[0]] if rows else []
     if len(rows) < 2 or not by or not values:
         raise ToolError(
             "invalid argument: a summary needs a row of titles, a row below it, rows and values"
@@ -288,14 +281,16 @@ def pivot(
     for row in rows[1:]:
         columns = groups.setdefault(tuple(row[k] for k in at_rows), {})
         columns.setdefault(tuple(row[k] for k in at_across), []).append(row)
-    split = sorted({key for columns in groups.values() for key in columns}, key=_order)
+    split = sorted(set(itertools.chain(*groups.values())), key=_order)
     heads = list(itertools.product(split, at_values))
     labels = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
-    body = [
-        [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)]
-        for key in sorted(groups, key=_order)
+    return [
+        [*(titles[k] for k in at_rows), *labels],
+        *(
+            [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)]
+            for key in sorted(groups, key=_order)
+        ),
     ]
-    return [[*(titles[k] for k in at_rows), *labels], *body]
 
 
 def _place(titles: Sequence[str], name: str) -> int:
@@ -337,19 +332,22 @@ def _total(
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
     """Describe a cell as the published server does."""
     name = spot_name(row, column)
-    cell: dict[str, Any] = {
+    facts: dict[str, Any] = {"has_validation": False}
+    rules = (
+        rule
+        for rule in sheet.data_validations.dataValidation
+        for area in rule.sqref.ranges
+        if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col
+    )
+    if (rule := next(rules, None)) is not None:
+        facts = {"cell": name, "has_validation": True, **validation(rule, sheet)}
+    return {
         "address": name,
         "value": value_at(sheet, row, column),
         "row": row,
         "column": column,
+        "validation": facts,
     }
-    for rule in sheet.data_validations.dataValidation:
-        for area in rule.sqref.ranges:
-            if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
-                return cell | {
-                    "validation": {"cell": name, "has_validation": True, **validation(rule, sheet)}
-                }
-    return cell | {"validation": {"has_validation": False}}
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
@@ -364,8 +362,6 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
         "validation_type": rule.type,
         "allow_blank": bool(rule.allowBlank),
         "operator": rule.operator,
-    }
-    facts |= {
         "prompt": rule.prompt,
         "prompt_title": rule.promptTitle,
         "error_message": rule.error,
@@ -389,8 +385,11 @@ def _allowed_values(formula: str, sheet: Any) -> list[str]:
         return [f"Range: {formula}"]
     left, top, right, bottom = library().utils.cell.range_boundaries(cells.replace("$", ""))
     bottom, right = min(bottom, source.max_row), min(right, source.max_column)
-    spots = ((row, column) for row in range(top, bottom + 1) for column in range(left, right + 1))
-    values = (value_at(source, *spot) for spot in spots)
+    values = (
+        value_at(source, row, column)
+        for row in range(top, bottom + 1)
+        for column in range(left, right + 1)
+    )
     return [str(value) for value in values if value is not None][:1000]
 
 
@@ -405,8 +404,3 @@ def to_jsonable(value: Any) -> Any:
 def spot_name(row: int, column: int) -> str:
     """Return the address of a cell."""
     return f"{column_name(column)}{row}"
-
-
-def seconds(moment: datetime) -> float:
-    """Return a moment as seconds since 1970."""
-    return moment.astimezone(UTC).timestamp()

@@ -7,14 +7,14 @@ import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
+from agentgym.envs.loca.servers.spreadsheet.cell_values import check_content
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, parse_cell
-from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
+from agentgym.envs.loca.servers.spreadsheet.formulas import follow, rewrite, shift
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -49,10 +49,9 @@ def last_place(sheet: Any) -> tuple[int, int]:
     among all cells, and a long sheet is read in many parts; what is known goes with the sheet, which
     may be large.
     """
-    place = _last_places.get(sheet)
-    if place is None:
-        place = _last_places[sheet] = sheet.max_row, sheet.max_column
-    return place
+    if sheet not in _last_places:
+        _last_places[sheet] = sheet.max_row, sheet.max_column
+    return _last_places[sheet]
 
 
 class Workbooks:
@@ -199,15 +198,7 @@ def data_area(sheet: Any) -> Area:
 
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value into a cell."""
-    if isinstance(value, (dict, list)):
-        raise ToolError(
-            "invalid argument: a cell holds a text, a number, true, false or null, got "
-            f"{echo(value)}"
-        )
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ToolError(
-            f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}"
-        )
+    check_content(value, MAX_TEXT)
     if isinstance(value, str) and _NO_TEXT.search(value):
         raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
@@ -288,8 +279,8 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     merged = [str(each) for each in sheet.merged_cells.ranges]
     for each in merged:
         sheet.unmerge_cells(each)
-    what = "rows" if axis == "row" else "cols"
-    getattr(sheet, f"{'insert' if count > 0 else 'delete'}_{what}")(start, abs(count))
+    change = f"{'insert' if count > 0 else 'delete'}_{'rows' if axis == 'row' else 'cols'}"
+    getattr(sheet, change)(start, abs(count))
     for reference in (shift(each, axis, start, count) for each in merged):
         if ":" in reference:
             sheet.merge_cells(reference)
@@ -306,12 +297,7 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
             table.ref = reference
             if table.autoFilter is not None:
                 table.autoFilter.ref = reference
-
-    def change(own: str, named: str | None, rest: str) -> str:
-        hit = (named or own).lower() == sheet.title.lower()
-        return with_sheet(named, shift(rest, axis, start, count) if hit else rest)
-
-    rewrite_all(sheet.parent, change)
+    rewrite_all(sheet.parent, functools.partial(follow, sheet.title, axis, start, count))
 
 
 def rewrite_all(book: Any, change: Any) -> None:
@@ -322,4 +308,4 @@ def rewrite_all(book: Any, change: Any) -> None:
         for row in sheet.iter_rows():
             for cell in row:
                 if cell.data_type == "f" and isinstance(cell.value, str):
-                    cell.value = rewrite(cell.value, partial(change, sheet.title))
+                    cell.value = rewrite(cell.value, functools.partial(change, sheet.title))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
@@ -17,16 +18,16 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     Grid,
     Lambda,
     SerialDate,
+    flat,
+    grid_of,
+    is_number,
     match_key,
     serial,
-)
-from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, split_sheet
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
-    is_number,
     to_int,
     to_text,
     to_truth,
 )
+from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, split_sheet
 from agentgym.tools import ToolError
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.servers.spreadsheet.formulas import Node
 
     Parts = Sequence[Node]
+
+
+def _single(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
+    return evaluator.single(evaluator.compute(part, scope), scope)
 
 
 def _if(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
@@ -50,8 +55,6 @@ def _if(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
 
 
 def _choose(truth: Any, yes: Any, no: Any = False) -> Any:
-    if isinstance(truth, CellError):
-        return truth
     try:
         return yes if to_truth(truth) else no
     except FormulaError as stop:
@@ -64,22 +67,21 @@ def _ifs(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     if scope.array:  # from the last pair to the first, so that an earlier one wins
         value: Any = NOT_AVAILABLE
         for test, result in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
-            operands = [evaluator.compute(part, scope) for part in (test, result)]
-            value = evaluator.lift(_choose, [*operands, value], scope)
+            operands = [evaluator.compute(test, scope), evaluator.compute(result, scope), value]
+            value = evaluator.lift(_choose, operands, scope)
         return value
     for test, result in zip(parts[::2], parts[1::2], strict=True):
-        if to_truth(evaluator.single(evaluator.compute(test, scope), scope)):
+        if to_truth(_single(evaluator, test, scope)):
             return evaluator.compute(result, scope)
     return NOT_AVAILABLE
 
 
 def _switch(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-    value = evaluator.single(evaluator.compute(parts[0], scope), scope)
+    value = _single(evaluator, parts[0], scope)
     if isinstance(value, CellError) or len(parts) < 3:
         return value if isinstance(value, CellError) else VALUE
     for case, result in zip(parts[1::2], parts[2::2], strict=False):
-        other = evaluator.single(evaluator.compute(case, scope), scope)
-        if _same(value, other):
+        if _same(value, _single(evaluator, case, scope)):
             return evaluator.compute(result, scope)
     return evaluator.compute(parts[-1], scope) if len(parts) % 2 == 0 else NOT_AVAILABLE
 
@@ -91,29 +93,29 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _choose_part(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-    place = to_int(evaluator.single(evaluator.compute(parts[0], scope), scope))
+    place = to_int(_single(evaluator, parts[0], scope))
     return evaluator.compute(parts[place], scope) if 1 <= place < len(parts) else VALUE
 
 
-def _if_error(*errors: CellError) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def chosen(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        value, *other = parts
-        if len(other) > 1:
-            return VALUE
+def _if_error(
+    evaluator: Evaluator, parts: Parts, scope: Scope, error: CellError | None = None
+) -> Any:
+    """Return a value, or another one in place of an error; of any error by default."""
+    value, *other = parts
+    if len(other) > 1:
+        return VALUE
 
-        def is_bad(each: Any) -> bool:
-            return isinstance(each, CellError) and (not errors or each in errors)
+    def is_bad(each: Any) -> bool:
+        return isinstance(each, CellError) and error in (None, each)
 
-        result = _attempt(evaluator, value, scope)
-        if isinstance(result, Grid) and any(map(is_bad, result.cells.values())):
-            substitute = evaluator.compute(other[0], scope) if other else ""
-            whole = replace(scope, array=True)
-            return evaluator.lift(lambda a, b: b if is_bad(a) else a, [result, substitute], whole)
-        if is_bad(result):
-            return evaluator.compute(other[0], scope) if other else ""
+    result = _attempt(evaluator, value, scope)
+    if not any(map(is_bad, flat([result]))):
         return result
-
-    return chosen
+    substitute = evaluator.compute(other[0], scope) if other else ""
+    if not isinstance(result, Grid):
+        return substitute
+    whole = replace(scope, array=True)
+    return evaluator.lift(lambda a, b: b if is_bad(a) else a, [result, substitute], whole)
 
 
 def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
@@ -129,13 +131,10 @@ def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
     )
 
 
-def _is(test: Callable[[Any], bool]) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def tested(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        if len(parts) != 1:
-            return VALUE
-        return evaluator.lift(test, [_attempt(evaluator, parts[0], scope)], scope)
-
-    return tested
+def _is(test: Callable[[Any], bool], evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+    if len(parts) != 1:
+        return VALUE
+    return evaluator.lift(test, [_attempt(evaluator, parts[0], scope)], scope)
 
 
 def _let(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
@@ -144,8 +143,8 @@ def _let(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     for name, part in zip(parts[:-1:2], parts[1::2], strict=True):
         if name[0] != "name":
             return VALUE
-        value = evaluator.compute(part, scope)
-        scope = replace(scope, names={**scope.names, name[1]: value})
+        names = {**scope.names, name[1]: evaluator.compute(part, scope)}
+        scope = replace(scope, names=names)
     return evaluator.compute(parts[-1], scope)
 
 
@@ -159,19 +158,17 @@ def _lambda(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
 def _operands(evaluator: Evaluator, parts: Parts, scope: Scope) -> tuple[list[Grid], Any]:
     """Return the arrays of a call, and the function that is its last argument."""
     *sources, function = [evaluator.compute(part, scope) for part in parts]
-    grids = [each if isinstance(each, Grid) else Grid.of([[each]]) for each in sources]
-    return grids, function
+    return [grid_of(each) for each in sources], function
 
 
 def _map(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     grids, function = _operands(evaluator, parts, scope)
     if not grids or len({(grid.height, grid.width) for grid in grids}) != 1:
         return VALUE
-    rows = zip(*(grid.rows() for grid in grids), strict=True)
     return Grid.of(
         [
             [_one(evaluator.apply(function, cells, scope)) for cells in zip(*lines, strict=True)]
-            for lines in rows
+            for lines in zip(*(grid.rows() for grid in grids), strict=True)
         ]
     )
 
@@ -180,32 +177,23 @@ def _one(value: Any) -> Any:
     return value.cells.get((0, 0)) if isinstance(value, Grid) else value
 
 
-def _by_line(*, down: bool) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def mapped(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        [grid], function = _operands(evaluator, parts, scope)
-        count = grid.width if down else grid.height
-        lines = [grid.line(down=down, at=k) for k in range(count)]
-        grids = [Grid.of([[v] for v in line] if down else [line]) for line in lines]
-        values = [_one(evaluator.apply(function, [each], scope)) for each in grids]
-        return Grid.of([values] if down else [[value] for value in values])
-
-    return mapped
+def _by_line(evaluator: Evaluator, parts: Parts, scope: Scope, *, down: bool) -> Any:
+    [grid], function = _operands(evaluator, parts, scope)
+    lines = [grid.line(down=down, at=k) for k in range(grid.width if down else grid.height)]
+    grids = [Grid.of([[v] for v in line] if down else [line]) for line in lines]
+    values = [_one(evaluator.apply(function, [each], scope)) for each in grids]
+    return Grid.of([values] if down else [[value] for value in values])
 
 
-def _reduce(*, every: bool) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def reduced(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        start, source, *_ = [evaluator.compute(part, scope) for part in parts[:2]]
-        function = evaluator.compute(parts[2], scope)
-        grid = source if isinstance(source, Grid) else Grid.of([[source]])
-        values: list[list[Any]] = []
-        for row in grid.rows():
-            values.append([])
-            for value in row:
-                start = evaluator.apply(function, [start, value], scope)
-                values[-1].append(_one(start))
-        return Grid.of(values) if every else start
-
-    return reduced
+def _reduce(evaluator: Evaluator, parts: Parts, scope: Scope, *, every: bool) -> Any:
+    start, source, function = [evaluator.compute(part, scope) for part in parts[:3]]
+    values: list[list[Any]] = []
+    for row in grid_of(source).rows():
+        values.append([])
+        for value in row:
+            start = evaluator.apply(function, [start, value], scope)
+            values[-1].append(_one(start))
+    return Grid.of(values) if every else start
 
 
 def _make_array(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
@@ -232,8 +220,7 @@ def _array_formula(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
 
 
 def _indirect(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-    written = to_text(evaluator.single(evaluator.compute(parts[0], scope), scope))
-    title, rest = split_sheet(written)
+    title, rest = split_sheet(to_text(_single(evaluator, parts[0], scope)))
     try:
         return evaluator.area(title.lower() if title else scope.sheet, parse_area(rest))
     except ToolError:
@@ -245,42 +232,34 @@ def _offset(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     if base[0] != "reference" or not 2 <= len(rest) <= 4:
         return VALUE
     area: Area = base[2]
-    sizes = [evaluator.single(evaluator.compute(part, scope), scope) for part in rest]
-    down, right = to_int(sizes[0]), to_int(sizes[1])
+    sizes = [_single(evaluator, part, scope) for part in rest]
+    top, left = area.top + to_int(sizes[0]), area.left + to_int(sizes[1])
     closed = area if area.bottom and area.right else area.clip(1000, 26)
     height = to_int(sizes[2]) if len(sizes) > 2 and sizes[2] is not None else closed.height
     width = to_int(sizes[3]) if len(sizes) > 3 and sizes[3] is not None else closed.width
-    top, left = area.top + down, area.left + right
     if top < 1 or left < 1 or height < 1 or width < 1:
         return NO_REFERENCE
     moved = Area(top, left, top + height - 1, left + width - 1)
     return evaluator.area(base[1] or scope.sheet, moved)
 
 
-def _number_of(*, row: bool) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def placed(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        if not parts:
-            return float(scope.row if row else scope.column)
-        grid = evaluator.compute(parts[0], scope)
-        if not isinstance(grid, Grid) or grid.origin is None:
-            return VALUE
-        first = grid.origin[0] if row else grid.origin[1]
-        count = grid.height if row else grid.width
-        if count == 1 or not scope.array:
-            return float(first)
-        evaluator.spend(count)
-        numbers = [float(first + k) for k in range(count)]
-        return Grid.of([[number] for number in numbers] if row else [numbers])
-
-    return placed
+def _number_of(evaluator: Evaluator, parts: Parts, scope: Scope, *, row: bool) -> Any:
+    if not parts:
+        return float(scope.row if row else scope.column)
+    grid = evaluator.compute(parts[0], scope)
+    if not isinstance(grid, Grid) or grid.origin is None:
+        return VALUE
+    first, count = (grid.origin[0], grid.height) if row else (grid.origin[1], grid.width)
+    if count == 1 or not scope.array:
+        return float(first)
+    evaluator.spend(count)
+    numbers = [float(first + k) for k in range(count)]
+    return Grid.of([[number] for number in numbers] if row else [numbers])
 
 
-def _clock(*, day: bool) -> Callable[[Evaluator, Parts, Scope], Any]:
-    def told(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
-        moment = serial(evaluator.now)
-        return VALUE if parts else SerialDate(moment // 1 if day else moment)
-
-    return told
+def _clock(evaluator: Evaluator, parts: Parts, scope: Scope, *, day: bool) -> Any:
+    moment = serial(evaluator.now)
+    return VALUE if parts else SerialDate(moment // 1 if day else moment)
 
 
 FORMS: dict[str, Callable[[Evaluator, Parts, Scope], Any]] = {
@@ -288,34 +267,38 @@ FORMS: dict[str, Callable[[Evaluator, Parts, Scope], Any]] = {
     "IFS": _ifs,
     "SWITCH": _switch,
     "CHOOSE": _choose_part,
-    "IFERROR": _if_error(),
-    "IFNA": _if_error(NOT_AVAILABLE),
-    "ISBLANK": _is(lambda value: value is None),
-    "ISNUMBER": _is(is_number),
-    "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, CellError)),
-    "ISNONTEXT": _is(lambda value: not isinstance(value, str) or isinstance(value, CellError)),
-    "ISLOGICAL": _is(lambda value: isinstance(value, bool)),
-    "ISDATE": _is(lambda value: isinstance(value, SerialDate)),
-    "ISERROR": _is(lambda value: isinstance(value, CellError)),
-    "ISERR": _is(lambda value: isinstance(value, CellError) and value != NOT_AVAILABLE),
-    "ISNA": _is(lambda value: value == NOT_AVAILABLE and isinstance(value, CellError)),
+    "IFERROR": _if_error,
+    "IFNA": partial(_if_error, error=NOT_AVAILABLE),
+    "ISBLANK": partial(_is, lambda value: value is None),
+    "ISNUMBER": partial(_is, is_number),
+    "ISTEXT": partial(
+        _is, lambda value: isinstance(value, str) and not isinstance(value, CellError)
+    ),
+    "ISNONTEXT": partial(
+        _is, lambda value: not isinstance(value, str) or isinstance(value, CellError)
+    ),
+    "ISLOGICAL": partial(_is, lambda value: isinstance(value, bool)),
+    "ISDATE": partial(_is, lambda value: isinstance(value, SerialDate)),
+    "ISERROR": partial(_is, lambda value: isinstance(value, CellError)),
+    "ISERR": partial(_is, lambda value: isinstance(value, CellError) and value != NOT_AVAILABLE),
+    "ISNA": partial(_is, lambda value: value == NOT_AVAILABLE and isinstance(value, CellError)),
     "NA": lambda evaluator, parts, scope: NOT_AVAILABLE,
     "TRUE": lambda evaluator, parts, scope: True,
     "FALSE": lambda evaluator, parts, scope: False,
     "LET": _let,
     "LAMBDA": _lambda,
     "MAP": _map,
-    "BYROW": _by_line(down=False),
-    "BYCOL": _by_line(down=True),
-    "REDUCE": _reduce(every=False),
-    "SCAN": _reduce(every=True),
+    "BYROW": partial(_by_line, down=False),
+    "BYCOL": partial(_by_line, down=True),
+    "REDUCE": partial(_reduce, every=False),
+    "SCAN": partial(_reduce, every=True),
     "MAKEARRAY": _make_array,
     "ARRAYFORMULA": _array_formula,
     "INDIRECT": _indirect,
     "OFFSET": _offset,
-    "ROW": _number_of(row=True),
-    "COLUMN": _number_of(row=False),
-    "TODAY": _clock(day=True),
-    "NOW": _clock(day=False),
+    "ROW": partial(_number_of, row=True),
+    "COLUMN": partial(_number_of, row=False),
+    "TODAY": partial(_clock, day=True),
+    "NOW": partial(_clock, day=False),
 }
 """Functions by name; each gets the evaluator, the trees of its arguments and where they stand."""

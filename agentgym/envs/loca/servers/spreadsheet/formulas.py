@@ -34,7 +34,8 @@ _REFERENCE = (
 )
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)|(?P<text>"(?:[^"]|"")*")|(?P<reference>{_REFERENCE})|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"""
-    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])"""
+    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
+    re.DOTALL,
 )
 _BINARY = {
     "=": 1,
@@ -62,10 +63,9 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
     `bad`.
     """
     at = 0
-    while at < len(formula):
-        match = _TOKEN.match(formula, at)
-        yield (match.lastgroup or "", match.group()) if match else ("bad", formula[at])
-        at = match.end() if match else at + 1
+    while match := _TOKEN.match(formula, at):
+        yield match.lastgroup or "", match.group()
+        at = match.end()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -109,33 +109,32 @@ class _Parser:
 
     def _unary(self) -> Node:
         if self._left[-1] in (("sign", "-"), ("sign", "+")):
-            sign = self._left.pop()[1]
             # A sign binds closer than a power: -2^2 is 4.
-            return ("unary", sign, self._binary(_BINARY["^"]))
+            return ("unary", self._left.pop()[1], self._binary(_BINARY["^"]))
         node = self._atom()
         while self._take("%"):
             node = ("unary", "%", node)
         return node
 
     def _atom(self) -> Node:
-        kind, text = self._left.pop()
-        if kind == "number":
-            return ("value", float(text))
-        if kind == "text":
-            return ("value", text[1:-1].replace('""', '"'))
-        if kind == "fault":
-            return ("fault", CellError(text))
-        if kind == "reference":
-            title, rest = split_sheet(text)
-            return ("reference", title and title.lower(), parse_area(rest))
-        if kind == "name":
-            return self._named(text.upper())
-        if (kind, text) == ("sign", "("):
-            node = self._binary(0)
-            if self._take(")"):
-                return node
-        if (kind, text) == ("sign", "{"):
-            return self._array()
+        match self._left.pop():
+            case "number", text:
+                return ("value", float(text))
+            case "text", text:
+                return ("value", text[1:-1].replace('""', '"'))
+            case "fault", text:
+                return ("fault", CellError(text))
+            case "reference", text:
+                title, rest = split_sheet(text)
+                return ("reference", title and title.lower(), parse_area(rest))
+            case "name", text:
+                return self._named(text.upper())
+            case "sign", "(":
+                node = self._binary(0)
+                if self._take(")"):
+                    return node
+            case "sign", "{":
+                return self._array()
         raise _Syntax
 
     def _array(self) -> Node:
@@ -164,8 +163,8 @@ class _Parser:
         while not self._take(")"):
             if arguments and not (self._take(",") or self._take(";")):
                 raise _Syntax
-            empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
-            arguments.append(("value", None) if empty else self._binary(0))
+            is_empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
+            arguments.append(("value", None) if is_empty else self._binary(0))
         return arguments
 
 
@@ -178,12 +177,13 @@ def parts_of(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        if node[0] in ("call", "array"):
-            waiting += reversed(node[2])
-        elif node[0] == "apply":
-            waiting += [*reversed(node[2]), node[1]]
-        elif node[0] in ("unary", "binary"):
-            waiting += reversed(node[2:])
+        match node[0]:
+            case "call" | "array":
+                waiting += reversed(node[2])
+            case "apply":
+                waiting += [*reversed(node[2]), node[1]]
+            case "unary" | "binary":
+                waiting += reversed(node[2:])
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
@@ -195,11 +195,10 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
     """Return a formula with each reference replaced by what `change` makes of its sheet and the
     rest of it; texts in it stay.
     """
-    parts = [
+    return "=" + "".join(
         change(*split_sheet(text)) if kind == "reference" else text
         for kind, text in tokens(formula[1:])
-    ]
-    return "=" + "".join(parts)
+    )
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
@@ -233,6 +232,36 @@ OPEN = 10**9
 _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
-def with_sheet(title: str | None, rest: str) -> str:
-    """Return a reference with its sheet, if it names one."""
+def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
+    """Return a reference after a sheet got a new title.
+
+    Args:
+        old: The title of the sheet.
+        new: Its new title.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
+
+
+def follow(
+    sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
+) -> str:
+    """Return a reference after rows or columns of a sheet were inserted or taken out.
+
+    Args:
+        sheet: The title of the sheet.
+        axis: See `shift`, as for `start` and `count`.
+        start: The first of them.
+        count: How many.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    is_there = (named or own).lower() == sheet.lower()
+    return _with_sheet(named, shift(rest, axis, start, count) if is_there else rest)
+
+
+def _with_sheet(title: str | None, rest: str) -> str:
     return rest if title is None else f"{quote_title(title)}!{rest}"

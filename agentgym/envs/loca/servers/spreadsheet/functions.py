@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.aggregates import AGGREGATES
 from agentgym.envs.loca.servers.spreadsheet.arrays import ARRAYS
-from agentgym.envs.loca.servers.spreadsheet.conversions import to_truth
+from agentgym.envs.loca.servers.spreadsheet.cell_values import to_truth
 from agentgym.envs.loca.servers.spreadsheet.dates import DATES
 from agentgym.envs.loca.servers.spreadsheet.lookups import LOOKUPS
 from agentgym.envs.loca.servers.spreadsheet.math_functions import MATH

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import Field
@@ -13,8 +14,8 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.spreadsheet import cell_input
-from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
+from agentgym.envs.loca.servers.spreadsheet.cell_values import from_python
+from agentgym.envs.loca.servers.spreadsheet.formulas import retitle
 from agentgym.envs.loca.servers.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
@@ -67,20 +68,12 @@ class GoogleSheet(Server):
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
-                {
-                    k: value if isinstance(value, str) else cell_input.from_python(value)
-                    for k, value in enumerate(row, 1)
-                    if value not in (None, "")
-                }
+                {k: from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")}
                 for row in rows
             ]
-            size = (
-                max(GRID[0], len(lines)),
-                max(GRID[1], *(max(line, default=0) for line in lines)) if lines else GRID[1],
-            )
-            self._books.put(
-                self._books.add_sheet(spreadsheet, name, *size), dict(enumerate(lines, 1))
-            )
+            width = max([GRID[1], *(max(line, default=0) for line in lines)])
+            sheet = self._books.add_sheet(spreadsheet, name, max(GRID[0], len(lines)), width)
+            self._books.put(sheet, dict(enumerate(lines, 1)))
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
@@ -174,11 +167,10 @@ class GoogleSheet(Server):
             range: Cells in A1 notation; a single cell is the upper left corner.
             data: Rows of values; null leaves a cell as it is, an empty text empties it.
         """
-        with self.store.change():
-            updated = self._books.enter(self._books.sheet(spreadsheet_id, sheet), range, data)
+        row = self._books.sheet(spreadsheet_id, sheet)
         return {
             "spreadsheetId": spreadsheet_id,
-            "updatedCells": updated,
+            "updatedCells": self._books.enter(row, range, data),
             "updatedRows": len(data),
             "updatedColumns": max(map(len, data), default=0),
         }
@@ -194,8 +186,8 @@ class GoogleSheet(Server):
             sheet: Title of the sheet.
             ranges: Rows of values by range in A1 notation.
         """
+        row = self._books.sheet(spreadsheet_id, sheet)
         with self.store.change():
-            row = self._books.sheet(spreadsheet_id, sheet)
             responses = [
                 {"range": area, "updatedCells": self._books.enter(row, area, data)}
                 for area, data in ranges.items()
@@ -218,9 +210,7 @@ class GoogleSheet(Server):
             count: How many.
             start_row: Index of the first new row, from 0; below the last row by default.
         """
-        self._books.insert(spreadsheet_id, sheet, "row", count, start_row)
-        inserted = {"dimension": "ROWS", "insertedRows": count}
-        return {"spreadsheetId": spreadsheet_id, "replies": [{"insertDimension": inserted}]}
+        return self._insert(spreadsheet_id, sheet, "row", count, start_row)
 
     @tool
     def add_columns(
@@ -234,9 +224,7 @@ class GoogleSheet(Server):
             count: How many.
             start_column: Index of the first new column, from 0; right of the last one by default.
         """
-        self._books.insert(spreadsheet_id, sheet, "column", count, start_column)
-        inserted = {"dimension": "COLUMNS", "insertedColumns": count}
-        return {"spreadsheetId": spreadsheet_id, "replies": [{"insertDimension": inserted}]}
+        return self._insert(spreadsheet_id, sheet, "column", count, start_column)
 
     @tool
     def list_sheets(self, spreadsheet_id: str) -> list[str]:
@@ -259,14 +247,13 @@ class GoogleSheet(Server):
             dst_spreadsheet: Id of the spreadsheet to copy to.
             dst_sheet: Title of the copy.
         """
-        with self.store.change():
-            source = self._books.sheet(src_spreadsheet, src_sheet)
-            self._books.sheets(dst_spreadsheet)
-            target = self._books.add_sheet(
-                dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"]
-            )
-            self._books.put(target, self._books.lines(source))
-            self._books.touch(dst_spreadsheet)
+        source = self._books.sheet(src_spreadsheet, src_sheet)
+        self._books.sheets(dst_spreadsheet)
+        target = self._books.add_sheet(
+            dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"]
+        )
+        self._books.put(target, self._books.lines(source))
+        self._books.touch(dst_spreadsheet)
         return {"sheetId": target["number"], "title": dst_sheet}
 
     @tool
@@ -278,19 +265,12 @@ class GoogleSheet(Server):
             sheet: Title of the sheet.
             new_name: Its new title.
         """
-        with self.store.change():
-            row = self._books.sheet(spreadsheet, sheet)
-            if new_name.lower() != row["title"].lower():
-                self._books.check_title(spreadsheet, new_name)
-            self.store.update("sheets", row["id"], title=new_name)
-            same = row["title"].lower()
-            self._books.rewrite_references(
-                spreadsheet,
-                lambda _, title, rest: with_sheet(
-                    new_name if title and title.lower() == same else title, rest
-                ),
-            )
-            self._books.touch(spreadsheet)
+        row = self._books.sheet(spreadsheet, sheet)
+        if new_name.lower() != row["title"].lower():
+            self._books.check_title(spreadsheet, new_name)
+        self.store.update("sheets", row["id"], title=new_name)
+        self._books.rewrite_references(spreadsheet, partial(retitle, row["title"], new_name))
+        self._books.touch(spreadsheet)
         renamed = {"properties": {"title": new_name}}
         return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
 
@@ -344,9 +324,8 @@ class GoogleSheet(Server):
         Args:
             title: Title of the spreadsheet.
         """
-        with self.store.change():
-            spreadsheet = self._books.add(title)
-            self._books.add_sheet(spreadsheet, "Sheet1", *GRID)
+        spreadsheet = self._books.add(title)
+        self._books.add_sheet(spreadsheet, "Sheet1", *GRID)
         return {"spreadsheetId": spreadsheet, "title": title, "folder": "root"}
 
     @tool
@@ -357,10 +336,9 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
             title: Title of the new sheet.
         """
-        with self.store.change():
-            self._books.sheets(spreadsheet_id)
-            row = self._books.add_sheet(spreadsheet_id, title, *GRID)
-            self._books.touch(spreadsheet_id)
+        self._books.sheets(spreadsheet_id)
+        row = self._books.add_sheet(spreadsheet_id, title, *GRID)
+        self._books.touch(spreadsheet_id)
         return {
             "sheetId": row["number"],
             "title": title,
@@ -384,20 +362,26 @@ class GoogleSheet(Server):
             recipients: The people.
             send_notification: Tell them by mail.
         """
-        with self.store.change():
-            self._books.sheets(spreadsheet_id)
-            outcomes = [
-                self._share(
-                    spreadsheet_id, each["email_address"], each["role"], notified=send_notification
-                )
-                for each in recipients
-            ]
+        self._books.sheets(spreadsheet_id)
+        outcomes = [
+            self._share(
+                spreadsheet_id, each["email_address"], each["role"], notified=send_notification
+            )
+            for each in recipients
+        ]
         return {
             "successes": [each for each in outcomes if "error" not in each],
             "failures": [each for each in outcomes if "error" in each],
         }
 
     # Shared by the tools.
+
+    def _insert(
+        self, spreadsheet: str, sheet: str, axis: str, count: int, start: int | None
+    ) -> dict[str, Any]:
+        self._books.insert(spreadsheet, sheet, axis, count, start)
+        inserted = {"dimension": f"{axis.upper()}S", f"inserted{axis.capitalize()}s": count}
+        return {"spreadsheetId": spreadsheet, "replies": [{"insertDimension": inserted}]}
 
     def _grid_data(self, sheet: Row, text: str | None) -> Any:
         book = self.store.get("spreadsheets", sheet["spreadsheet"])
@@ -430,15 +414,15 @@ class GoogleSheet(Server):
                 "email_address": address,
                 "error": "invalid argument: email_address must be an address like name@example.com",
             }
-        permissions = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
-        permission_id = (
-            permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
-        )
-        if permissions:
+        known = {"spreadsheet": spreadsheet, "email_address": address}
+        if permissions := self.store.find("permissions", **known):
+            permission_id = permissions[0]["id"]
             self.store.update("permissions", permission_id, role=role, notified=notified)
         else:
-            shared = {"email_address": address, "role": role, "notified": notified}
-            self.store.insert("permissions", id=permission_id, spreadsheet=spreadsheet, **shared)
+            permission_id = self.context.new_id("permission", 20)
+            self.store.insert(
+                "permissions", id=permission_id, **known, role=role, notified=notified
+            )
         return {"email_address": address, "role": role, "permissionId": permission_id}
 
 

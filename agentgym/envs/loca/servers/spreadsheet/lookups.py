@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.aggregates import condition
@@ -12,36 +13,38 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     VALUE,
     FormulaError,
     Grid,
+    check,
+    grid_of,
     match_key,
     ordering,
     scalar,
-)
-from agentgym.envs.loca.servers.spreadsheet.cells import column_name, quote_title
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
-    check,
     to_int,
     to_number,
     to_text,
     to_truth,
 )
+from agentgym.envs.loca.servers.spreadsheet.cells import column_name, quote_title
 
 
-def _exact_position(target: Any, grid: Grid, *, down: bool, at: int = 0) -> int:
-    """Return the position of a value in a column (`down`) or a row, from 0; in a text, `*` and `?`
-    stand for any letters.
+def _exact_position(target: Any, grid: Grid, *, down: bool) -> int:
+    """Return the position of a value in the first column (`down`) or row, from 0; in a text, `*` and
+    `?` stand for any letters.
     """
     target = check(scalar(target))
     target = "" if target is None else target
     if isinstance(target, str) and any(sign in target for sign in "*?~"):
-        test = condition(f"={target}")
-        for k, value in enumerate(grid.line(down=down, at=at)):
-            if isinstance(value, str) and test(value):
-                return k
-        raise FormulaError(NOT_AVAILABLE)
-    place = grid.positions(down=down, at=at).get(match_key(target))
+        place = _first_like(target, enumerate(grid.line(down=down)))
+    else:
+        place = grid.positions(down=down).get(match_key(target))
     if place is None:
         raise FormulaError(NOT_AVAILABLE)
     return place
+
+
+def _first_like(pattern: str, line: Iterable[tuple[int, Any]]) -> int | None:
+    """Return the position of the first text that a pattern with `*` and `?` describes, if any."""
+    test = condition(f"={pattern}")
+    return next((k for k, value in line if isinstance(value, str) and test(value)), None)
 
 
 def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -> int:
@@ -60,20 +63,16 @@ def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -
     return last
 
 
-def _lookup(*, down: bool) -> Callable[..., Any]:
-    def look(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
-        at = to_int(index) - 1
-        if at < 0 or at >= (grid.width if down else grid.height):
-            raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-        is_sorted = to_truth(near)
-        place = (
-            _near_position(target, grid.line(down=down))
-            if is_sorted
-            else _exact_position(target, grid, down=down)
-        )
-        return grid.cells.get((place, at) if down else (at, place))
-
-    return look
+def _lookup(target: Any, grid: Grid, index: Any, near: Any = True, *, down: bool) -> Any:
+    at = to_int(index) - 1
+    if at < 0 or at >= (grid.width if down else grid.height):
+        raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
+    place = (
+        _near_position(target, grid.line(down=down))
+        if to_truth(near)
+        else _exact_position(target, grid, down=down)
+    )
+    return grid.cells.get((place, at) if down else (at, place))
 
 
 def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
@@ -86,9 +85,7 @@ def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
 
 
 def _index(grid: Any, row: Any = 0.0, column: Any = 0.0) -> Any:
-    if not isinstance(grid, Grid):
-        grid = Grid.of([[grid]])
-    down, across = to_int(row), to_int(column)
+    grid, down, across = grid_of(grid), to_int(row), to_int(column)
     if grid.height == 1 and grid.width > 1 and not across:
         down, across = 1, down
     if not (0 <= down <= grid.height and 0 <= across <= grid.width):
@@ -97,8 +94,7 @@ def _index(grid: Any, row: Any = 0.0, column: Any = 0.0) -> Any:
     columns = [across - 1] if across else range(grid.width)
     if len(rows) == len(columns) == 1:
         return grid.cells.get((rows[0], columns[0]))
-    values = [[grid.cells.get((r, c)) for c in columns] for r in rows]
-    return Grid(len(rows), len(columns), Grid.of(values).cells)
+    return Grid.of([[grid.cells.get((r, c)) for c in columns] for r in rows])
 
 
 def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
@@ -117,23 +113,21 @@ def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
     line = list(enumerate(grid.line(down=down)))
     line = line[::-1] if search < 0 else line
     target = check(scalar(target))
+    key = match_key("" if target is None else target)
     if mode == 2 and isinstance(target, str):
-        test = condition(f"={target}")
-        same = [k for k, value in line if isinstance(value, str) and test(value)]
+        place = _first_like(target, line)
     elif search > 0:
-        found = grid.positions(down=down).get(match_key("" if target is None else target))
-        same = [] if found is None else [found]
+        place = grid.positions(down=down).get(key)
     else:
-        key = match_key("" if target is None else target)
-        same = [k for k, value in line if value is not None and match_key(value) == key]
-    if same:
-        return same[0]
-    key = ordering(target, target)
+        place = next((k for k, v in line if v is not None and match_key(v) == key), None)
+    if place is not None:
+        return place
+    order = ordering(target, target)
     others = [(ordering(value, target), k) for k, value in line if value is not None]
-    others = [(own, k) for own, k in others if own[0] == key[0]]
-    if mode == -1 and (smaller := [pair for pair in others if pair[0] < key]):
+    others = [(own, k) for own, k in others if own[0] == order[0]]
+    if mode == -1 and (smaller := [pair for pair in others if pair[0] < order]):
         return max(smaller, key=lambda pair: pair[0])[1]
-    if mode == 1 and (larger := [pair for pair in others if pair[0] > key]):
+    if mode == 1 and (larger := [pair for pair in others if pair[0] > order]):
         return min(larger, key=lambda pair: pair[0])[1]
     raise FormulaError(NOT_AVAILABLE)
 
@@ -184,8 +178,8 @@ def _address(row: Any, column: Any, kind: Any = 1.0, letters: Any = True, sheet:
 
 
 LOOKUPS: dict[str, Callable[..., Any]] = {
-    "VLOOKUP": _lookup(down=True),
-    "HLOOKUP": _lookup(down=False),
+    "VLOOKUP": partial(_lookup, down=True),
+    "HLOOKUP": partial(_lookup, down=False),
     "LOOKUP": _sorted_lookup,
     "MATCH": _match,
     "INDEX": _index,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from decimal import InvalidOperation
 from statistics import StatisticsError
 from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    COMPARISONS,
     DIVISION,
     MAX_TEXT,
     NOT_AVAILABLE,
@@ -23,10 +23,6 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     ordering,
     text_of,
 )
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,11 +57,6 @@ def size_of(value: Any) -> int:
     return len(value) // 100 if isinstance(value, str) else 0
 
 
-def grid_of(value: Any) -> Grid:
-    """Return a value as a grid."""
-    return value if isinstance(value, Grid) else Grid.of([[value]])
-
-
 def at(value: Any, row: int, column: int) -> Any:
     """Return the value of a grid at a place; one row or column stands for all, beyond others is
     nothing.
@@ -86,9 +77,9 @@ def operate(sign: str, *operands: Any) -> Any:
     if sign == "&":
         joined = "".join(map(text_of, operands))
         return joined if len(joined) <= MAX_TEXT else VALUE
-    if sign in _COMPARE:
+    if sign in COMPARISONS:
         left, right = operands
-        return _COMPARE[sign](ordering(left, right), ordering(right, left))
+        return COMPARISONS[sign](ordering(left, right), ordering(right, left))
     numbers = [number(operand) for operand in operands]
     for value in numbers:
         if isinstance(value, CellError):

@@ -12,21 +12,20 @@ from typing import Any
 
 from agentgym.envs.loca.servers.spreadsheet.arrays import compare
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    COMPARISONS,
     NOT_AVAILABLE,
     VALUE,
     FormulaError,
     Grid,
     SerialDate,
-    text_of,
-)
-from agentgym.envs.loca.servers.spreadsheet.cells import column_name
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     check,
     is_number,
+    text_of,
     to_int,
     to_moment,
     to_text,
 )
+from agentgym.envs.loca.servers.spreadsheet.cells import column_name
 from agentgym.envs.loca.servers.spreadsheet.query_language import (
     AGGREGATES,
     Query,
@@ -38,9 +37,6 @@ from agentgym.envs.loca.servers.spreadsheet.texts import expression
 
 Row = Sequence[Any]
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
 _NAMES = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
 """Names of operators in the header of a computed column."""
 
@@ -64,21 +60,17 @@ def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
         rows.pop()
     count = -1 if headers is None else to_int(headers)
     count = _guess_headers(rows) if count < 0 else min(count, len(rows))
-    table = _Table(data, rows[:count], rows[count:])
-    result = table.run(parse_query(to_text(statement)))
+    result = _Table(data, rows[:count], rows[count:]).run(parse_query(to_text(statement)))
     if not result:
         raise FormulaError(NOT_AVAILABLE)
-    width = max(map(len, result))
-    return Grid(len(result), width, Grid.of(result).cells)
+    return Grid(len(result), max(map(len, result)), Grid.of(result).cells)
 
 
 def _guess_headers(rows: Sequence[Row]) -> int:
     """Return 1 if the first row is texts, above other values in a column."""
-    if len(rows) < 2:
-        return 0
-    texts = all(value is None or type(value) is str for value in rows[0])
     return int(
-        texts
+        len(rows) > 1
+        and all(value is None or type(value) is str for value in rows[0])
         and any(value is not None and type(value) is not str for row in rows[1:] for value in row)
     )
 
@@ -108,7 +100,6 @@ class _Table:
             " ".join(text_of(row[k]) for row in headers if row[k] is not None)
             for k in range(data.width)
         ]
-        self._has_headers = bool(headers)
         self._rows = [list(row) for row in rows]
         for k in range(data.width):
             self._unify(k)
@@ -117,9 +108,9 @@ class _Table:
         """Empty the cells of a column that are of another kind than most."""
         kinds = Counter(_kind(row[place]) for row in self._rows if row[place] is not None)
         if len(kinds) > 1:
-            kind = max(kinds, key=lambda each: kinds[each])
+            [(kind, _)] = kinds.most_common(1)
             for row in self._rows:
-                if row[place] is not None and _kind(row[place]) != kind:
+                if _kind(row[place]) != kind:
                     row[place] = None
 
     def run(self, query: Query) -> list[list[Any]]:
@@ -132,42 +123,34 @@ class _Table:
         rows = [
             row for row in self._rows if query.where is None or self.value(query.where, row) is True
         ]
-        grouped = query.group or query.pivot or any(map(_is_aggregate, [*select, *order]))
         if query.pivot:
             return self._pivoted(query, select, rows)
-        groups = [[row] for row in rows]
-        if grouped:
+        if query.group or any(map(_is_aggregate, [*select, *order])):
             groups = self._groups(query, select, rows)
+        else:
+            groups = [[row] for row in rows]
         for tree, rising in reversed(query.order):
-            keyed = [
-                (cmp_to_key(_order)(self._group_value(tree, group)), group) for group in groups
-            ]
-            keyed.sort(key=lambda pair: pair[0], reverse=not rising)
-            groups = [group for _, group in keyed]
-        end = None if query.limit is None else query.offset + query.limit
-        body = [
-            [self._group_value(tree, group) for tree in select]
-            for group in groups[query.offset : end]
-        ]
-        return self._with_header([self._label(tree, query) for tree in select], query, body)
-
-    def _with_header(
-        self, labels: list[str], query: Query, body: list[list[Any]]
-    ) -> list[list[Any]]:
+            groups.sort(
+                key=lambda group: cmp_to_key(_order)(self._group_value(tree, group)),
+                reverse=not rising,
+            )
+        labels = [self._label(tree, query) for tree in select]
+        body = [[self._group_value(tree, group) for tree in select] for group in query.part(groups)]
         return [labels, *body] if any(labels) else body
 
     def _label(self, tree: Tree, query: Query) -> str:
         return query.labels[tree] if tree in query.labels else self._header(tree)
 
     def _header(self, tree: Tree) -> str:
-        if tree[0] == "column":
-            return self._headers[self._places[tree[1]]]
-        if tree[0] == "value":
-            return text_of(tree[1])
-        if tree[0] == "call" and tree[1] in AGGREGATES:
-            return f"{tree[1]} {self._header(tree[2][0])}".strip()
-        if tree[0] == "call":
-            return f"{tree[1]}({','.join(map(self._header, tree[2]))})"
+        match tree:
+            case "column", name:
+                return self._headers[self._places[name]]
+            case "value", value:
+                return text_of(value)
+            case "call", name, parts if name in AGGREGATES:
+                return f"{name} {self._header(parts[0])}".strip()
+            case "call", name, parts:
+                return f"{name}({','.join(map(self._header, parts))})"
         return f"{_NAMES[tree[0]]}({self._header(tree[1])},{self._header(tree[2])})"
 
     def _groups(
@@ -177,12 +160,9 @@ class _Table:
         for tree in select:
             if not _is_aggregate(tree) and tree not in query.group and columns_of([tree]):
                 raise FormulaError(VALUE)
-        groups: dict[Any, list[list[Any]]] = {}
-        for row in rows:
-            key = tuple(self.value(tree, row) for tree in query.group)
-            groups.setdefault(key, []).append(row)
         if not query.group:
             return [rows]
+        groups = self._split(rows, query.group)
         return [groups[key] for key in sorted(groups, key=cmp_to_key(_order_all))]
 
     def _pivoted(
@@ -194,10 +174,7 @@ class _Table:
         if query.order or not sums:
             raise FormulaError(VALUE)
         groups = self._groups(query, keys, rows)
-        values = sorted(
-            {tuple(self.value(tree, row) for tree in query.pivot) for row in rows},
-            key=cmp_to_key(_order_all),
-        )
+        values = sorted(self._split(rows, query.pivot), key=cmp_to_key(_order_all))
         labels = [self._label(tree, query) for tree in keys]
         for value in values:
             name = ",".join(map(text_of, value))
@@ -206,19 +183,23 @@ class _Table:
             ]
         body = []
         for group in groups:
-            parts: dict[Any, list[Row]] = {}
-            for row in group:
-                parts.setdefault(tuple(self.value(tree, row) for tree in query.pivot), []).append(
-                    row
-                )
+            parts = self._split(group, query.pivot)
             cells = [
                 self._group_value(tree, parts[value]) if value in parts else None
                 for value in values
                 for tree in sums
             ]
             body.append([*(self._group_value(tree, group) for tree in keys), *cells])
-        end = None if query.limit is None else query.offset + query.limit
-        return [labels, *body[query.offset : end]]
+        return [labels, *query.part(body)]
+
+    def _split(
+        self, rows: Sequence[list[Any]], trees: Sequence[Tree]
+    ) -> dict[tuple[Any, ...], list[list[Any]]]:
+        """Return the rows for each combination of the values of some columns."""
+        groups: dict[tuple[Any, ...], list[list[Any]]] = {}
+        for row in rows:
+            groups.setdefault(tuple(self.value(tree, row) for tree in trees), []).append(row)
+        return groups
 
     def _group_value(self, tree: Tree, group: Sequence[Row]) -> Any:
         """Return the value of a column for a group of rows."""
@@ -234,27 +215,25 @@ class _Table:
     def value(self, tree: Tree, row: Row) -> Any:
         """Return the value of an expression for a row."""
         kind = tree[0]
-        if kind == "column":
-            return row[self._places[tree[1]]]
-        if kind == "value":
-            return tree[1]
-        if kind == "call":
-            return _call(tree[1], [self.value(part, row) for part in tree[2]])
-        if kind in ("and", "or"):
-            left = self.value(tree[1], row) is True
-            return (
-                (left and self.value(tree[2], row) is True)
-                if kind == "and"
-                else (left or self.value(tree[2], row) is True)
-            )
-        if kind == "not":
-            return self.value(tree[1], row) is not True
-        if kind == "null":
-            return self.value(tree[1], row) is None
+        match kind:
+            case "column":
+                return row[self._places[tree[1]]]
+            case "value":
+                return tree[1]
+            case "call":
+                return _call(tree[1], [self.value(part, row) for part in tree[2]])
+            case "and":
+                return self.value(tree[1], row) is True and self.value(tree[2], row) is True
+            case "or":
+                return self.value(tree[1], row) is True or self.value(tree[2], row) is True
+            case "not":
+                return self.value(tree[1], row) is not True
+            case "null":
+                return self.value(tree[1], row) is None
         left, right = self.value(tree[1], row), self.value(tree[2], row)
         if kind in _NAMES:
             return _arithmetic(kind, left, right)
-        if kind in _COMPARE:
+        if kind in COMPARISONS:
             return _compared(kind, left, right)
         return _matches(kind, left, right)
 
@@ -311,21 +290,22 @@ def _compared(sign: str, left: Any, right: Any) -> bool:
         right, bool
     ):
         return sign == "<>"
-    return _COMPARE[sign](left, right)
+    return COMPARISONS[sign](left, right)
 
 
 def _matches(kind: str, left: Any, right: Any) -> bool:
     if left is None or right is None:
         return False
     whole, part = text_of(left), text_of(right)
-    if kind == "contains":
-        return part in whole
-    if kind == "starts with":
-        return whole.startswith(part)
-    if kind == "ends with":
-        return whole.endswith(part)
-    if kind == "like":
-        part = re.escape(part).replace("%", ".*").replace("_", ".")
+    match kind:
+        case "contains":
+            return part in whole
+        case "starts with":
+            return whole.startswith(part)
+        case "ends with":
+            return whole.endswith(part)
+        case "like":
+            part = re.escape(part).replace("%", ".*").replace("_", ".")
     return expression(f"(?s)(?:{part})").fullmatch(whole) is not None
 
 

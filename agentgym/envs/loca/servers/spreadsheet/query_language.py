@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     VALUE,
@@ -20,6 +20,8 @@ Tree: TypeAlias = tuple[Any, ...]
 an operator and its operands.
 """
 
+PartT = TypeVar("PartT")
+
 AGGREGATES = frozenset({"avg", "count", "max", "min", "sum"})
 _MAX_CHARS = 4_000
 """Characters of a query."""
@@ -28,8 +30,8 @@ _MAX_DEPTH = 30
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^']*'|"[^"]*")|(?P<column>`[^`]*`)|(?P<number>\d+\.?\d*|\.\d+)|(?P<word>\w+)|(?P<sign><=|>=|<>|!=|[-+*/(),=<>]))""",
 )
-_CLAUSES = ("select", "where", "group by", "pivot", "order by", "limit", "offset", "label")
 _MATCHING = ("contains", "starts with", "ends with", "matches", "like")
+_RELATIONS = ("<=", ">=", "<>", "!=", "=", "<", ">")
 _DATE_FORMS = {"date": ("%Y-%m-%d",), "datetime": ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M")}
 
 
@@ -56,6 +58,10 @@ class Query:
     limit: int | None = None
     offset: int = 0
     labels: dict[Tree, str] = field(default_factory=dict)
+
+    def part(self, rows: list[PartT]) -> list[PartT]:
+        """Return the rows that limit and offset leave."""
+        return rows[self.offset :][: self.limit]
 
 
 def parse_query(text: str) -> Query:
@@ -84,9 +90,22 @@ class _Parser:
 
     def whole(self) -> Query:
         query = Query()
-        for clause in _CLAUSES:
-            if self._take(*clause.split()):
-                getattr(self, f"_{clause.split()[0]}")(query)
+        if self._take("select") and not self._take("*"):
+            query.select = self._list(self._sum)
+        if self._take("where"):
+            query.where = self._any()
+        if self._take("group", "by"):
+            query.group = self._list(self._sum)
+        if self._take("pivot"):
+            query.pivot = self._list(self._sum)
+        if self._take("order", "by"):
+            query.order = self._list(self._sorted)
+        if self._take("limit"):
+            query.limit = self._count()
+        if self._take("offset"):
+            query.offset = self._count()
+        if self._take("label"):
+            query.labels = dict(self._list(lambda: (self._sum(), self._text())))
         if self._left[-1][0] != "end":
             raise FormulaError(VALUE)
         return query
@@ -101,38 +120,15 @@ class _Parser:
         del self._left[-len(words) :]
         return True
 
-    def _list(self, item: Callable[[], Any]) -> list[Any]:
+    def _list(self, item: Callable[[], PartT]) -> list[PartT]:
         items = [item()]
         while self._take(","):
             items.append(item())
         return items
 
-    def _select(self, query: Query) -> None:
-        if not self._take("*"):
-            query.select = self._list(self._sum)
-
-    def _where(self, query: Query) -> None:
-        query.where = self._any()
-
-    def _group(self, query: Query) -> None:
-        query.group = self._list(self._sum)
-
-    def _pivot(self, query: Query) -> None:
-        query.pivot = self._list(self._sum)
-
-    def _order(self, query: Query) -> None:
-        query.order = self._list(
-            lambda: (self._sum(), not self._take("desc") and (self._take("asc") or True))
-        )
-
-    def _limit(self, query: Query) -> None:
-        query.limit = self._count()
-
-    def _offset(self, query: Query) -> None:
-        query.offset = self._count()
-
-    def _label(self, query: Query) -> None:
-        query.labels = dict(self._list(lambda: (self._sum(), self._text())))
+    def _sorted(self) -> tuple[Tree, bool]:
+        """Parse a column, and whether it rises, as it does without a word."""
+        return self._sum(), self._take("asc") or not self._take("desc")
 
     def _count(self) -> int:
         kind, text = self._left.pop()
@@ -146,24 +142,24 @@ class _Parser:
             raise FormulaError(VALUE)
         return text[1:-1]
 
-    def _any(self) -> Tree:
-        node = self._all()
-        while self._take("or"):
-            node = ("or", node, self._all())
+    def _chain(self, part: Callable[[], Tree], *operators: str) -> Tree:
+        """Parse parts between operators, from left to right."""
+        node = part()
+        while operator := next(filter(self._take, operators), None):
+            node = (operator, node, part())
         return node
 
+    def _any(self) -> Tree:
+        return self._chain(self._all, "or")
+
     def _all(self) -> Tree:
-        node = self._condition()
-        while self._take("and"):
-            node = ("and", node, self._condition())
-        return node
+        return self._chain(self._condition, "and")
 
     def _condition(self) -> Tree:
         self._deeper()
         if self._take("not"):
             node: Tree = ("not", self._condition())
-        elif self._left[-1] == ("sign", "(") and self._is_condition():
-            self._left.pop()
+        elif self._is_condition() and self._take("("):
             node = self._any()
             self._close()
         else:
@@ -172,24 +168,17 @@ class _Parser:
         return node
 
     def _is_condition(self) -> bool:
-        """Return whether the bracket that comes next holds a condition, and not a number."""
+        """Return whether a bracket comes next that holds a condition, and not a number."""
         depth = 0
         for kind, text in reversed(self._left):
             depth += (text == "(") - (text == ")") if kind == "sign" else 0
-            if kind == "sign" and text in ("=", "<", ">", "<=", ">=", "<>", "!="):
-                return True
-            if kind == "word" and text.lower() in (
-                "is",
-                "not",
-                "contains",
-                "starts",
-                "ends",
-                "matches",
-                "like",
-            ):
-                return True
             if depth == 0:
                 return False
+            if (kind == "sign" and text in _RELATIONS) or (
+                kind == "word"
+                and text.lower() in ("is", "not", "contains", "starts", "ends", "matches", "like")
+            ):
+                return True
         return False
 
     def _comparison(self) -> Tree:
@@ -198,46 +187,37 @@ class _Parser:
             return ("not", ("null", left))
         if self._take("is", "null"):
             return ("null", left)
-        for words in _MATCHING:
-            if self._take(*words.split()):
-                return (words, left, self._sum())
-        for sign in ("<=", ">=", "<>", "!=", "=", "<", ">"):
-            if self._take(sign):
-                return ("<>" if sign == "!=" else sign, left, self._sum())
+        for operator in (*_MATCHING, *_RELATIONS):
+            if self._take(*operator.split()):
+                return ("<>" if operator == "!=" else operator, left, self._sum())
         return left
 
     def _sum(self) -> Tree:
-        node = self._product()
-        while self._left[-1] in (("sign", "+"), ("sign", "-")):
-            node = (self._left.pop()[1], node, self._product())
-        return node
+        return self._chain(self._product, "+", "-")
 
     def _product(self) -> Tree:
-        node = self._factor()
-        while self._left[-1] in (("sign", "*"), ("sign", "/")):
-            node = (self._left.pop()[1], node, self._factor())
-        return node
+        return self._chain(self._factor, "*", "/")
 
     def _factor(self) -> Tree:
-        kind, text = self._left.pop()
-        word = text.lower()
-        if kind == "text":
-            return ("value", text[1:-1])
-        if kind == "number":
-            return ("value", float(text))
-        if kind == "column":
-            return ("column", text[1:-1].upper())
-        if (kind, text) == ("sign", "-"):
-            return ("-", ("value", 0.0), self._factor_below())
-        if (kind, text) == ("sign", "("):
-            node: Tree = self._nested(self._sum)
-            self._close()
-            return node
-        if kind == "word":
-            return self._word(text, word)
+        match self._left.pop():
+            case "text", text:
+                return ("value", text[1:-1])
+            case "number", text:
+                return ("value", float(text))
+            case "column", text:
+                return ("column", text[1:-1].upper())
+            case "sign", "-":
+                return ("-", ("value", 0.0), self._nested(self._factor))
+            case "sign", "(":
+                node = self._nested(self._sum)
+                self._close()
+                return node
+            case "word", text:
+                return self._word(text)
         raise FormulaError(VALUE)
 
-    def _word(self, text: str, word: str) -> Tree:
+    def _word(self, text: str) -> Tree:
+        word = text.lower()
         if word in ("true", "false"):
             return ("value", word == "true")
         if word in (*_DATE_FORMS, "timestamp", "timeofday") and self._left[-1][0] == "text":
@@ -249,11 +229,8 @@ class _Parser:
             self._close()
         return ("call", word, tuple(arguments))
 
-    def _factor_below(self) -> Tree:
-        factor: Tree = self._nested(self._factor)
-        return factor
-
-    def _nested(self, part: Callable[[], Any]) -> Any:
+    def _nested(self, part: Callable[[], PartT]) -> PartT:
+        """Parse a part one level deeper."""
         self._deeper()
         node = part()
         self._depth -= 1

@@ -13,11 +13,17 @@ from uuid import UUID
 
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.spreadsheet import cell_input
-from agentgym.envs.loca.servers.spreadsheet.cell_values import SerialDate, text_of
+from agentgym.envs.loca.servers.spreadsheet.cell_values import (
+    SerialDate,
+    parse_input,
+    raw,
+    text_of,
+    trim,
+    validate,
+)
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.envs.loca.servers.spreadsheet.evaluation import Evaluator, Results, SheetCells
-from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
+from agentgym.envs.loca.servers.spreadsheet.formulas import follow, rewrite
 from agentgym.envs.loca.servers.spreadsheet.unsupported import check_supported
 from agentgym.envs.loca.servers.store import Row, Store
 from agentgym.tools import ToolError, echo
@@ -73,7 +79,7 @@ class Cell(NamedTuple):
     @property
     def entered(self) -> Any:
         """Return the formula or bare value that was entered, None where nothing was."""
-        return self.content["f"] if self.is_formula else cell_input.raw(self.content)
+        return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
@@ -86,8 +92,8 @@ class Cell(NamedTuple):
     def value(self) -> Any:
         """Return the bare value; a date is the number of its day."""
         if self.content is None or self.is_formula:
-            return cell_input.validate(self.result)
-        return cell_input.raw(self.content)
+            return validate(self.result)
+        return raw(self.content)
 
     @property
     def shown(self) -> Any:
@@ -121,13 +127,6 @@ def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
             f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
         )
     return rows
-
-
-def _without_end(items: list[Any]) -> list[Any]:
-    """Return cells, or rows of such, without the empty ones at the end."""
-    while items and items[-1] in ("", []):
-        items.pop()
-    return items
 
 
 class Spreadsheets:
@@ -228,17 +227,18 @@ class Spreadsheets:
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
         """Replace rows; one without cells is removed."""
-        store = self._server.store
-        if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet["id"]):
+        store, sheet_id = self._server.store, sheet["id"]
+        if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
             for row in lines:
-                store.delete("lines", sheet=sheet["id"], row=row)
-        number = sheet["id"]
-        records = [
-            {"sheet": number, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
-            for row, cells in lines.items()
-            if cells
-        ]
-        store.insert_all("lines", records)
+                store.delete("lines", sheet=sheet_id, row=row)
+        store.insert_all(
+            "lines",
+            (
+                {"sheet": sheet_id, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
+                for row, cells in lines.items()
+                if cells
+            ),
+        )
 
     def area(self, sheet: Row, text: str | None) -> Area:
         """Return the area of a sheet that a reference names; all of the sheet without one.
@@ -274,9 +274,7 @@ class Spreadsheets:
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
             for column, cell in cells.items():
                 if area.left <= column <= (area.right or 0):
-                    filled.setdefault(row, {})[column] = Cell(
-                        cell, results.get((row, column)) if results else None
-                    )
+                    filled.setdefault(row, {})[column] = Cell(cell, results.get((row, column)))
         for (row, column), value in results.items():
             if (
                 area.top <= row <= (area.bottom or 0)
@@ -327,7 +325,7 @@ class Spreadsheets:
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return what was entered into an area; see `cells`."""
         rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
-        return _without_end([_without_end(row) for row in rows])
+        return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
         """Return the values of a sheet, however large it is: numbers in texts as numbers, dates as
@@ -373,24 +371,22 @@ class Spreadsheets:
             ToolError: They do not fit into it, or one does not fit into a cell.
         """
         area = self.area(sheet, text)
-        single = (area.height, area.width) == (1, 1)
         height, width = len(data), max(map(len, data), default=0)
         room = (
-            Area(area.top, area.left, None, None).clip(sheet["row_count"], sheet["column_count"])
-            if single
+            Area(area.top, area.left, sheet["row_count"], sheet["column_count"])
+            if (area.height, area.width) == (1, 1)
             else area
         )
         if height > room.height or width > room.width:
-            size, target = f"{height} rows of {width} cells", self.range_name(sheet, text)
             raise ToolError(
-                f"invalid argument: {size} do not fit into {target}; add_rows and add_columns make "
-                "room"
+                f"invalid argument: {height} rows of {width} cells do not fit into "
+                f"{self.range_name(sheet, text)}; add_rows and add_columns make room"
             )
         lines = self.lines(sheet, area.top, area.top + height - 1)
         for row, values in enumerate(data, area.top):
             cells = lines.setdefault(row, {})
             for column, value in enumerate(values, area.left):
-                cell = cell_input.parse(value)
+                cell = parse_input(value)
                 if isinstance(cell, dict) and "f" in cell:
                     check_supported(cell["f"])
                 if cell is not None:
@@ -410,35 +406,26 @@ class Spreadsheets:
         Raises:
             ToolError: The sheet is not there, or it would become too large.
         """
-        with self._server.store.change():
-            sheet = self.sheet(spreadsheet, title)
-            rows, columns = sheet["row_count"], sheet["column_count"]
-            size, other = (rows, columns) if axis == "row" else (columns, rows)
-            start = size if start is None else start
-            if count < 1 or not 0 <= start <= size:
-                raise ToolError(
-                    f"invalid argument: count must be at least 1, start 0 to {size}; got "
-                    f"{echo(count)} and {echo(start)}"
-                )
-            if axis == "column" and columns + count > MAX_COLUMNS:
-                raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
-            self._check_size(spreadsheet, count * other)
-            self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
-            lines = self.lines(sheet)
-            self._server.store.delete("lines", sheet=sheet["id"])
-            self.put(sheet, _spread(lines, axis, start, count))
-            own_title = sheet["title"].lower()
-
-            def follow(own: str, named: str | None, rest: str) -> str:
-                reference = (
-                    shift(rest, axis, start + 1, count)
-                    if (named or own).lower() == own_title
-                    else rest
-                )
-                return with_sheet(named, reference)
-
-            self.rewrite_references(spreadsheet, follow)
-            self.touch(spreadsheet)
+        sheet = self.sheet(spreadsheet, title)
+        rows, columns = sheet["row_count"], sheet["column_count"]
+        size, other = (rows, columns) if axis == "row" else (columns, rows)
+        start = size if start is None else start
+        if count < 1 or not 0 <= start <= size:
+            raise ToolError(
+                f"invalid argument: count must be at least 1, start 0 to {size}; got "
+                f"{echo(count)} and {echo(start)}"
+            )
+        if axis == "column" and columns + count > MAX_COLUMNS:
+            raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
+        self._check_size(spreadsheet, count * other)
+        self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
+        lines = self.lines(sheet)
+        self._server.store.delete("lines", sheet=sheet["id"])
+        self.put(sheet, _spread(lines, axis, start, count))
+        self.rewrite_references(
+            spreadsheet, functools.partial(follow, sheet["title"], axis, start + 1, count)
+        )
+        self.touch(spreadsheet)
 
     def rewrite_references(self, spreadsheet: str, change: Any) -> None:
         """Change all references of formulas.
@@ -448,28 +435,25 @@ class Spreadsheets:
             change: Gets the title of the formula's sheet, that of the reference, and its rest.
         """
         for sheet in self.sheets(spreadsheet):
-            changed = {}
+            changed: dict[int, dict[int, Any]] = {}
             sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
             for line in self._server.store.rows(sql, sheet["id"]):
-                cells = self.lines(sheet, line["row"], line["row"])[line["row"]]
-                for cell in cells.values():
-                    if isinstance(cell, dict) and "f" in cell:
-                        cell["f"] = rewrite(cell["f"], functools.partial(change, sheet["title"]))
-                changed[line["row"]] = cells
+                changed |= self.lines(sheet, line["row"], line["row"])
+            for cell in (cell for cells in changed.values() for cell in cells.values()):
+                if isinstance(cell, dict) and "f" in cell:
+                    cell["f"] = rewrite(cell["f"], functools.partial(change, sheet["title"]))
             self.put(sheet, changed)
 
 
 def properties_of(sheet: Row) -> dict[str, Any]:
     """Describe a sheet as the service does."""
-    grid = {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]}
-    number = sheet["number"]
     return {
-        "sheetId": number,
+        "sheetId": sheet["number"],
         "title": sheet["title"],
-        "index": number,
+        "index": sheet["number"],
         "sheetType": "GRID",
         "spreadsheetId": sheet["spreadsheet"],
-        "gridProperties": grid,
+        "gridProperties": {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]},
     }
 
 

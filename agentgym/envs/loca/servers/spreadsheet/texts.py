@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -21,17 +23,16 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     FormulaError,
     Grid,
     SerialDate,
-    number,
-)
-from agentgym.envs.loca.servers.spreadsheet.conversions import (
     is_number,
     limited,
+    number,
+    text_of,
     to_int,
+    to_moment,
     to_number,
     to_text,
     to_truth,
 )
-from agentgym.envs.loca.servers.spreadsheet.number_formats import text
 
 _MAX_EXPRESSION = 1_000
 """Characters of a regular expression."""
@@ -59,8 +60,7 @@ def _substitute(text: Any, old: Any, new: Any, which: Any = None) -> str:
     if not part:
         return whole
     if which is None:
-        size = len(whole) + whole.count(part) * (len(other) - len(part))
-        if size > MAX_TEXT:
+        if len(whole) + whole.count(part) * (len(other) - len(part)) > MAX_TEXT:
             raise FormulaError(VALUE)
         return whole.replace(part, other)
     pieces, at = whole.split(part), to_int(which)
@@ -143,10 +143,8 @@ def _extract(text: Any, pattern: Any) -> Any:
     match = expression(pattern).search(to_text(text))
     if match is None:
         raise FormulaError(NOT_AVAILABLE)
-    groups = match.groups()
-    if not groups:
-        return match.group()
-    return groups[0] or "" if len(groups) == 1 else Grid.of([[group or "" for group in groups]])
+    groups = [group or "" for group in match.groups()] or [match.group()]
+    return groups[0] if len(groups) == 1 else Grid.of([groups])
 
 
 def _regex_replace(text: Any, pattern: Any, new: Any) -> str:
@@ -160,13 +158,129 @@ def _regex_replace(text: Any, pattern: Any, new: Any) -> str:
             template,
         )
 
-    matches = sum(1 for _ in compiled.finditer(whole))
-    if matches * len(template) > 10**6:
+    if sum(1 for _ in compiled.finditer(whole)) * len(template) > 10**6:
         raise FormulaError(VALUE)
     try:
         return limited(compiled.sub(fill, whole))
     except IndexError:
         raise FormulaError(VALUE) from None
+
+
+# The function TEXT.
+
+_PIECE = re.compile(
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|(?P<half>am/pm|a/p)|(?P<date>y+|m+|d+|h+|s+(?:\.0+)?)|(?P<other>.)',
+    re.IGNORECASE | re.DOTALL,
+)
+_DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(,*)(?:[eE]([+-])(0+))?|\.([#0?]+)")
+_QUOTED = re.compile(r'"[^"]*"|\\.')
+_MAX_PATTERN = 255
+"""Characters of a pattern."""
+
+
+def format_value(value: Any, pattern: Any) -> str:
+    """Write a value after a pattern; a text that is no number stays as it is."""
+    form = to_text(pattern)
+    if len(form) > _MAX_PATTERN:
+        raise FormulaError(VALUE)
+    try:
+        amount = to_number(value)
+    except FormulaError:
+        if isinstance(value, CellError):
+            raise
+        return text_of(value)
+    bare = _QUOTED.sub("", form)
+    if bare in ("", "@") or bare.lower() == "general":
+        return text_of(number(amount)) if bare else form.replace('"', "")
+    if re.search("[ymdhs]", bare, re.IGNORECASE) and not re.search("[#?]|^0|[^s.0:]0", bare):
+        return _date_text(to_moment(amount), form)
+    return limited(_number_text(amount, form))
+
+
+def _date_text(moment: datetime, form: str) -> str:
+    pieces = [
+        (match.lastgroup or "", match[match.lastgroup or 0]) for match in _PIECE.finditer(form)
+    ]
+    twelve = any(kind == "half" for kind, _ in pieces)
+    dates = [(k, piece.lower()) for k, (kind, piece) in enumerate(pieces) if kind == "date"]
+    minutes = {
+        k
+        for n, (k, piece) in enumerate(dates)
+        if piece in ("m", "mm") and (_is(dates, n - 1, "h") or _is(dates, n + 1, "s"))
+    }
+    written = []
+    for k, (kind, piece) in enumerate(pieces):
+        if kind == "half":
+            half = "AM" if moment.hour < 12 else "PM"
+            written.append(half if "m" in piece.lower() else half[0])
+        elif k in minutes:
+            written.append(f"{moment.minute:0{len(piece)}}")
+        else:
+            written.append(
+                _date_piece(moment, piece.lower(), twelve=twelve) if kind == "date" else piece
+            )
+    return "".join(written)
+
+
+def _is(dates: Sequence[tuple[int, str]], place: int, letter: str) -> bool:
+    return 0 <= place < len(dates) and dates[place][1].startswith(letter)
+
+
+def _date_piece(moment: datetime, piece: str, *, twelve: bool) -> str:
+    letter, size = piece[0], len(piece)
+    if letter == "y":
+        return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
+    if letter in "md" and size >= 3:
+        names = {"m": ("%b", "%B"), "d": ("%a", "%A")}[letter]
+        name = moment.strftime(names[size > 3])
+        return name[0] if (letter, size) == ("m", 5) else name
+    if letter == "s":
+        digits = piece.partition(".")[2]
+        part = f".{moment.microsecond:06}"[: len(digits) + 1] if digits else ""
+        return f"{moment.second:0{min(2, size)}}" + part
+    hour = (moment.hour + 11) % 12 + 1 if twelve else moment.hour
+    return f"{ {'m': moment.month, 'd': moment.day, 'h': hour}[letter]:0{min(2, size)}}"
+
+
+def _number_text(amount: float, form: str) -> str:
+    sections = form.split(";")
+    at = 1 if amount < 0 and len(sections) > 1 else 2 if amount == 0 and len(sections) > 2 else 0
+    section = sections[at]
+    match = _DIGITS.search(_QUOTED.sub(lambda quoted: "\0" * len(quoted[0]), section))
+    if match is None:
+        return _literal(section)
+    scale = -3 * len((match[1] or "") + (match[3] or "")) + 2 * section.count("%")
+    exact = Decimal(repr(abs(amount))).scaleb(scale)
+    digits = _exponent(exact, match) if match[4] else _fixed(exact, match)
+    sign = "-" if amount < 0 and at == 0 and re.search("[1-9]", digits) else ""
+    return sign + _literal(section[: match.start()]) + digits + _literal(section[match.end() :])
+
+
+def _literal(piece: str) -> str:
+    return _QUOTED.sub(lambda quoted: quoted[0].strip('"').removeprefix("\\"), piece)
+
+
+def _fixed(exact: Decimal, match: re.Match[str]) -> str:
+    decimals = match[2] or match[6] or ""
+    whole_form = "" if match[6] else match[0].partition(".")[0].rstrip(",")
+    rounded = exact.quantize(Decimal(1).scaleb(-len(decimals)), ROUND_HALF_UP)
+    whole, _, part = f"{rounded:f}".partition(".")
+    least = len(decimals.rstrip("#?"))
+    part = part[:least] + part[least:].rstrip("0")
+    whole = whole.lstrip("0").rjust(whole_form.count("0"), "0")
+    if "," in whole_form:
+        whole = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole)
+    return whole + ("." + part if part or ("." in match[0] and least) else "")
+
+
+def _exponent(exact: Decimal, match: re.Match[str]) -> str:
+    power = exact.adjusted() if exact else 0
+    places = len(match[2] or "")
+    mantissa = exact.scaleb(-power).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+    if mantissa >= 10:
+        mantissa, power = mantissa / 10, power + 1
+    sign = "-" if power < 0 else match[4].replace("-", "")
+    return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[5])}}"
 
 
 TEXTS: dict[str, Callable[..., Any]] = {
@@ -192,10 +306,14 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "REGEXMATCH": lambda a, pattern: expression(pattern).search(to_text(a)) is not None,
     "REGEXEXTRACT": _extract,
     "REGEXREPLACE": _regex_replace,
-    "TEXT": text,
+    "TEXT": format_value,
     "TO_TEXT": to_text,
-    "FIXED": lambda a, places=2.0: text(a, "#,##0." + "0" * max(0, min(20, to_int(places)))),
-    "DOLLAR": lambda a, places=2.0: text(a, "$#,##0." + "0" * max(0, min(20, to_int(places)))),
+    "FIXED": lambda a, places=2.0: format_value(
+        a, "#,##0." + "0" * max(0, min(20, to_int(places)))
+    ),
+    "DOLLAR": lambda a, places=2.0: format_value(
+        a, "$#,##0." + "0" * max(0, min(20, to_int(places)))
+    ),
     "VALUE": to_number,
     "T": lambda a: a if isinstance(a, str) else "",
     "N": lambda a: float(a) if is_number(a) or isinstance(a, bool) else 0.0,

@@ -7,21 +7,9 @@ from __future__ import annotations
 from agentgym.envs.loca.servers.spreadsheet.formulas import parse, parts_of
 from agentgym.tools import ToolError
 
-_INSTEAD = {
-    "GETPIVOTDATA": "use QUERY or SUMIFS",
-    "GOOGLEFINANCE": "enter the value itself",
-    "GOOGLETRANSLATE": "enter the text itself",
-    "IMPORTDATA": "enter the values themselves",
-    "IMPORTFEED": "enter the values themselves",
-    "IMPORTHTML": "enter the values themselves",
-    "IMPORTRANGE": "use copy_sheet, or read the range and enter its values",
-    "IMPORTXML": "enter the values themselves",
-    "RAND": "enter the number itself",
-    "RANDARRAY": "enter the numbers themselves",
-    "RANDBETWEEN": "enter the number itself",
-}
-_OTHERS = frozenset(
-    """
+_REMEDIES = {
+    **dict.fromkeys(
+        """
     ACCRINT ACCRINTM ACOSH ACOT ACOTH AMORLINC ARABIC ASC ASINH ATANH AVEDEV AVERAGEA BASE BETA.DIST BETA.INV BETADIST BETAINV
     BIN2DEC BIN2HEX BIN2OCT BINOM.DIST BINOM.INV BINOMDIST BITAND BITLSHIFT BITOR BITRSHIFT BITXOR CEILING.PRECISE CELL CHIDIST
     CHIINV CHISQ.DIST CHISQ.DIST.RT CHISQ.INV CHISQ.INV.RT CHISQ.TEST CHITEST COMBINA COMPLEX CONFIDENCE CONFIDENCE.NORM
@@ -41,9 +29,22 @@ _OTHERS = frozenset(
     SPARKLINE SQRTPI STANDARDIZE STDEVA STDEVPA STEYX SUMX2MY2 SUMX2PY2 SUMXMY2 SYD T.DIST T.DIST.2T T.DIST.RT T.INV T.INV.2T
     T.TEST TANH TBILLEQ TBILLPRICE TBILLYIELD TDIST TINV TO_DOLLARS TO_PERCENT TREND TRIMMEAN TTEST TYPE VARA VARPA VDB WEIBULL
     WEIBULL.DIST WORKDAY.INTL WRAPCOLS WRAPROWS XIRR XNPV YEARFRAC YIELD YIELDDISC YIELDMAT Z.TEST ZTEST
-    """.split()
-)
-"""Names of functions of the service, none of which is computed."""
+    """.split(),
+        "use other functions, or enter the value itself",
+    ),
+    "GETPIVOTDATA": "use QUERY or SUMIFS",
+    "GOOGLEFINANCE": "enter the value itself",
+    "GOOGLETRANSLATE": "enter the text itself",
+    "IMPORTDATA": "enter the values themselves",
+    "IMPORTFEED": "enter the values themselves",
+    "IMPORTHTML": "enter the values themselves",
+    "IMPORTRANGE": "use copy_sheet, or read the range and enter its values",
+    "IMPORTXML": "enter the values themselves",
+    "RAND": "enter the number itself",
+    "RANDARRAY": "enter the numbers themselves",
+    "RANDBETWEEN": "enter the number itself",
+}
+"""What to do in place of each function of the service that is not computed."""
 
 
 def check_supported(formula: str) -> None:
@@ -53,7 +54,5 @@ def check_supported(formula: str) -> None:
         ToolError: It has one.
     """
     for part in parts_of(parse(formula)):
-        name = part[1] if part[0] == "call" else ""
-        if name in _INSTEAD or name in _OTHERS:
-            remedy = _INSTEAD.get(name, "use other functions, or enter the value itself")
-            raise ToolError(f"not supported: {name} is not computed here; {remedy}")
+        if part[0] == "call" and part[1] in _REMEDIES:
+            raise ToolError(f"not supported: {part[1]} is not computed here; {_REMEDIES[part[1]]}")

@@ -12,7 +12,7 @@ import pytest
 
 from agentgym.envs.loca.servers.files.filesystem import MAX_READ_CHARS, Filesystem
 from agentgym.envs.loca.servers.files.patterns import Patterns
-from agentgym.envs.loca.servers.files.textedit import Edit, apply_edits, show_diff
+from agentgym.envs.loca.servers.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.tools import ToolError, tools_of
 
 
@@ -233,10 +233,18 @@ def test_edits(files: Client) -> None:
 
 
 def test_edits_of_texts() -> None:
-    assert apply_edits("a a", [Edit("a", "b")]) == "b a"
-    assert apply_edits("a\r\nb".replace("\r\n", "\n"), [Edit("a\r\nb", "c")]) == "c"
-    assert apply_edits("if x:\n\ty()\n", [Edit("    y()", "    z()")]) == "if x:\n\tz()\n"
-    deeper = apply_edits("  if a:\n    b\n", [Edit("if a:\n  b", "if a:\n  c\n    d")])
+    assert apply_edits("a a", [EditOperation(oldText="a", newText="b")]) == "b a"
+    assert (
+        apply_edits("a\r\nb".replace("\r\n", "\n"), [EditOperation(oldText="a\r\nb", newText="c")])
+        == "c"
+    )
+    assert (
+        apply_edits("if x:\n\ty()\n", [EditOperation(oldText="    y()", newText="    z()")])
+        == "if x:\n\tz()\n"
+    )
+    deeper = apply_edits(
+        "  if a:\n    b\n", [EditOperation(oldText="if a:\n  b", newText="if a:\n  c\n    d")]
+    )
     assert deeper == "  if a:\n  c\n    d\n"
     assert "\\ No newline at end of file" in show_diff("a", "a\n", "f")
     assert show_diff("```\n", "x\n", "f").startswith("````diff\n")

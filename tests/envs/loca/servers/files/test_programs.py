@@ -10,9 +10,8 @@ import pytest
 
 from agentgym import make
 from agentgym.env import tool_env
-from agentgym.envs.loca.servers.files.command_line import parse_command
 from agentgym.envs.loca.servers.files.python_execute import PythonExecute
-from agentgym.envs.loca.servers.files.terminal import Terminal
+from agentgym.envs.loca.servers.files.terminal import Terminal, parse_command
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.office import Office
 from agentgym.tools import ToolError, tools_of

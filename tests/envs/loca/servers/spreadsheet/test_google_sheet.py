@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.spreadsheet.cell_input import parse
+from agentgym.envs.loca.servers.spreadsheet.cell_values import parse_input
 from agentgym.envs.loca.servers.spreadsheet.cells import (
     column_name,
     column_number,
@@ -108,17 +108,17 @@ def test_titles_in_references() -> None:
     ],
 )  # fmt: skip
 def test_what_is_typed(value: Any, cell: Any) -> None:
-    assert parse(value) == cell
+    assert parse_input(value) == cell
 
 
 def test_no_cell_holds_a_list_or_a_long_text() -> None:
     for value in ([1], {"a": 1}):
         with pytest.raises(ToolError, match="invalid argument: a cell holds"):
-            parse(value)
+            parse_input(value)
     with pytest.raises(ToolError, match="limit exceeded"):
-        parse("x" * 50_001)
+        parse_input("x" * 50_001)
     with pytest.raises(ToolError, match="too large"):
-        parse(10**400)
+        parse_input(10**400)
 
 
 TABLE = [["a", 1, 10], ["b", 2, 20], ["a", 3, 30], [None, None, "x"]]

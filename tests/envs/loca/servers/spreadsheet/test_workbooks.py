@@ -26,7 +26,7 @@ OTHER = (
 
 def by_library(monkeypatch: pytest.MonkeyPatch, sheets: Any) -> bytes | type[Exception]:
     with monkeypatch.context() as patch:
-        patch.setattr(workbooks, "is_plain", lambda rows: False)
+        patch.setattr(workbooks, "_is_plain_sheet", lambda rows: False)
         return written(sheets)
 
 
