@@ -106,7 +106,9 @@ class Answers:
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, and wait for one if there are none; empty if that takes too long."""
+        """Return all answers, and wait for one if there are none; empty if that takes too long, and
+        when it was woken without one, which happens late too, for an answer that was taken before.
+        """
         if not self._answers:
             self._arrived.wait(timeout)
         self._arrived.clear()  # before they are taken: what comes later is announced again
