@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -26,6 +27,10 @@ that bodies may have, a slow telephone line.
 """
 MAX_BODY_BYTES = 2 * 2**20
 """Bytes of a request: the longest call as JSON, which may write one character as six."""
+LINGER_SECONDS = 2.0
+"""Time in which the rest of a refused request is read and dropped: a connection that is closed with
+something unread is reset, and the answer may be lost with it.
+"""
 MIN_TOKEN = 16
 """Characters of a token; shorter ones can be guessed."""
 
@@ -66,13 +71,11 @@ class Guarded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif not self._is_authorized(scope):
-            await _refuse(
-                send, 401, "the token is missing or wrong", (b"www-authenticate", b"Bearer")
-            )
+            header = (b"www-authenticate", b"Bearer")
+            await _refuse(receive, send, 401, "the token is missing or wrong", header)
         elif scope["method"] == "GET":
-            await _refuse(
-                send, 405, "there are no events to listen to", (b"allow", b"POST, DELETE")
-            )
+            header = (b"allow", b"POST, DELETE")
+            await _refuse(receive, send, 405, "there are no events to listen to", header)
         else:
             await self._app(scope, receive, send)
 
@@ -82,13 +85,32 @@ class Guarded:
         return not self._token or (len(given) == 1 and hmac.compare_digest(given[0], self._token))
 
 
-async def _refuse(send: Send, status: int, message: str, header: tuple[bytes, bytes]) -> None:
+async def _refuse(
+    receive: Receive, send: Send, status: int, message: str, header: tuple[bytes, bytes]
+) -> None:
     body = json.dumps(
         {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
     ).encode()
-    headers = [header, (b"content-type", b"application/json"), (b"connection", b"close")]
+    headers = [
+        header,
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            await _drop_body(receive)
+    await send({"type": "http.response.body"})
+
+
+async def _drop_body(receive: Receive) -> None:
+    dropped, more = 0, True
+    while more and dropped <= MAX_BODY_BYTES:
+        message = await receive()
+        dropped += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 class BoundedProtocol(H11Protocol):

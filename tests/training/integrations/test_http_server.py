@@ -138,6 +138,15 @@ def test_a_token_is_asked_for() -> None:
             assert until_closed(connection).startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.parametrize("body", [1_000, 200_000, http_server.MAX_BODY_BYTES])
+@pytest.mark.parametrize(("method", "status"), [("POST", 401), ("DELETE", 401), ("GET", 405)])
+def test_who_is_refused_is_told_so_whatever_was_sent(method: str, status: int, body: int) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"} if status == 405 else {}
+    with site(token=TOKEN) as server:
+        for _ in range(5):
+            assert server.send(method, b"x" * body, headers).status == status
+
+
 @pytest.mark.parametrize(
     ("host", "token", "message"),
     [
