@@ -28,8 +28,7 @@ from agentgym.envs.loca.servers.warehouse.stored_functions import (
 )
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
-from agentgym.envs.loca.servers.warehouse.types import bigquery_type
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View, bigquery_type
 from agentgym.tools import ToolError, echo
 
 
@@ -194,7 +193,7 @@ class GoogleSQL(Warehouse):
         if table.name == "__TABLES__":
             names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
             return ("project_id", "dataset_id", "table_id", "row_count"), [
-                (self.project, *name, self.engine.count(name)) for name in names
+                (self.project, *name, self.engine.table(name).rows) for name in names
             ]
         if head != "INFORMATION_SCHEMA" or not dot:
             return None

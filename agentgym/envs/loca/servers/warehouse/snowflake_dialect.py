@@ -20,8 +20,13 @@ from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, R
 from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
-from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
+from agentgym.envs.loca.servers.warehouse.values import (
+    ConversionResult,
+    Rows,
+    View,
+    snowflake_bare,
+    snowflake_type,
+)
 from agentgym.tools import ToolError, echo
 
 
@@ -278,7 +283,7 @@ class SnowSQL(Warehouse):
     def _show_tables(self, tree: exp.Show) -> Rows:
         within, what = self._within(tree), str(tree.this).upper()
         return _listing(("created_on", "name", "database_name", "schema_name", "kind", "comment", "rows"), [
-            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment, self.engine.count(name))
+            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment, self.engine.table(name).rows)
             for name, database, schema, table in self._named()
             if within(name) and (what == "OBJECTS" or bool(table.view) == (what == "VIEWS"))
         ])  # fmt: skip
@@ -335,7 +340,7 @@ class SnowSQL(Warehouse):
                 schema,
                 name[1],
                 "VIEW" if table.view else "BASE TABLE",
-                self.engine.count(name),
+                self.engine.table(name).rows,
                 table.created,
                 table.comment or None,
             )
