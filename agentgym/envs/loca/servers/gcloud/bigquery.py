@@ -59,12 +59,10 @@ class BigQuery:
             raise ToolError(
                 f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
             )
-        warehouse = self._warehouse()
-        body = warehouse.parse_script(query)
         if dry_run:
-            kind = warehouse.check_script(body)
+            kind = self._warehouse().check_script(query)
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
-        outcome = warehouse.run_script(body, max_results)
+        outcome = self._warehouse().run_script(query, max_results)
         self._job("QUERY", outcome.kind, outcome.counts)
         return _response(outcome)
 

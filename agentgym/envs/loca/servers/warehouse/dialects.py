@@ -41,14 +41,12 @@ _CACHED_CHARACTERS = 1_000
 """Length up to which an expression is kept with its tree: more than any rewrite has by itself."""
 
 
-@functools.lru_cache(maxsize=512)
-def _template(sql: str) -> Node:
-    """Return the tree of an expression of a rewrite, parsed once; it must not be changed."""
-    return _parsed(sql)
-
-
 def _parsed(sql: str) -> Node:
     return exp.Paren(this=sqlglot.parse_one(sql, read="duckdb"))
+
+
+_template = functools.lru_cache(maxsize=512)(_parsed)
+"""The tree of an expression of a rewrite, parsed once; it must not be changed."""
 
 
 def default_name(column: Column) -> str | None:
@@ -57,25 +55,19 @@ def default_name(column: Column) -> str | None:
 
 
 def _pad(node: Node) -> Node:
-    pattern = node.args.get("fill_pattern") or exp.Literal.string(" ")
     return library(
-        "left_pad" if node.args.get("is_left") else "right_pad", node.this, node.expression, pattern
+        "left_pad" if node.args.get("is_left") else "right_pad",
+        node.this,
+        node.expression,
+        node.args.get("fill_pattern") or exp.Literal.string(" "),
     )
 
 
 def _series(node: Node) -> Node:
-    start, end = node.args["start"], node.args["end"]
-    step = node.args.get("step") or node.args.get("interval")
-    plain = isinstance(node, exp.GenerateSeries)
-    node.set(
-        "end",
-        library(
-            "upto" if plain else "until",
-            start.copy(),
-            end.copy(),
-            step.copy() if step else exp.Literal.number(1),
-        ),
-    )
+    step = node.args.get("step") or node.args.get("interval") or exp.Literal.number(1)
+    check = "upto" if isinstance(node, exp.GenerateSeries) else "until"
+    parts = (node.args["start"], node.args["end"], step)
+    node.set("end", library(check, *(part.copy() for part in parts)))
     return node
 
 
@@ -87,22 +79,20 @@ def _dates(node: Node) -> Node:
     return _series(node)
 
 
-def _checked(check: str, *others: str, argument: str = "this") -> Callable[[Node], Node]:
-    """Return a rewrite that lets a function of `lib` check an argument against others."""
+def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
+    """Return a rewrite that lets a function of `lib` check or bound the first argument.
+
+    Args:
+        check: The function.
+        others: Its other arguments: names of arguments, or expressions.
+    """
 
     def rewrite(node: Node) -> Node:
-        parts = [node.args.get(name) or exp.Literal.string("") for name in (argument, *others)]
-        node.set(argument, library(check, *(part.copy() for part in parts)))
-        return node
-
-    return rewrite
-
-
-def _few(size: int) -> Callable[[Node], Node]:
-    """Return a rewrite that bounds a length, in units of a size."""
-
-    def rewrite(node: Node) -> Node:
-        node.set("this", library("few", node.this.copy(), exp.Literal.number(size)))
+        parts = [
+            (node.args.get(part) or exp.Literal.string("")) if isinstance(part, str) else part
+            for part in ("this", *others)
+        ]
+        node.set("this", library(check, *(part.copy() for part in parts)))
         return node
 
     return rewrite
@@ -114,16 +104,12 @@ def _weighed(node: Node) -> Node:
     return node if outer is not None and outer is node.parent else library("weighed", node.copy())
 
 
-def _weigh_text(node: Node) -> Node:
-    """Bound the long texts that a function searches."""
-    node.set("this", library("weighed", node.this.copy()))
-    return node
-
-
-_SEARCHES = (exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpCount)
-
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
-    **dict.fromkeys(_SEARCHES, _weigh_text),
+    # The long texts that a function searches are bounded.
+    **dict.fromkeys(
+        (exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpCount),
+        _checked("weighed"),
+    ),
     **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat), _weighed),
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
@@ -135,7 +121,8 @@ COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Replace: _checked("room", "expression", "replacement"),
     exp.RegexpReplace: _checked("matched", "replacement"),
     exp.ByteLength: lambda node: library("bytes_in", node.this),
-    exp.Space: _few(1),
-    exp.Randstr: _few(100),  # DuckDB has to draw one character after the other
+    # Lengths are bounded in units of a size.
+    exp.Space: _checked("few", exp.Literal.number(1)),
+    exp.Randstr: _checked("few", exp.Literal.number(100)),  # drawn one character after the other
     exp.ApproxDistinct: lambda node: exp.Count(this=exp.Distinct(expressions=[node.this])),
 }

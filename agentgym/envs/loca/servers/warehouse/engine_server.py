@@ -11,7 +11,7 @@ from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import TableName, path
 from agentgym.envs.loca.servers.warehouse.values import Rows
 
-_ALL = 10_000_000
+ALL_ROWS = 10_000_000
 """A limit beyond the records of any table, to read all of it."""
 
 
@@ -33,7 +33,7 @@ class EngineServer(Server):
     def read_all(self, name: TableName) -> Rows:
         """Return all records of a table, in the order in which they were put in."""
         return self.engine.read(
-            f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL
+            f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
         )
 
     def version(self) -> object:

@@ -50,10 +50,12 @@ class Growth:
         parent = id(node.parent)
         self._sizes[parent] += size
         self._levels[parent] = max(self._levels[parent], level)
-        if rewritten and level > _FEW_LEVELS:
-            most = max(_FEW_NODES, _TIMES * size)
-            if len(nodes_of(node)) > most:
-                raise ToolError("invalid argument: the functions are nested too deeply")
+        if (
+            rewritten
+            and level > _FEW_LEVELS
+            and len(nodes_of(node)) > max(_FEW_NODES, _TIMES * size)
+        ):
+            raise ToolError("invalid argument: the functions are nested too deeply")
 
 
 def is_cte(table: exp.Table) -> bool:
@@ -61,22 +63,17 @@ def is_cte(table: exp.Table) -> bool:
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
-    while child is not None:
-        parent = child.parent
-        within = child
-        holder = parent.args.get("with_") if parent is not None else None
+    while (parent := child.parent) is not None:
         if isinstance(parent, exp.With):
-            child = parent
             seen = parent.expressions
-            place = next((k for k, each in enumerate(seen) if each is within), len(seen))
+            place = next((k for k, each in enumerate(seen) if each is child), len(seen))
             visible = seen if parent.args.get("recursive") else seen[:place]
         else:
-            child, visible = (
-                parent,
-                holder.expressions if holder is not None and holder is not within else [],
-            )
+            holder = parent.args.get("with_")
+            visible = [] if holder is None or holder is child else holder.expressions
         if any(each.alias.lower() == table.name.lower() for each in visible):
             return True
+        child = parent
     return False
 
 
@@ -107,12 +104,6 @@ def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
         if isinstance(item, exp.LikeProperty):
             return item.this, False
     return None, False
-
-
-def table_parts(column: exp.Expression) -> dict[str, Any]:
-    """Return the parts of the table in the name of a column."""
-    parts = column.args
-    return {"this": parts.get("table"), "db": parts.get("db"), "catalog": parts.get("catalog")}
 
 
 def check_length(sql: str) -> str:
