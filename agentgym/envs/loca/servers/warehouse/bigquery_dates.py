@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.trees import NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
 
 _PARTS = {

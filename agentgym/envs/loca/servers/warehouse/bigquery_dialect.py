@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
-from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.script_parser import Sql, parse_script, statements_of
 from agentgym.envs.loca.servers.warehouse.script_scope import (
@@ -25,6 +24,7 @@ from agentgym.envs.loca.servers.warehouse.scripts import Script, check_lasting
 from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
+from agentgym.envs.loca.servers.warehouse.trees import default_name
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View, bigquery_type
 from agentgym.tools import ToolError, echo
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bigquery_dates import DATE_REWRITES, in_format
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
+from agentgym.envs.loca.servers.warehouse.trees import COMMON_REWRITES, Node, duck, library
 
 FUNCTIONS = frozenset(
     {

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.tables import Table
+from agentgym.envs.loca.servers.warehouse.trees import Node
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.tools import ToolError, echo
 

@@ -14,12 +14,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
+from agentgym.envs.loca.servers.warehouse.trees import default_name
 from agentgym.envs.loca.servers.warehouse.values import (
     ConversionResult,
     Rows,

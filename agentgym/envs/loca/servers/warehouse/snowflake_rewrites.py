@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.trees import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
 
 FUNCTIONS = frozenset(

@@ -19,11 +19,11 @@ import sqlglot
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
 from agentgym.envs.loca.servers.warehouse.trees import (
     Growth,
+    Node,
     check_length,
     comment_in,
     is_cte,

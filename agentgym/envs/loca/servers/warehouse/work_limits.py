@@ -13,10 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.macros import RECURSIONS, copies_of_arguments
 from agentgym.envs.loca.servers.warehouse.tables import TableName
-from agentgym.envs.loca.servers.warehouse.trees import is_cte, nodes_of
+from agentgym.envs.loca.servers.warehouse.trees import Node, is_cte, nodes_of
 from agentgym.tools import ToolError
 
 MAX_FREE_ROWS = 1_000_000
