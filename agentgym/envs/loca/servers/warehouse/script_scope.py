@@ -131,7 +131,9 @@ class Binding:
         for column in list(tree.find_all(exp.Column)):
             value = self._values.get(column.name)
             if value is not None and not column.table:
-                column.replace(_literal(value))
+                text = exp.Null() if value.text is None else exp.Literal.string(value.text)
+                kind = exp.DataType.build(value.type, dialect="duckdb")
+                column.replace(exp.Paren(this=exp.Cast(this=text, to=kind)))
 
 
 def _variable(node: Any, scope: Scope, hidden: set[str]) -> tuple[Value | None, str]:
@@ -167,12 +169,6 @@ def _inner_names(tree: Node) -> Iterator[str]:
     for query in tree.find_all(exp.Select):
         if isinstance(query.parent, (exp.Subquery, exp.CTE)):
             yield from (name.lower() for name in query.named_selects)
-
-
-def _literal(value: Value) -> Node:
-    text = exp.Null() if value.text is None else exp.Literal.string(value.text)
-    kind = exp.DataType.build(value.type, dialect="duckdb")
-    return exp.Paren(this=exp.Cast(this=text, to=kind))
 
 
 def read_function(tree: Node) -> tuple[str, Function]:

@@ -180,10 +180,11 @@ class Script:
             self._scope.variables[-1][name.lower()] = self._value(expression)
 
     def _assign(self, statement: Assign) -> None:
-        if len(statement.names) == 1:
-            self._set(statement.names[0], self._value(statement.expression))
-            return
-        fields = self._fields(statement.expression)
+        fields = (
+            [self._value(statement.expression)]
+            if len(statement.names) == 1
+            else self._fields(statement.expression)
+        )
         if len(fields) != len(statement.names):
             raise ToolError(
                 f"invalid argument: SET needs a struct of {len(statement.names)} fields, got {len(fields)}"

@@ -245,7 +245,8 @@ class Snowflake(EngineServer):
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]
-        return self._warehouse().find_by_name(name)
+        warehouse = self._warehouse()
+        return warehouse.find_table(warehouse.parse_name(name, "table"))
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:

@@ -135,14 +135,6 @@ class SnowSQL(Warehouse):
             self.engine.commit()
         return run(self, tree, writes, limit)
 
-    def find_by_name(self, name: str) -> TableName:
-        """Return the table that a text names.
-
-        Raises:
-            ToolError: There is none, or the text is no name.
-        """
-        return self.find_table(self.parse_name(name, "table"))
-
     def parse_name(self, name: str, kind: str) -> exp.Table:
         """Return the name that a text is.
 
