@@ -64,12 +64,12 @@ class Stages:
 
     def _show(self) -> Rows:
         stages = self._server.store.find("stages", order="name")
+        names = [row["name"].split(".", 2) for row in stages]  # a name in quotes may have dots
         return Rows.of_texts(
             ("created_on", "name", "database_name", "schema_name"),
             [
                 (row["created"], name, database, schema)
-                for row in stages
-                for database, schema, name in [row["name"].split(".")]
+                for row, (database, schema, name) in zip(stages, names, strict=True)
             ],
         )
 

@@ -132,7 +132,10 @@ class Warehouse(ABC):
         """Return the kind of a statement in capitals, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
-        return " ".join(filter(None, [tree.key.upper(), str(tree.args.get("kind") or "").upper()]))
+        kind = tree.args.get("kind")
+        if not kind or kind is True:  # a COPY has True for its INTO
+            return tree.key.upper()
+        return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
         """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
