@@ -151,11 +151,10 @@ class GoogleSQL(Warehouse):
 
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
-        if not text.endswith(")"):  # without an end, each ALTER COLUMN would look for one
-            return None
         match = re.fullmatch(
             r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
-            text,
+            # Without an end, each ALTER COLUMN would look for one.
+            text if text.endswith(")") else "",
             re.S | re.I,
         )
         if not match:

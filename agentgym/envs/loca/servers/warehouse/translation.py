@@ -269,25 +269,25 @@ class Warehouse(ABC):
         query: Any = tree.expression if isinstance(tree, (exp.Insert, exp.Create)) else tree
         while isinstance(query, (exp.SetOperation, exp.Subquery)):
             query = query.this
-        number = 0
-        for item in list(query.expressions) if isinstance(query, exp.Select) else []:
-            if isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) or item.is_star:
-                continue
+        items = query.expressions if isinstance(query, exp.Select) else []
+        unnamed = [
+            item
+            for item in items
+            if not isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) and not item.is_star
+        ]
+        for number, item in enumerate(unnamed):
             name = (
                 item.output_name
                 if isinstance(item, exp.Dot)
                 else self.default_column_name(item, number)
             )
-            number += 1
             item.replace(exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Write the engine's name for every table; those tables, without repetition."""
         needed: dict[TableName, None] = {}
         nodes = nodes_of(tree)
-        for table in [node for node in nodes if isinstance(node, exp.Table)]:
-            if is_cte(table):
-                continue
+        for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
             if not isinstance(table.this, exp.Identifier):
                 raise ToolError(
                     f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"
