@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from agentgym.envs.loca.servers.context import OfficeContext, iso
-from agentgym.envs.loca.servers.gcloud.bigquery_files import as_csv, as_lines, load_csv
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.bigquery_files import load_csv
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, details, listing
 from agentgym.envs.loca.servers.gcloud.storage import Storage
-from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
-from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
-from agentgym.envs.loca.servers.warehouse.types import from_bigquery
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
+from agentgym.envs.loca.servers.warehouse.database import sql_hint
+from agentgym.envs.loca.servers.warehouse.engine_server import EngineServer
+from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, fit, from_bigquery
 from agentgym.guard import to_answer
 from agentgym.tools import ToolError, echo, tool
 
@@ -25,22 +24,12 @@ MAX_ROWS = 10_000
 """Rows of one result, as the tool says."""
 QUERY_MS = 1000
 """Time that a query takes on the clock of the episode."""
-_ALL = 10_000_000
-"""A limit beyond the rows of any table, to read all of it."""
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
     id TEXT PRIMARY KEY, kind TEXT, statement TEXT, effect TEXT, created TEXT, place INTEGER
 );
 """
-
-
-class EngineServer(Protocol):
-    """A server whose episode has an SQL engine."""
-
-    context: OfficeContext
-    store: Store
-    engine: Engine
 
 
 class BigQuery:
@@ -70,12 +59,10 @@ class BigQuery:
             raise ToolError(
                 f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
             )
-        warehouse = self._warehouse()
-        body = warehouse.parse_script(query)
         if dry_run:
-            kind = warehouse.check_script(body)
+            kind = self._warehouse().check_script(query)
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
-        outcome = warehouse.run_script(body, max_results)
+        outcome = self._warehouse().run_script(query, max_results)
         self._job("QUERY", outcome.kind, outcome.counts)
         return _response(outcome)
 
@@ -173,12 +160,10 @@ class BigQuery:
             destination_path: The name of the object.
             file_format: The kind of file.
         """
-        name, destination = (
-            self._check_table(dataset_id, table_id),
-            f"gs://{destination_bucket}/{destination_path}",
-        )
-        rows = self._read_all(name)
-        self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
+        rows = self._server.read_all(self._check_table(dataset_id, table_id))
+        destination = f"gs://{destination_bucket}/{destination_path}"
+        text = rows.to_csv() if file_format == "CSV" else rows.to_json_lines()
+        self.write_uri(destination, text.encode())
         self._job("EXTRACT", "EXTRACT", {"exported": rows.total})
         return f"Exported {dataset_id}.{table_id} to {destination}"
 
@@ -246,11 +231,11 @@ class BigQuery:
         Raises:
             ToolError: There is no such table.
         """
-        return self._read_all(self._check_table(dataset, table)).objects()
+        return self._server.read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
         """Return the names of the tables of a dataset."""
-        return [name for _, name in self._table_names(dataset)]
+        return sorted(name for within, name in self._server.engine.tables if within == dataset)
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
         """Return the description of each column of a table."""
@@ -280,14 +265,6 @@ class BigQuery:
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
-    def _table_names(self, dataset: str) -> list[TableName]:
-        return sorted(name for name in self._server.engine.tables if name[0] == dataset)
-
-    def _read_all(self, name: TableName) -> Rows:
-        return self._server.engine.read(
-            f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL
-        )
-
     def _check_dataset(self, dataset: str) -> None:
         if dataset not in self._server.engine.schemas:
             raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
@@ -299,16 +276,15 @@ class BigQuery:
         return dataset, table
 
     def _job(self, kind: str, statement: str, counts: Mapping[str, int]) -> None:
-        created = iso(self._server.context.clock.tick())
-        place = int(self._server.store.value("SELECT count(*) FROM bigquery_jobs"))
-        self._server.store.insert(
+        context, store = self._server.context, self._server.store
+        store.insert(
             "bigquery_jobs",
-            id=f"job_{self._server.context.new_id('job')}",
+            created=iso(context.clock.tick()),
+            id=f"job_{context.new_id('job')}",
             kind=kind,
             statement=statement,
             effect=f" ({_effect(counts)})" if counts else "",
-            created=created,
-            place=place,
+            place=store.value("SELECT count(*) FROM bigquery_jobs"),
         )
 
 
@@ -340,8 +316,7 @@ def _response(outcome: ConversionResult) -> str:
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."
-    table = to_answer(rows, indent=2)
-    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{table}"
+    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_answer(rows, indent=2)}"
 
 
 def _effect(counts: Mapping[str, int]) -> str:

@@ -1,18 +1,15 @@
-"""Files that are loaded into BigQuery and exported from it."""
+"""Files that are loaded into BigQuery."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from typing import Any
 
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, TableName
-from agentgym.envs.loca.servers.warehouse.values import Rows
 from agentgym.tools import ToolError, echo
 
 _MAX_COLUMNS = 1000
@@ -40,7 +37,7 @@ def load_csv(
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
         columns = list(table.columns)
-    if disposition == "WRITE_EMPTY" and table and engine.count(name):
+    if disposition == "WRITE_EMPTY" and table and engine.table(name).rows:
         raise ToolError(
             f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is "
             "WRITE_EMPTY"
@@ -95,20 +92,10 @@ def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
 
 
 def _infer_type(values: Sequence[str]) -> str:
-    if values and all(re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) for value in values):
-        return "BIGINT"
-    if values and all(
-        re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", value, re.ASCII)
-        for value in values
-    ):
-        return "DOUBLE"
-    if values and all(value.lower() in ("true", "false") for value in values):
-        return "BOOLEAN"
-    if values and all(_is_date(value) for value in values):
-        return "DATE"
-    if values and all(_is_moment(value) for value in values):
-        return "TIMESTAMP WITH TIME ZONE"
-    return "VARCHAR"
+    """Return the first type that all values have; text if there are none."""
+    return next(
+        (kind for kind, fits in _TYPES.items() if values and all(map(fits, values))), "VARCHAR"
+    )
 
 
 def _is_date(text: str) -> bool:
@@ -125,25 +112,11 @@ def _is_moment(text: str) -> bool:
         return False
 
 
-def as_csv(rows: Rows) -> bytes:
-    """Return records as CSV with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows.names)
-    for record in rows.records:
-        writer.writerow(
-            [
-                json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v)
-                for v in record
-            ]
-        )
-    return text.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def as_lines(rows: Rows) -> bytes:
-    """Return records as JSON, one a line."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.objects()).encode()
+_TYPES: dict[str, Callable[[str], object]] = {
+    "BIGINT": re.compile(r"[+-]?\d{1,18}", re.ASCII).fullmatch,
+    "DOUBLE": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch,
+    "BOOLEAN": lambda text: text.lower() in ("true", "false"),
+    "DATE": _is_date,
+    "TIMESTAMP WITH TIME ZONE": _is_moment,
+}
+"""The test for each type of a column that is not text."""

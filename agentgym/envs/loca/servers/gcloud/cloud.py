@@ -29,26 +29,24 @@ ZONES = {f"{region}-{letter}": region for region, letters in REGIONS.items() for
 """The region of each zone."""
 
 
-def check_name(kind: str, name: str, pattern: str, rule: str) -> str:
-    """Return a name that follows the rule of its kind.
+def check_name(kind: str, name: str, pattern: str, rule: str) -> None:
+    """Refuse a name that does not follow the rule of its kind.
 
     Raises:
         ToolError: It does not.
     """
     if not re.fullmatch(pattern, name):
         raise ToolError(f"invalid argument: {echo(name)} is no name of a {kind}: {rule}")
-    return name
 
 
-def check_range(name: str, value: int, least: int, most: int) -> int:
-    """Return a number in a range.
+def check_range(name: str, value: int, least: int, most: int) -> None:
+    """Refuse a number that is out of a range.
 
     Raises:
-        ToolError: It is out of it.
+        ToolError: It is.
     """
     if not least <= value <= most:
         raise ToolError(f"invalid argument: {name} must be in [{least}, {most}], got {value}")
-    return value
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
@@ -66,7 +64,7 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def read_token(token: str) -> tuple[str, int]:
-    """Return the text and the number after which a page begins; `page_token` writes them.
+    """Return the text and the number after which a page begins; `next_page` writes them.
 
     Raises:
         ToolError: It is not a token that was given out.
@@ -79,9 +77,11 @@ def read_token(token: str) -> tuple[str, int]:
     return text, int(number)
 
 
-def page_token(text: str, number: int) -> str:
-    """Return the token of the page that begins after a record, told by a text and a number."""
-    return f"{number}/{text}"
+def next_page(text: str, number: int) -> str:
+    """Return the line with the token of the page that begins after a record, given by a text and a
+    number.
+    """
+    return f"... (page_token: {number}/{text})"
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:

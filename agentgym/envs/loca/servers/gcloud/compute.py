@@ -74,7 +74,7 @@ class Compute:
             zone: The zone; all by default.
         """
         if zone:
-            _region(zone)
+            _check_zone(zone)
         rows = self._server.store.find(
             "instances", order="zone, name, id", **({"zone": zone} if zone else {})
         )
@@ -171,7 +171,20 @@ class Compute:
         row = self._instance(instance_name, zone)
         if row["until"] > self._present():
             self._server.context.clock.tick()
-        return self._show_instance(row)
+        status = self._status_of(row)
+        place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
+        return details(
+            f"Instance {row['name']}",
+            ("Status", status),
+            ("Zone", row["zone"]),
+            ("Machine Type", row["machine_type"]),
+            ("Created", row["created"]),
+            ("Internal IP", f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"),
+            *([("External IP", row["nat_ip"])] if status == "RUNNING" else []),
+            ("Boot Disk", row["name"]),
+            ("Network Tags", ""),
+            ("Labels", ""),
+        )
 
     @tool
     def compute_list_zones(self) -> str:
@@ -220,11 +233,11 @@ class Compute:
 
     def instances(self) -> dict[tuple[str, str], str]:
         """Return the status of each instance, by (zone, name)."""
-        rows = [
-            (row["zone"], row["name"], self._status_of(row))
+        return {
+            (row["zone"], row["name"]): status
             for row in self._server.store.find("instances", order="zone, name, id")
-        ]
-        return {(zone, name): status for zone, name, status in rows if status != _GONE}
+            if (status := self._status_of(row)) != _GONE
+        }
 
     # Shared by the tools.
 
@@ -235,9 +248,13 @@ class Compute:
         return str(row["meanwhile"] if row["until"] > self._present() else row["status"])
 
     def _check_new(self, name: str, zone: str, machine_type: str) -> None:
-        rule = "at most 63 of a-z, 0-9 and -, a letter first and no - last"
-        check_name("instance", name, r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", rule)
-        _region(zone)
+        check_name(
+            "instance",
+            name,
+            r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?",
+            "at most 63 of a-z, 0-9 and -, a letter first and no - last",
+        )
+        _check_zone(zone)
         check_name(
             "machine type",
             machine_type,
@@ -251,15 +268,15 @@ class Compute:
             raise ToolError(f"conflict: there is an instance {echo(name)} in {zone} already")
 
     def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
-        store, at = self._server.store, iso(when)
-        record = {
-            "name": name, "zone": zone, "machine_type": machine_type, "created": at, "nat_ip": self._address(),
-            "status": "RUNNING", "meanwhile": "RUNNING", "until": "",
-        }  # fmt: skip
-        return store.get("instances", store.insert("instances", **record))
+        store = self._server.store
+        new_id = store.insert(
+            "instances", name=name, zone=zone, machine_type=machine_type, created=iso(when), nat_ip=self._address(),
+            status="RUNNING", meanwhile="RUNNING", until="",
+        )  # fmt: skip
+        return store.get("instances", new_id)
 
     def _instance(self, name: str, zone: str) -> Row:
-        _region(zone)
+        _check_zone(zone)
         for row in self._server.store.find("instances", name=name, zone=zone):
             if self._status_of(row) != _GONE:
                 return row
@@ -303,26 +320,9 @@ class Compute:
         digits = self._server.context.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
-    def _show_instance(self, row: Row) -> str:
-        status = self._status_of(row)
-        place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
-        lines = [
-            ("Status", status),
-            ("Zone", row["zone"]),
-            ("Machine Type", row["machine_type"]),
-            ("Created", row["created"]),
-            ("Internal IP", f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"),
-        ]
-        if status == "RUNNING":
-            lines.append(("External IP", row["nat_ip"]))
-        labels = [("Boot Disk", row["name"]), ("Network Tags", ""), ("Labels", "")]
-        return details(f"Instance {row['name']}", *lines, *labels)
 
-
-def _region(zone: str) -> str:
-    """Return the region of a zone."""
+def _check_zone(zone: str) -> None:
     if zone not in ZONES:
         raise ToolError(
             f"invalid argument: there is no zone {echo(zone)}; compute_list_zones lists them"
         )
-    return ZONES[zone]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
@@ -10,11 +9,10 @@ from agentgym.envs.loca.servers.gcloud.bigquery import BIGQUERY_SCHEMA, BigQuery
 from agentgym.envs.loca.servers.gcloud.compute import COMPUTE_SCHEMA, Compute
 from agentgym.envs.loca.servers.gcloud.logging_service import LOGGING_SCHEMA, Logging
 from agentgym.envs.loca.servers.gcloud.storage import STORAGE_SCHEMA, Storage
-from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine
+from agentgym.envs.loca.servers.warehouse.engine_server import EngineServer
 
 
-class GoogleCloud(Server):
+class GoogleCloud(EngineServer):
     """All services of the project; BigQuery loads from and exports to the workspace and
     gs://bucket/object.
 
@@ -27,28 +25,14 @@ class GoogleCloud(Server):
     """
 
     name: ClassVar[str] = "google_cloud"
+    dialect: ClassVar[str] = "bigquery"
     schema: ClassVar[str] = BIGQUERY_SCHEMA + STORAGE_SCHEMA + COMPUTE_SCHEMA + LOGGING_SCHEMA
-    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        self.engine = Engine("bigquery")
         self.storage = Storage(self)
         self.bigquery = BigQuery(self, self.storage)
         self.compute = Compute(self)
         self.logging = Logging(self, self.storage)
         # The published server lists its tools in this order.
         self.parts = (self.bigquery, self.storage, self.compute, self.logging)
-
-    def version(self) -> object:
-        """Return what is equal later as long as nothing of the server and its engine has changed."""
-        return super().version(), self.engine.version()
-
-    def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield the undo points of the server and of its engine."""
-        yield from super().undo_points()
-        yield self.engine.undo_point()
-
-    def close(self) -> None:
-        """Release the engine's memory outside of Python."""
-        self.engine.close()

@@ -313,30 +313,26 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
     which Python's own `re` does not.
     """
     engine = _engine()
+    import duckdb  # noqa: PLC0415 - loaded by now
 
     def matching(texts: Sequence[str]) -> set[str]:
-        if not texts:
-            return set()
         sql = (
             "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
         )
         try:
-            return {
-                row[0]
-                for row in engine.cursor()
-                .execute(sql, {"texts": list(texts), "pattern": pattern})
-                .fetchall()
-            }
-        except _errors() as error:
+            rows = engine.cursor().execute(sql, {"texts": texts, "pattern": pattern}).fetchall()
+        except duckdb.Error as error:
             raise _bad(
                 f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}"
             ) from None
+        return {text for (text,) in rows}
 
     matching([""])
 
     def test(entries: Sequence[Entry]) -> list[bool]:
         groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
-        matches = matching(sorted(set(chain.from_iterable(groups))))
+        texts = sorted(set(chain.from_iterable(groups)))
+        matches = matching(texts) if texts else set()
         return [any((text in matches) != negated for text in texts) for texts in groups]
 
     return test
@@ -346,20 +342,16 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
 def _engine() -> Any:
     with install_hint("regular expressions in filters of logs need DuckDB", "duckdb"):
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-    settings: dict[str, Any] = {
-        "threads": 1,
-        "async_threads": 0,
-        "enable_external_access": False,
-        "lock_configuration": True,
-        "memory_limit": "64MB",
-    }
-    return duckdb.connect(":memory:", config=settings)
-
-
-def _errors() -> Any:
-    import duckdb  # noqa: PLC0415
-
-    return duckdb.Error
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "threads": 1,
+            "async_threads": 0,
+            "enable_external_access": False,
+            "lock_configuration": True,
+            "memory_limit": "64MB",
+        },
+    )
 
 
 def _level(text: str) -> int:

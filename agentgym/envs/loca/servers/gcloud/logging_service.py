@@ -17,7 +17,7 @@ from agentgym.envs.loca.servers.gcloud.cloud import (
     check_range,
     details,
     listing,
-    page_token,
+    next_page,
     read_token,
 )
 from agentgym.envs.loca.servers.gcloud.log_filter import SEVERITIES, log_path, read_filter
@@ -90,9 +90,7 @@ class Logging:
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
         level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, iso(self._server.context.clock.now()))
-        when = iso(self._server.context.clock.tick())
-        record |= {"timestamp": when, "received": when}
+        record = _record(log_name, message, level, iso(self._server.context.clock.tick()))
         with self._server.store.change():
             self._add_entries([record])
         return f"Wrote an entry to log {_short(record['log'])} with severity {level}"
@@ -143,7 +141,7 @@ class Logging:
         most = MAX_SHOWN if len(entries) > 1 else None
         parts = [f"Log entries ({len(entries)}):", *(_show_lines(row, most) for row in entries)]
         if len(matches) > max_entries:
-            parts.append(f"... (page_token: {_token(entries[-1])})")
+            parts.append(next_page(entries[-1]["timestamp"], entries[-1]["id"]))
         return "\n\n".join(parts)
 
     @tool
@@ -163,10 +161,13 @@ class Logging:
             log_name: The log.
         """
         log = _log(log_name)
-        where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
         entries = [
             row["entry"]
-            for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)
+            for row in self._server.store.rows(
+                "SELECT entry FROM log_routes WHERE entry IN "
+                "(SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2",
+                log,
+            )
         ]
         if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
@@ -210,8 +211,17 @@ class Logging:
     @tool
     def logging_list_log_buckets(self) -> str:
         """List the log buckets with how long they keep entries."""
-        buckets = self._server.store.find("log_buckets", order="location, name")
-        return listing("Log buckets", [_show_bucket(row) for row in buckets])
+        buckets = [
+            details(
+                row["name"],
+                ("  Location", row["location"]),
+                ("  Retention (days)", str(row["retention_days"])),
+                ("  State", "ACTIVE"),
+                ("  Locked", str(row["name"] == "_Required")),
+            )
+            for row in self._server.store.find("log_buckets", order="location, name")
+        ]
+        return listing("Log buckets", buckets)
 
     @tool
     def logging_create_log_sink(
@@ -240,19 +250,27 @@ class Logging:
         self._server.store.insert(
             "log_sinks", name=sink_name, destination=target, filter=log_filter
         )
-        lines = [
+        text = details(
+            f"Created log sink {sink_name}",
             ("Destination", target),
             *([("Filter", log_filter)] if log_filter else []),
             ("Writer Identity", _WRITER),
-        ]
-        text = details(f"Created log sink {sink_name}", *lines)
+        )
         return f"{text}\n\nThe writer identity may write to the destination already."
 
     @tool
     def logging_list_log_sinks(self) -> str:
         """List the sinks with destination and filter."""
-        sinks = self._server.store.find("log_sinks", order="name")
-        return listing("Log sinks", [_show_sink(row) for row in sinks])
+        sinks = [
+            details(
+                row["name"],
+                ("  Destination", row["destination"]),
+                ("  Filter", row["filter"]),
+                ("  Disabled", "False"),
+            )
+            for row in self._server.store.find("log_sinks", order="name")
+        ]
+        return listing("Log sinks", sinks)
 
     @tool
     def logging_delete_log_sink(self, sink_name: str) -> str:
@@ -290,8 +308,10 @@ class Logging:
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
         """Return the entries of a log in a log bucket, the oldest first, as the API shows them."""
-        route = "id IN (SELECT entry FROM log_routes WHERE log_bucket = ?)"
-        sql = f"SELECT * FROM log_entries WHERE log = ? AND {route} ORDER BY timestamp, id"
+        sql = (
+            "SELECT * FROM log_entries WHERE log = ? AND id IN "
+            "(SELECT entry FROM log_routes WHERE log_bucket = ?) ORDER BY timestamp, id"
+        )
         return [
             _show(row)
             for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])
@@ -346,28 +366,21 @@ class Logging:
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return a condition on the entries that log buckets hold and still keep."""
-        values: list[Any] = []
-        for bucket in buckets:
-            values += [
-                iso(self._server.context.clock.now() - timedelta(days=bucket["retention_days"])),
-                bucket["id"],
-            ]
+        now = self._server.context.clock.now()
+        values = [
+            value
+            for bucket in buckets
+            for value in (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
+        ]
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
         """Return a log bucket by its name (a global one), by location/name or by its full name."""
-        parts = (
-            name.removeprefix(f"projects/{PROJECT}/")
-            .removeprefix("locations/")
-            .replace("/buckets/", "/")
-            .split("/")
-        )
-        location, bucket = ("global", *parts)[-2:]
-        rows = (
-            self._server.store.find("log_buckets", name=bucket, location=location)
-            if len(parts) <= 2
-            else []
+        short = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/")
+        location, slash, bucket = short.replace("/buckets/", "/").rpartition("/")
+        rows = self._server.store.find(
+            "log_buckets", name=bucket, location=location if slash else "global"
         )
         if not rows:
             raise ToolError(f"not found: there is no log bucket {echo(name)}")
@@ -390,14 +403,11 @@ class Logging:
 
 def _log(name: str) -> str:
     """Return the full name of a log that may be written."""
-    rule = (
-        f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
-    )
     check_name(
         "log",
         name.removeprefix(f"projects/{PROJECT}/logs/"),
         r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}",
-        rule,
+        f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)",
     )
     return log_path(name)
 
@@ -411,13 +421,12 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
         raise ToolError(
             f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels"
         )
-    content = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
     return {
         "log": _log(log),
         "timestamp": when,
         "received": when,
         "severity": severity,
-        "payload": content,
+        "payload": {"textPayload" if isinstance(payload, str) else "jsonPayload": payload},
     }
 
 
@@ -426,17 +435,13 @@ def _nesting(value: Any) -> int:
     levels, below = 0, [value]
     while below:
         levels += 1
-        nested = [
-            each.values() if isinstance(each, dict) else each
+        below = [
+            item
             for each in below
             if isinstance(each, (dict, list))
+            for item in (each.values() if isinstance(each, dict) else each)
         ]
-        below = [item for each in nested for item in each]
     return levels
-
-
-def _token(row: Row) -> str:
-    return page_token(row["timestamp"], row["id"])
 
 
 def _show(row: Row) -> Row:
@@ -448,32 +453,14 @@ def _show(row: Row) -> Row:
 
 def _show_lines(row: Row, most: int | None) -> str:
     """Return an entry as text: a line about it, and its message, cut at `most` characters."""
-    payload = row["payload"]
-    message = payload.get("textPayload")
-    if message is None:
-        message = json.dumps(payload["jsonPayload"], ensure_ascii=False)
+    [payload] = row["payload"].values()
+    message = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
     if most is not None and len(message) > most:
         message = f"{message[:most]}..."
-    lines = [f"  {line}" for line in message.split("\n")]
     heading = f"[{row['timestamp']}] {row['severity']} - {_short(row['log'])}:"
-    return "\n".join([heading, *lines])
+    return "\n".join([heading, *(f"  {line}" for line in message.split("\n"))])
 
 
 def _short(log: str) -> str:
     """Return the name of a log as it is written in a call."""
     return unquote(log.removeprefix(f"projects/{PROJECT}/logs/"))
-
-
-def _show_bucket(row: Row) -> str:
-    fields = [
-        ("Location", row["location"]),
-        ("Retention (days)", str(row["retention_days"])),
-        ("State", "ACTIVE"),
-        ("Locked", str(row["name"] == "_Required")),
-    ]
-    return details(row["name"], *((f"  {label}", value) for label, value in fields))
-
-
-def _show_sink(row: Row) -> str:
-    fields = [("Destination", row["destination"]), ("Filter", row["filter"]), ("Disabled", "False")]
-    return details(row["name"], *((f"  {label}", value) for label, value in fields))

@@ -19,7 +19,7 @@ def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, secon
     scope = f"{date[:8]}/auto/storage/goog4_request"
     query = {
         "X-Goog-Algorithm": _ALGORITHM,
-        "X-Goog-Credential": f"{_access_id(key)}/{scope}",
+        "X-Goog-Credential": f"GOOG1E{hashlib.sha256(key.encode()).hexdigest()[:55].upper()}/{scope}",
         "X-Goog-Date": date,
         "X-Goog-Expires": str(seconds),
         "X-Goog-SignedHeaders": "host",
@@ -55,7 +55,3 @@ def read_url(key: str | None, method: str, url: str, now: datetime) -> tuple[str
     if now >= date + timedelta(seconds=seconds):
         raise ToolError("permission denied: the signed URL has expired")
     return bucket, unquote(name)
-
-
-def _access_id(key: str) -> str:
-    return f"GOOG1E{hashlib.sha256(key.encode()).hexdigest()[:55].upper()}"

@@ -14,7 +14,7 @@ from agentgym.envs.loca.servers.gcloud.cloud import (
     check_range,
     details,
     listing,
-    page_token,
+    next_page,
     read_token,
 )
 from agentgym.envs.loca.servers.gcloud.signed_urls import read_url, sign_url
@@ -81,7 +81,6 @@ class Storage:
             bucket_name: 3 to 63 characters: a-z, 0-9, _ and -.
             location: A region such as europe-west1, or US, EU or ASIA.
         """
-        self._check_bucket(bucket_name, location)
         self.add_bucket(bucket_name, location, created=self._server.context.clock.tick())
         return f"Created bucket {bucket_name} in {self._bucket(bucket_name)['location']}"
 
@@ -106,8 +105,8 @@ class Storage:
         check_range("max_results", max_results, 1, 1000)
         after = read_token(page_token) if page_token else ("", 0)
         self._bucket(bucket_name)
-        where = "bucket = ? AND substr(name, 1, length(?)) = ?"
-        where += "" if versions else " AND deleted IS NULL"
+        live = "" if versions else " AND deleted IS NULL"
+        where = f"bucket = ? AND substr(name, 1, length(?)) = ?{live}"
         key = (bucket_name, prefix, prefix)
         count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
         sql = (
@@ -117,7 +116,8 @@ class Storage:
         rows = self._server.store.rows(sql, *key, *after, max_results + 1)
         lines = [f"- {_show(row, versions)}" for row in rows[:max_results]]
         if len(rows) > max_results:
-            lines.append(f"... (page_token: {_token(rows[max_results - 1])})")
+            last = rows[max_results - 1]
+            lines.append(next_page(last["name"], last["generation"]))
         return "\n".join([f"Objects in bucket {bucket_name} ({count}):", *lines])
 
     @tool
@@ -213,9 +213,13 @@ class Storage:
             self._object(bucket_name, blob_name)
         if "signing_key" not in self._server.session:
             self._server.session["signing_key"] = self._server.context.new_id("signing key", 40)
-        now, seconds = self._server.context.clock.now(), 60 * expiration_minutes
         url = sign_url(
-            self._server.session["signing_key"], verb, bucket_name, blob_name, now, seconds
+            self._server.session["signing_key"],
+            verb,
+            bucket_name,
+            blob_name,
+            self._server.context.clock.now(),
+            60 * expiration_minutes,
         )
         return f"URL to {verb} {bucket_name}/{blob_name} for {expiration_minutes} minutes:\n{url}"
 
@@ -323,14 +327,15 @@ class Storage:
         created: datetime | None = None,
     ) -> None:
         """Make a bucket, as of now unless another date is given."""
-        self._check_bucket(name, location)
-        when = iso(created or self._server.context.clock.now())
+        check_name("bucket", name, _NAME, _NAME_RULE)
         place = check_one_of("location", location, LOCATIONS)
+        if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
+            raise ToolError(f"conflict: there is a bucket {echo(name)} already")
         self._server.store.insert(
             "buckets",
             name=name,
             location=place,
-            created=when,
+            created=iso(created or self._server.context.clock.now()),
             versioning=versioning,
             lifecycle=[],
         )
@@ -347,11 +352,10 @@ class Storage:
         created: datetime | None = None,
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
-        content = data.encode() if isinstance(data, str) else data
         self._put_object(
             self._bucket(bucket),
             _check_object_name(name),
-            content,
+            data.encode() if isinstance(data, str) else data,
             created or self._server.context.clock.now(),
         )
 
@@ -386,18 +390,11 @@ class Storage:
 
     def write_gs(self, uri: str, data: bytes) -> None:
         """Write an object called gs://bucket/name, as something that happens now."""
-        bucket, name = _parts(uri)
-        self._write_object(bucket, name, data)
+        self._write_object(*_parts(uri), data)
 
     def room(self) -> int:
         """Count the bytes that objects may still have."""
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
-
-    def _check_bucket(self, name: str, location: str) -> None:
-        check_name("bucket", name, _NAME, _NAME_RULE)
-        check_one_of("location", location, LOCATIONS)
-        if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
-            raise ToolError(f"conflict: there is a bucket {echo(name)} already")
 
     def _bucket(self, name: str) -> Row:
         """Return a bucket to whose objects its lifecycle rules have been applied."""
@@ -419,10 +416,11 @@ class Storage:
         if rule["action"]["type"] == "SetStorageClass":
             colder = CLASSES.index(rule["action"]["storageClass"])
             for warmer in CLASSES[:colder]:
-                sql = (
-                    "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?"
-                )
-                for row in self._server.store.rows(sql, *old, warmer):
+                for row in self._server.store.rows(
+                    "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?",
+                    *old,
+                    warmer,
+                ):
                     self._server.store.update("objects", row["id"], storage_class=CLASSES[colder])
             return
         sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND created <= ? AND (deleted IS NULL OR deleted <= ?)"
@@ -468,25 +466,21 @@ class Storage:
         self._bucket(bucket)
 
     def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:
-        at, key = iso(when), (bucket["name"], name)
-        last = (
-            self._server.store.value(
-                "SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key
-            )
-            or 0
+        store, key = self._server.store, (bucket["name"], name)
+        last = store.value(
+            "SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key
         )
-        record = {
-            "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
-            "created": at, "deleted": None, "storage_class": CLASSES[0], "size": len(data), "md5": hashlib.md5(data).hexdigest(),
-        }  # fmt: skip
-        with self._server.store.change():
-            live = self._server.store.row(
-                f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL",
-                *key,
-            )
+        live = store.row(
+            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key
+        )
+        with store.change():
             if live is not None:
                 self._delete_object(live, when)
-            self._server.store.insert("objects", **record, data=data)
+            store.insert(
+                "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
+                created=iso(when), deleted=None, storage_class=CLASSES[0], size=len(data), md5=hashlib.md5(data).hexdigest(),
+                data=data,
+            )  # fmt: skip
 
     def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
@@ -503,10 +497,6 @@ class Storage:
 def _parts(uri: str) -> tuple[str, str]:
     bucket, _, name = uri.removeprefix("gs://").partition("/")
     return bucket, name
-
-
-def _token(row: Row) -> str:
-    return page_token(row["name"], row["generation"])
 
 
 def _check_object_name(name: str) -> str:

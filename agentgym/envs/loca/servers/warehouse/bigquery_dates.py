@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.trees import NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
 
 _PARTS = {
@@ -37,7 +37,7 @@ _WRITTEN = {
     "%Z": "'UTC' || regexp_replace(regexp_replace(lib.zone_offset({0}, {1}, ':'), '^([+-])0', '\\1'), '^[+-]0:00$|:00$', '')",
 }
 """Elements that DuckDB cannot write, of a local moment {0} that is {1} in UTC."""
-_READ = {"%e": "%-d", "%k": "%-H", "%l": "%-I", "%Ez": "%z"}
+_READ = {**_SPELLED, "%e": "%-d", "%k": "%-H", "%l": "%-I", "%Ez": "%z"}
 """Elements that DuckDB reads under another name."""
 _CAST_ELEMENT = re.compile(r'MONTH|MON|MM|MI|YYYY|YY|DAY|DY|DDD|DD|HH24|HH12|HH|SS|[AP]M|"[^"]*"|[^A-Z]', re.I)  # fmt: skip
 _CAST_SPELLED = {
@@ -74,8 +74,9 @@ def _now(text: str) -> Callable[[Node], Node]:
     """Return the present of the episode, in a time zone."""
 
     def change(node: Node) -> Node:
-        zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
-        return duck(text, zone)
+        return duck(
+            text, node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
+        )
 
     return change
 
@@ -117,14 +118,14 @@ def _between_moments(node: Node) -> Node:
 def _written(node: Node) -> Node:
     """Write a date or moment in a format, element by element where DuckDB lacks one."""
     style, zone = node.args["format"], node.args.get("zone") or exp.Literal.string("UTC")
-    item, local, utc = node.this.this, "x", "x"
-    if isinstance(node.this, exp.TsOrDsToTime):
-        item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item)
-    elif isinstance(node.this, exp.TsOrDsToTimestamp):
-        item = exp.Cast(this=item.copy(), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
+    item, local, utc = node.this, "x", "x"
+    if isinstance(item, exp.TsOrDsToTime):
+        item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item.this)
+    elif isinstance(item, exp.TsOrDsToTimestamp):
+        item = exp.Cast(
+            this=item.this.copy(), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb")
+        )
         local, utc = "timezone({1}, x)", "timezone('UTC', x)"
-    else:
-        item = node.this
     pieces = _pieces(style.name) if isinstance(style, exp.Literal) else ["strftime({0}, {{2}})"]
     return _of_one(_joined(pieces, local, utc), item, zone, style)
 
@@ -161,9 +162,8 @@ def _pieces(style: str) -> list[str]:
 
 
 def _strftime(style: str) -> str:
-    text = style.replace("'", "''")
-    for brace in "{}":  # once for each time that the text is a template
-        text = text.replace(brace, 4 * brace)
+    # Twice for each time that the text is a template.
+    text = re.sub("([{}])", r"\1\1\1\1", style.replace("'", "''"))
     return f"strftime({{0}}, '{text}')"
 
 
@@ -172,8 +172,7 @@ def _read(node: Node) -> Node:
     style, zone = node.args["format"], node.args.get("zone") or exp.Literal.string("UTC")
     offset = False
     if isinstance(style, exp.Literal):
-        spelled = {**_SPELLED, **_READ}
-        text = _ELEMENT.sub(lambda match: spelled.get(match[0], match[0]), style.name)
+        text = _ELEMENT.sub(lambda match: _READ.get(match[0], match[0]), style.name)
         style.replace(exp.Literal.string(text))
         offset = "%z" in text
     # An offset in the text says the moment by itself.
@@ -197,15 +196,15 @@ def in_format(item: Node, style: Node) -> Node:
             f"invalid argument: the format {echo(style.sql('bigquery'))} is not supported; those of "
             f"dates are, with {', '.join(_CAST_SPELLED)}"
         )
-    pieces = []
-    for element in elements:
-        piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
-        if element[0].isalpha() and element.isupper():  # names are written as the element is
-            piece = f"upper({piece})"
-        elif element.islower():
-            piece = f"lower({piece})"
-        pieces.append(piece)
-    return _of_one(_joined(pieces, "x", "x"), item)
+    return _of_one(_joined(list(map(_cast_piece, elements)), "x", "x"), item)
+
+
+def _cast_piece(element: str) -> str:
+    """Return the SQL of an element of the format of a CAST; names are written as the element is."""
+    piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
+    if element[0].isalpha() and element.isupper():
+        return f"upper({piece})"
+    return f"lower({piece})" if element.islower() else piece
 
 
 def _string(node: Node) -> Node:

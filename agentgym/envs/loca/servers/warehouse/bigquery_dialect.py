@@ -10,26 +10,22 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
-from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
-from agentgym.envs.loca.servers.warehouse.script_parser import (
-    Body,
-    Sql,
-    parse_script,
-    statements_of,
+from agentgym.envs.loca.servers.warehouse.script_parser import Sql, parse_script, statements_of
+from agentgym.envs.loca.servers.warehouse.script_scope import (
+    TEMPORARY,
+    Binding,
+    Scope,
+    create_function,
+    drop_function,
+    expand_stored_functions,
 )
-from agentgym.envs.loca.servers.warehouse.script_scope import TEMPORARY, Binding, Scope
 from agentgym.envs.loca.servers.warehouse.scripts import Script, check_lasting
 from agentgym.envs.loca.servers.warehouse.statements import run
-from agentgym.envs.loca.servers.warehouse.stored_functions import (
-    change_function,
-    expand_stored_functions,
-    is_function,
-)
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
-from agentgym.envs.loca.servers.warehouse.types import bigquery_type
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View
+from agentgym.envs.loca.servers.warehouse.trees import default_name
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View, bigquery_type
 from agentgym.tools import ToolError, echo
 
 
@@ -56,41 +52,37 @@ class GoogleSQL(Warehouse):
         self.scope = Scope() if scope is None else scope
         self._binding: Binding | None = None
 
-    def parse_script(self, sql: str) -> Body:
-        """Return the statements of a script; see `script_parser.parse_script`."""
-        return parse_script(sql)
-
-    def run_script(self, body: Body, limit: int) -> ConversionResult:
+    def run_script(self, sql: str, limit: int) -> ConversionResult:
         """Carry out the statements of a script; the result is that of the last one.
 
         Raises:
-            ToolError: One is refused; those before it have been carried out.
+            ToolError: It is malformed, or one is refused; those before it have been carried out.
         """
+        body = parse_script(sql)
         if len(body) == 1 and isinstance(body[0], Sql):
             tree = self.parse(body[0].text)
             check_lasting(tree)
-            return self.run(tree, writes=True, limit=limit)
+            return run(self, tree, writes=True, limit=limit)
+        return Script(self, limit).run(body)
 
-        def in_scope(scope: Scope) -> GoogleSQL:
-            return GoogleSQL(self.engine, self.now, self.project, scope)
-
-        return Script(in_scope, limit).run(body)
-
-    def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """See the class above."""
-        return run(self, tree, writes, limit)
+    def in_scope(self, scope: Scope) -> GoogleSQL:
+        """Return the same dialect for a statement with the names of a script."""
+        return GoogleSQL(self.engine, self.now, self.project, scope)
 
     def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
         """See the class above."""
-        return change_function if is_function(tree) else None
+        actions = {"CREATE FUNCTION": create_function, "DROP FUNCTION": drop_function}
+        return actions.get(self.kind(tree))
 
-    def check_script(self, body: Body) -> str:
+    def check_script(self, sql: str) -> str:
         """Return the kind of what a script does, without running it; of a query alone, names and
         types are checked, too.
 
         Raises:
-            ToolError: A statement of SQL in it cannot be parsed, or the query cannot run.
+            ToolError: It is malformed, a statement of SQL in it cannot be parsed, or the query
+                cannot run.
         """
+        body = parse_script(sql)
         trees = [self.parse(each.text) for each in statements_of(body)]
         if len(body) != 1 or len(trees) != 1:
             return "SCRIPT"
@@ -119,16 +111,8 @@ class GoogleSQL(Warehouse):
         """See the class above."""
         if kind != "SCHEMA":
             raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
-        *project, name = [
-            "",
-            *(
-                part
-                for named in (table.catalog, table.db, table.name)
-                if named
-                for part in named.split(".")
-            ),
-        ]
-        project = project[1:]
+        parts = filter(None, (table.catalog, table.db, table.name))
+        *project, name = ".".join(parts).split(".")
         if project not in ([], [self.project]):
             raise ToolError(
                 f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}"
@@ -156,23 +140,21 @@ class GoogleSQL(Warehouse):
         if not table.name.endswith("*"):
             return []
         dataset, pattern = self.resolve_table(table)
-        tables = self.engine.tables
-        matches = sorted(
-            n
-            for n in tables
-            if n[0] == dataset and n[1].startswith(pattern[:-1]) and not tables[n].view
-        )
+        matches = [
+            name
+            for name, each in self._named(dataset)
+            if name[1].startswith(pattern[:-1]) and not each.view
+        ]
         if not matches:
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
         return matches
 
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
-        if not text.endswith(")"):  # without an end, each ALTER COLUMN would look for one
-            return None
         match = re.fullmatch(
             r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
-            text,
+            # Without an end, each ALTER COLUMN would look for one.
+            text if text.endswith(")") else "",
             re.S | re.I,
         )
         if not match:
@@ -190,12 +172,12 @@ class GoogleSQL(Warehouse):
 
     def information_schema(self, table: exp.Table) -> View | None:
         """See the class above."""
-        head, dot, view = table.name.upper().partition(".")
         if table.name == "__TABLES__":
             names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
             return ("project_id", "dataset_id", "table_id", "row_count"), [
-                (self.project, *name, self.engine.count(name)) for name in names
+                (self.project, *name, self.engine.table(name).rows) for name in names
             ]
+        head, dot, view = table.name.upper().partition(".")
         if head != "INFORMATION_SCHEMA" or not dot:
             return None
         within = (
@@ -223,75 +205,49 @@ class GoogleSQL(Warehouse):
         ]
 
     def _tables(self, within: str | None) -> View:
-        names = (
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "table_type",
-            "is_insertable_into",
-            "creation_time",
-        )
-        return names, [
-            (
-                self.project,
-                *name,
-                "VIEW" if table.view else "BASE TABLE",
-                "NO" if table.view else "YES",
-                table.created,
-            )
+        return (
+            "table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time",
+        ), [
+            (self.project, *name, "VIEW" if table.view else "BASE TABLE", "NO" if table.view else "YES", table.created)
             for name, table in self._named(within)
-        ]
+        ]  # fmt: skip
 
     def _columns(self, within: str | None) -> View:
-        names = (
+        return (
             "ordinal_position", "table_catalog", "table_schema", "table_name", "column_name", "field_path", "is_nullable",
             "data_type", "column_default", "description",
-        )  # fmt: skip
-        return names, [
-            (
-                k,
-                self.project,
-                *name,
-                c.name,
-                c.name,
-                "YES" if c.nullable else "NO",
-                bigquery_type(c.type),
-                default_name(c),
-                c.comment or None,
-            )
+        ), [
+            (k, self.project, *name, c.name, c.name, "YES" if c.nullable else "NO", bigquery_type(c.type), default_name(c),
+             c.comment or None)
             for name, table in self._named(within)
             for k, c in enumerate(table.columns, 1)
-        ]
+        ]  # fmt: skip
 
     def _schemata(self, within: str | None) -> View:
-        listed = [
+        return ("catalog_name", "schema_name", "creation_time", "location"), [
             (self.project, name, schema.created, schema.notes or "US")
             for name, schema in sorted(self.engine.schemas.items())
             if name != TEMPORARY
         ]
-        return ("catalog_name", "schema_name", "creation_time", "location"), listed
 
     def _views(self, within: str | None) -> View:
-        listed = [
+        return ("table_catalog", "table_schema", "table_name", "view_definition"), [
             (self.project, *name, table.definition)
             for name, table in self._named(within)
             if table.view
         ]
-        return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
         """See the class above."""
         expand_stored_functions(self, tree)
         if not self.scope.is_empty:
-            self._binding = Binding(self.scope, tree, self._visible_tables(tree))
+            # An INSERT cannot name the columns of its target.
+            within = tree.expression if isinstance(tree, exp.Insert) else tree
+            names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
+            visible = [self.engine.tables[name] for name in names if name in self.engine.tables]
+            self._binding = Binding(self.scope, tree, visible)
         needed, seed = super().prepare(tree)
         return needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
-
-    def _visible_tables(self, tree: exp.Expression) -> list[Table]:
-        """Return the tables whose columns a statement can name."""
-        within = tree.expression if isinstance(tree, exp.Insert) else tree
-        names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
-        return [self.engine.tables[name] for name in names if name in self.engine.tables]
 
     def transpile(self, tree: exp.Expression) -> None:
         """See the class above."""

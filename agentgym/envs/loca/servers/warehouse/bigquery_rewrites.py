@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bigquery_dates import DATE_REWRITES, in_format
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
+from agentgym.envs.loca.servers.warehouse.trees import COMMON_REWRITES, Node, duck, library
 
 FUNCTIONS = frozenset(
     {
@@ -28,17 +28,13 @@ FUNCTIONS = frozenset(
 
 
 def _cast(node: Node) -> Node:
-    kind = node.to.this
     if isinstance(node.this, exp.Literal) and node.this.is_int:
         return node
     if node.args.get("format"):
         return in_format(node.this, node.args["format"])
-    label = {exp.DType.BIGINT: "whole", exp.DType.TEXT: "text"}.get(kind)
-    if not label:
-        return node
-    return library(
-        "try_whole" if label == "whole" and isinstance(node, exp.TryCast) else label, node.this
-    )
+    if node.to.this == exp.DType.BIGINT:
+        return library("try_whole" if isinstance(node, exp.TryCast) else "whole", node.this)
+    return library("text", node.this) if node.to.this == exp.DType.TEXT else node
 
 
 def _type(node: Node) -> Node:
@@ -68,43 +64,36 @@ def _ignore_nulls(node: Node) -> Node:
     inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
     if not isinstance(inner, exp.ArrayAgg):
         return node
-    item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
-    filtered = exp.Filter(
-        this=inner.copy(),
-        expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))),
-    )
+    filtered = _without_nulls(inner)
     if inner is call:
         return filtered
     inner.replace(filtered)
     return call
 
 
-def _bare(item: Node) -> Node:
-    return item.expressions[0].copy() if isinstance(item, exp.Distinct) else item.copy()
+def _without_nulls(agg: Node) -> Node:
+    """Return an aggregate of those of its values that are not NULL."""
+    item = agg.this.this if isinstance(agg.this, exp.Order) else agg.this
+    bare = item.expressions[0] if isinstance(item, exp.Distinct) else item
+    condition = exp.Not(this=exp.Is(this=bare.copy(), expression=exp.Null()))
+    return exp.Filter(this=agg.copy(), expression=exp.Where(this=condition))
 
 
 def _string_agg(node: Node) -> Node:
-    limit = node.this if isinstance(node.this, exp.Limit) else None
-    if limit is None:
+    limit = node.this
+    if not isinstance(limit, exp.Limit):
         return node
-    agg = exp.ArrayAgg(this=limit.this)
-    item = limit.this.this if isinstance(limit.this, exp.Order) else limit.this
-    filtered = exp.Filter(
-        this=agg,
-        expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))),
-    )
-    separator = node.args.get("separator") or exp.Literal.string(",")
     return duck(
-        f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", filtered, separator
+        f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})",
+        _without_nulls(exp.ArrayAgg(this=limit.this)),
+        node.args.get("separator") or exp.Literal.string(","),
     )
 
 
 def _array(node: Node) -> Node:
     """Fields of the first of several structs are those of all."""
     first = node.expressions[0] if node.expressions else None
-    if not isinstance(first, exp.Struct) or not all(
-        isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in first.expressions
-    ):
+    if not isinstance(first, exp.Struct) or not all(map(_has_name, first.expressions)):
         return node
     labels = [
         field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"]
@@ -112,9 +101,7 @@ def _array(node: Node) -> Node:
     ]
     for item in node.expressions[1:]:
         plain = isinstance(item, (exp.Tuple, exp.Struct)) and len(item.expressions) == len(labels)
-        if plain and not any(
-            isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in item.expressions
-        ):
+        if plain and not any(map(_has_name, item.expressions)):
             fields = [
                 exp.PropertyEQ(this=label.copy(), expression=value)
                 for label, value in zip(labels, item.expressions, strict=True)
@@ -123,14 +110,15 @@ def _array(node: Node) -> Node:
     return node
 
 
+def _has_name(field: Node) -> bool:
+    return isinstance(field, (exp.PropertyEQ, exp.Alias))
+
+
 def _struct(node: Node) -> Node:
     """Make a struct without names, in the rows of an INSERT, a ROW."""
-    plain = not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in node.expressions)
-    return (
-        exp.Anonymous(this="ROW", expressions=node.expressions)
-        if plain and node.find_ancestor(exp.Insert)
-        else node
-    )
+    if any(map(_has_name, node.expressions)) or not node.find_ancestor(exp.Insert):
+        return node
+    return exp.Anonymous(this="ROW", expressions=node.expressions)
 
 
 def _unnest(node: Node) -> Node:
@@ -175,8 +163,7 @@ def _pivot(node: Node) -> Node:
         for n in labels
     ]
     alias, holder = node.args.get("alias") or table.args.get("alias"), exp.Paren(this=table.copy())
-    star = exp.Star(rename=renames)
-    query = exp.Select(expressions=[star], from_=exp.From(this=holder.this))
+    query = exp.Select(expressions=[exp.Star(rename=renames)], from_=exp.From(this=holder.this))
     table.replace(exp.Subquery(this=query, alias=alias.copy() if alias else None))
     return node
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from sqlglot import Dialect
+from sqlglot import Dialect, Parser
 
 _REREADS = 16
 """How often each token may be read again on average; ordinary statements reread less than one each."""
@@ -26,15 +26,14 @@ def parse_sql(sql: str, dialect: str) -> list[Any]:
     """
     language = Dialect.get_or_raise(dialect)
     parser = _parser_class(language.parser_class)(dialect=language)
-    trees: list[Any] = parser.parse(language.tokenize(sql), sql)
-    return trees
+    return parser.parse(language.tokenize(sql), sql)
 
 
 @functools.cache
-def _parser_class(kind: Any) -> Any:
+def _parser_class(kind: type[Parser]) -> type[Parser]:
     """Return the parser of a dialect that counts what it reads again."""
 
-    class BoundedParser(kind):  # type: ignore[misc]
+    class BoundedParser(kind):  # type: ignore[misc, valid-type]
         def parse(self, raw_tokens: list[Any], sql: str) -> Any:
             self._rereads = _FEW_TOKENS + _REREADS * len(raw_tokens)
             return super().parse(raw_tokens, sql)

@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -182,7 +182,9 @@ class Database:
     """
 
     def __init__(self, dialect: str, allowance: Allowance) -> None:
-        check_installed()
+        with sql_hint():
+            if find_spec("duckdb") is None:  # it is imported by the other process alone
+                raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self._counters = COUNTERS[dialect]
         self._allowance = allowance
         self._owner = os.getpid()
@@ -255,7 +257,8 @@ class Database:
             self._end()  # the next statement finds as much free as after any other
             raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
         if kind == "work":
-            raise ToolError(f"{_EXCEEDED}: {_spent(value, self._counters)}")
+            spent = _SPENT[value.rstrip("0123456789")]
+            raise ToolError(f"{_EXCEEDED}: {spent.format(f'{self._counters.get(value, 0):,}')}")
         if kind != "ok":
             prefix = "limit exceeded" if kind == "limit" else "invalid argument"
             raise ToolError(f"{prefix}: {_explain(value)}")
@@ -286,21 +289,9 @@ class Database:
         )
 
 
-def _spent(counter: str, most: Mapping[str, int]) -> str:
-    """Explain which work was more than a statement may do."""
-    name = counter.rstrip("0123456789")
-    return _SPENT[name].format(f"{most.get(counter, 0):,}")
-
-
-def check_installed() -> None:
-    """Say how to get DuckDB and SQLGlot where one of them is missing.
-
-    Raises:
-        ImportError: One is.
-    """
-    with install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot"):
-        if find_spec("duckdb") is None:
-            raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
+def sql_hint() -> contextlib.AbstractContextManager[None]:
+    """Return a context that says how to get DuckDB and SQLGlot where one of them is missing."""
+    return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
 def _drop(host: _Host, connection: Connection, pid: int) -> None:

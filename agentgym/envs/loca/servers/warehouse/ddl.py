@@ -17,7 +17,7 @@ from agentgym.envs.loca.servers.warehouse.tables import (
     quote,
 )
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
-from agentgym.envs.loca.servers.warehouse.trees import comment_in, copied_table, table_parts
+from agentgym.envs.loca.servers.warehouse.trees import comment_in, copied_table
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.envs.loca.servers.warehouse.work_limits import limit_work
 from agentgym.tools import ToolError
@@ -47,7 +47,13 @@ def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
                 message=f"{'.'.join(name)} already exists, statement succeeded.",
             )
         raise ToolError(f"conflict: {'.'.join(name)} already exists")
-    columns = _column_definitions(warehouse, signature.expressions if signature else [])
+    items = signature.expressions if signature else []
+    keys = _primary_keys(items)
+    columns = [
+        warehouse.column_definition(item, keys)
+        for item in items
+        if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))
+    ]
     table = (_create_view if kind == "VIEW" else _create_table)(warehouse, tree, name, columns)
     text = comment_in(tree.args.get("properties")) or table.comment
     warehouse.engine.set_schema(
@@ -60,21 +66,17 @@ def _create_table(
     warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]
 ) -> Table:
     old, text, seed = warehouse.engine.tables.get(name), "", ""
-    start = [f"DROP VIEW {path(name)}"] if old and old.view else []
+    statements = [f"DROP VIEW {path(name)}"] if old and old.view else []
     head = f"CREATE OR REPLACE TABLE {path(name)}"
     tables = [name] if old else []
     like, with_rows = copied_table(tree)
     if like is not None:
         origin = warehouse.find_table(like)
-        columns, text = (
-            list(warehouse.engine.tables[origin].columns),
-            warehouse.engine.tables[origin].comment,
-        )
+        copied = warehouse.engine.tables[origin]
+        columns, text = list(copied.columns), copied.comment
         tables.append(origin)
-        statements = [f"{head} ({', '.join(map(declare, columns))})"]
-        statements += (
-            [f"INSERT INTO {path(name)} SELECT * FROM {path(origin)}"] if with_rows else []
-        )
+        statements.append(f"{head} ({', '.join(map(declare, columns))})")
+        statements += [f"INSERT INTO {path(name)} SELECT * FROM {path(origin)}"] * with_rows
     elif tree.expression:
         tree.set("this", exp.to_identifier("x"))
         needed, seed = warehouse.prepare(tree)
@@ -87,19 +89,17 @@ def _create_table(
                 for column in columns
             )
             query = f"SELECT {parts} FROM ({query}) AS _({labels})"
-        statements = [f"{head} AS {query}"]
+        statements.append(f"{head} AS {query}")
         statements += [
             f"ALTER TABLE {path(name)} ALTER {quote(c.name)} SET NOT NULL"
             for c in columns
             if not c.nullable
         ]
     elif columns:
-        statements = [f"{head} ({', '.join(map(declare, columns))})"]
+        statements.append(f"{head} ({', '.join(map(declare, columns))})")
     else:
         raise ToolError("invalid argument: CREATE TABLE needs columns or a query")
-    warehouse.engine.write(
-        [*start, *statements], tables, warehouse.now, seed=seed, schema=name[0], new=[name]
-    )
+    warehouse.engine.write(statements, tables, warehouse.now, seed=seed, schema=name[0], new=[name])
     return Table(warehouse.engine.columns_of(name, columns), comment=text)
 
 
@@ -122,9 +122,11 @@ def _create_view(
         )
     old = warehouse.engine.tables.get(name)
     start = [f"DROP TABLE {path(name)}"] if old and not old.view else []
-    statements = [*start, f"CREATE OR REPLACE VIEW {path(name)} AS {query}"]
     warehouse.engine.write(
-        statements, [*needed, *([name] if old else [])], warehouse.now, schema=name[0]
+        [*start, f"CREATE OR REPLACE VIEW {path(name)} AS {query}"],
+        [*needed, *([name] if old else [])],
+        warehouse.now,
+        schema=name[0],
     )
     return Table(
         warehouse.engine.columns_of(name, columns),
@@ -132,14 +134,6 @@ def _create_view(
         needs=tuple(needed),
         definition=definition,
     )
-
-
-def _column_definitions(warehouse: Warehouse, items: Sequence[exp.Expression]) -> list[Column]:
-    keys = _primary_keys(items)
-    definitions = [
-        item for item in items if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))
-    ]
-    return [warehouse.column_definition(item, keys) for item in definitions]
 
 
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
@@ -187,9 +181,7 @@ def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> 
         for each in engine.schemas
         if each == name or (kind == "DATABASE" and each.startswith(f"{name}."))
     ]
-    if not within and tree.args.get("exists"):
-        return
-    if not within:
+    if not within and not tree.args.get("exists"):
         raise ToolError(f"not found: there is no {kind.lower()} {name}")
     tables = [table for table in engine.tables if table[0] in within]
     functions = sum(len(engine.schemas[schema].functions) for schema in within)
@@ -212,18 +204,22 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
     Raises:
         ToolError: It is refused.
     """
-    kind, text = str(tree.args["kind"]).upper(), tree.expression.name
+    kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "VIEW", "COLUMN"):
         raise ToolError(
             f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are"
         )
     column = tree.this.name if kind == "COLUMN" else ""
-    table = exp.Table(**table_parts(tree.this)) if column else tree.this
-    name = warehouse.resolve_table(table)
-    if tree.args.get("exists") and name not in warehouse.engine.tables:
+    parts = tree.this.args
+    table = (
+        exp.Table(this=parts.get("table"), db=parts.get("db"), catalog=parts.get("catalog"))
+        if column
+        else tree.this
+    )
+    if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
         return ConversionResult("COMMENT")
     name = warehouse.find_table(table)
-    warehouse.set_comment(name, column, text)
+    warehouse.set_comment(name, column, tree.expression.name)
     return ConversionResult("COMMENT", target=name)
 
 
@@ -236,8 +232,10 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
     kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "VIEW"):
         raise ToolError(f"invalid argument: ALTER {kind} is not supported; ALTER TABLE is")
-    name = warehouse.resolve_table(tree.this)
-    if tree.args.get("exists") and name not in warehouse.engine.tables:
+    if (
+        tree.args.get("exists")
+        and warehouse.resolve_table(tree.this) not in warehouse.engine.tables
+    ):
         return ConversionResult("ALTER_TABLE")
     alteration = _Alteration(warehouse, warehouse.find_table(tree.this))
     for action in tree.args["actions"]:
@@ -271,8 +269,7 @@ class _Alteration:
                 return
             raise ToolError(f"conflict: {'.'.join(self._name)} has a column {action.name} already")
         column = self._warehouse.column_definition(action, set())
-        default = f" DEFAULT {column.default}" if column.default else ""
-        self._do(f"ADD COLUMN {quote(column.name)} {column.type}{default}")
+        self._do(f"ADD COLUMN {declare(replace(column, nullable=True))}")
         if not column.nullable:
             self._do(f"ALTER {quote(column.name)} SET NOT NULL")
         self._columns.append(column)
@@ -295,11 +292,10 @@ class _Alteration:
 
     def rename(self, action: exp.AlterRename) -> None:
         """RENAME TO."""
-        target = action.this.copy()
-        if not target.args.get("db"):
-            self.new_name = (self._name[0], target.name)
+        if action.this.args.get("db"):
+            self.new_name = self._warehouse.resolve_table(action.this)
         else:
-            self.new_name = self._warehouse.resolve_table(target)
+            self.new_name = (self._name[0], action.this.name)
         if self.new_name[0] != self._name[0]:
             raise ToolError("invalid argument: a table cannot be renamed into another schema")
         if self.new_name in self._warehouse.engine.tables:
@@ -346,13 +342,9 @@ class _Alteration:
         """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints
         are not kept.
         """
-        keys = _primary_keys([action])
-        for name in keys:
-            self._find(name)
-        self._columns = [
-            replace(column, key=column.key or column.name.lower() in keys)
-            for column in self._columns
-        ]
+        for name in _primary_keys([action]):
+            column = self._find(name)
+            self._columns[self._columns.index(column)] = replace(column, key=True)
 
     def apply(self) -> None:
         """Run the statements, then note the change in the catalogue.

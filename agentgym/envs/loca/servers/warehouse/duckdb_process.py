@@ -91,13 +91,18 @@ class _Session:
         self._begin(opening, [sql])
         cursor = self._live.execute(sql)
         names = [item[0] for item in cursor.description]
-        types = [item[1] for item in cursor.description]
-        _check_names(names)
-        if any("WITH TIME ZONE" in str(kind) for kind in types):
+        kinds = [item[1] for item in cursor.description]
+        types = [str(kind) for kind in kinds]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(
+                f"several columns of the result are called {', '.join(twice)}; give each an alias"
+            )
+        if any("WITH TIME ZONE" in kind for kind in types):
             # DuckDB gives such values by a library that is not needed for the same moment without a
             # zone.
             parts = ", ".join(
-                f"CAST({_quote(name)} AS {_without_zone(str(kind))}) AS {_quote(name)}"
+                f"CAST({_quote(name)} AS "
+                f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
                 for name, kind in zip(names, types, strict=True)
             )
             cursor = self._live.execute(f"SELECT {parts} FROM ({sql})")
@@ -115,8 +120,7 @@ class _Session:
         total = len(records)
         if total > limit or too_long:
             total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
-        shapes = [_shape(kind) for kind in types]
-        return names, [str(kind) for kind in types], shapes, records, total, too_long
+        return names, types, list(map(_shape, kinds)), records, total, too_long
 
     def write(
         self,
@@ -186,18 +190,6 @@ class _Session:
         parts = ", ".join([f"{8 * len(columns)} * count(*)", *lengths])
         answer = self._live.execute(f"SELECT {parts} FROM {_quote(schema)}.{_quote(name)}")
         return sum(int(part or 0) for part in answer.fetchall()[0])
-
-
-def _check_names(names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(
-            f"several columns of the result are called {', '.join(twice)}; give each an alias"
-        )
-
-
-def _without_zone(kind: str) -> str:
-    return kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP").replace("TIMESTAMPTZ", "TIMESTAMP")
 
 
 def _quote(name: str) -> str:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.warehouse.database import Allowance, Database
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
@@ -26,14 +24,13 @@ from agentgym.envs.loca.servers.warehouse.tables import (
     TableName,
     declare,
     fields_of,
+    insertion,
     path,
     quote,
     table_of,
-    unpack_columns,
 )
 from agentgym.envs.loca.servers.warehouse.values import (
     Rows,
-    ValueType,
     pack_values,
     to_plain,
 )
@@ -113,8 +110,7 @@ class Engine:
         """
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
-        values = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        data = tuple(map(pack_values, values))
+        data = tuple(_pack_columns(rows, len(columns)))
         self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
@@ -132,15 +128,19 @@ class Engine:
             ToolError: A value does not fit the type of its column; nothing has changed.
         """
         is_new = name not in self.tables
-        data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
-        start = (
-            [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if is_new else []
+        if is_new:
+            start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"]
+        else:
+            start = [f"DELETE FROM {path(name)}"] * replace_rows
+        self.write(
+            [*start, insertion(name, columns)],
+            [name],
+            now,
+            targets=[] if is_new else [name],
+            schema=name[0],
+            values=_pack_columns(rows, len(columns)),
+            new=[name] if is_new else [],
         )
-        start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
-        insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
-        changed, new = ([], [name]) if is_new else ([name], [])
-        statements = [*start, insert]
-        self.write(statements, [name], now, changed, schema=name[0], values=data, new=new)
         if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
@@ -163,13 +163,19 @@ class Engine:
                     values[label] += (
                         json.loads(columns[label]) if columns.get(label) else [None] * table.rows
                     )
-            kinds["_TABLE_SUFFIX"], values["_TABLE_SUFFIX"] = "VARCHAR", []
-            for source, table in zip(names, tables, strict=True):
-                values["_TABLE_SUFFIX"] += [source[1][start:]] * table.rows
-            definitions = [Column(label, kind) for label, kind in kinds.items()]
+            kinds["_TABLE_SUFFIX"] = "VARCHAR"
+            values["_TABLE_SUFFIX"] = [
+                source[1][start:]
+                for source, table in zip(names, tables, strict=True)
+                for _ in range(table.rows)
+            ]
             self._open()  # of a new one nothing is merged yet
             name = ("lib", f"merged {len(self._merged)}")
-            self._put(name, definitions, list(map(pack_values, values.values())))
+            self._put(
+                name,
+                [Column(label, kind) for label, kind in kinds.items()],
+                list(map(pack_values, values.values())),
+            )
             self._merged[key] = name
         return self._merged[key]
 
@@ -202,10 +208,6 @@ class Engine:
             return table.rows
         return self._dirty[name] / 8 or math.inf  # a value counts for at least 8 characters
 
-    def count(self, name: TableName) -> int:
-        """Count the records of a table."""
-        return self.table(name).rows
-
     def read(
         self,
         sql: str,
@@ -228,14 +230,15 @@ class Engine:
         Raises:
             ToolError: It is wrong, or needs too much time or memory.
         """
-        self._prepare(tables)
+        self._ensure_loaded(tables)
         names, types, shapes, records, total, too_long = self._open().request(
             "read", _opening(now, seed), sql, limit, most_characters
         )
         columns = zip(shapes, zip(*records[:limit], strict=True), strict=False)  # or no records
-        plain_columns = [to_plain(ValueType.of(shape), values) for shape, values in columns]
-        plain = list(map(list, zip(*plain_columns, strict=True)))
-        return Rows(names, types, plain, total, too_long)
+        plain_columns = [to_plain(shape, values) for shape, values in columns]
+        return Rows(
+            names, types, list(map(list, zip(*plain_columns, strict=True))), total, too_long
+        )
 
     def write(
         self,
@@ -266,20 +269,19 @@ class Engine:
         Raises:
             ToolError: One is wrong, or needs too much time or memory, or stores too much.
         """
-        self._prepare(tables)
+        self._ensure_loaded(tables)
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"] if schema else []
         grown = [*targets, *new]
         room = MAX_CHARACTERS - sum(self._size(name) for name in self.tables if name not in grown)
         # There is always room for less than there was, in an office that a task filled to the rim.
         room = max(room, sum(self._size(name) for name in grown if name in self.tables))
-        arguments = ([*opening, *_opening(now, seed)], statements, list(values), grown, room)
-        answer, characters = self._change("write", *arguments)
+        opening += _opening(now, seed)
+        answer, characters = self._change("write", opening, statements, list(values), grown, room)
         self._dirty.update(dict.fromkeys(targets, 0))
         for name in grown[:1]:
             self._dirty[name] = characters
         self._merged.clear()
-        rows: list[Any] = answer
-        return rows
+        return list(answer)
 
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
@@ -287,13 +289,11 @@ class Engine:
         """Load a table into DuckDB that is not in the catalogue, such as a view of the information
         schema.
         """
-        data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
-        kinds = [
-            "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR"
-            for k in range(len(columns))
+        declared = [
+            Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
+            for k, column in enumerate(columns)
         ]
-        declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        self._put(name, declared, data)
+        self._put(name, declared, _pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
         """Load a table that is not in the catalogue."""
@@ -310,19 +310,16 @@ class Engine:
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
         )
         old = {column.name.lower(): column for column in before}
-        columns = []
-        for label, kind, nullable, default in self._open().request("execute", [(sql, name)]):
-            old_column = old.get(label.lower(), Column(label, kind))
-            columns.append(
-                replace(
-                    old_column,
-                    name=label,
-                    type=kind,
-                    nullable=nullable,
-                    default=None if default == "NULL" else default,
-                )
+        return tuple(
+            replace(
+                old.get(label.lower(), Column(label, kind)),
+                name=label,
+                type=kind,
+                nullable=nullable,
+                default=None if default == "NULL" else default,
             )
-        return tuple(columns)
+            for label, kind, nullable, default in self._open().request("execute", [(sql, name)])
+        )
 
     def begin(self) -> None:
         """Begin a transaction, unless one is under way."""
@@ -372,8 +369,9 @@ class Engine:
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that returns the engine to what it is now."""
-        names = ("schemas", "tables", "_dirty", "_loaded")
-        before = {name: getattr(self, name).copy() for name in names}
+        before = {
+            name: getattr(self, name).copy() for name in ("schemas", "tables", "_dirty", "_loaded")
+        }
         journal, version, committed = self._journal, self._version, self._committed
         steps = 0 if journal is None else len(journal.steps)
 
@@ -392,8 +390,7 @@ class Engine:
             [self._committed] if self._committed else []
         )
         listed = [[list(image.schemas.items()), sorted(image.tables.items())] for image in images]
-        state = [self.dialect, listed]
-        return {"image": json.dumps(state, default=fields_of, ensure_ascii=False)}
+        return {"image": json.dumps([self.dialect, listed], default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dialect, listed = json.loads(state["image"])
@@ -465,49 +462,43 @@ class Engine:
             return
         loaded, self._loaded, self.tables = self._loaded, {}, journal.tables
         try:
-            for name in journal.loaded:
-                self._ensure_loaded(name)
+            self._ensure_loaded(journal.loaded)
             for method, arguments in journal.steps:
                 self._open().request(method, *arguments)
         finally:
             self._loaded, self.tables = loaded, present
 
-    def _prepare(self, tables: Sequence[TableName]) -> None:
-        for name in tables:
-            self._ensure_loaded(name)
-
-    def _ensure_loaded(self, name: TableName) -> None:
-        """Load a table with its rows into DuckDB, unless it is there."""
+    def _ensure_loaded(self, tables: Iterable[TableName]) -> None:
+        """Load tables with their rows into DuckDB, but for those that are there."""
         live = self._open()
-        if name in self._loaded or name not in self.tables:
-            return
-        table = self.tables[name]
-        statements: _Statements = [(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}", ())]
-        for needed in table.needs:
-            self._ensure_loaded(needed)
-        if table.view:
-            statements += [(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}", ())]
-        else:
-            statements += _loading(name, table.columns, table.data)
-        live.request("execute", statements)
-        if self._journal is not None and self.tables is not self._journal.tables:
-            self._journal.steps.append(("execute", (statements,)))
-        self._loaded[name] = None
-
-
-def sql_hint() -> AbstractContextManager[None]:
-    """Tell how to get DuckDB and SQLGlot where one of them is missing."""
-    return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
+        for name in tables:
+            if name in self._loaded or name not in self.tables:
+                continue
+            table = self.tables[name]
+            statements: _Statements = [(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}", ())]
+            self._ensure_loaded(table.needs)
+            if table.view:
+                statements += [(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}", ())]
+            else:
+                statements += _loading(name, table.columns, table.data)
+            live.request("execute", statements)
+            if self._journal is not None and self.tables is not self._journal.tables:
+                self._journal.steps.append(("execute", (statements,)))
+            self._loaded[name] = None
 
 
 def _opening(now: datetime, seed: str) -> list[str]:
     """Return the statements that set what a statement depends on beside the tables."""
-    moment = now.astimezone(UTC).isoformat(sep=" ")
-    statements = [f"SET VARIABLE now = TIMESTAMPTZ '{moment}'"]
+    statements = [f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"]
     if seed:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
         statements.append(f"SELECT setseed({number})")
     return statements
+
+
+def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
+    """Return for each column of records a JSON array of its values."""
+    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
@@ -516,6 +507,5 @@ def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) ->
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]
     if data and data[0] != "[]":
-        insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
-        statements.append((insert, list(data)))
+        statements.append((insertion(name, columns), list(data)))
     return statements

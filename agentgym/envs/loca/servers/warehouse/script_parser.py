@@ -236,48 +236,35 @@ class _Parser:
     def _loop(self, label: str) -> Loop:
         kind = self._words[self._place]
         self._place += 1
-        if kind == "REPEAT":
-            body = self.body(("UNTIL",))
-            self._place += 1
-            loop = Loop(body, self._until("END"), until=True, label=label)
-        elif kind == "WHILE":
+        condition = row = query = ""
+        if kind == "WHILE":
             condition = self._until("DO")
             self._place += 1
-            loop = Loop(self.body(("END",)), condition, label=label)
         elif kind == "FOR":
-            name = self._name()
+            row = self._name()
             self._expect("IN")
             query = self._until("DO")
             self._place += 1
-            loop = Loop(self.body(("END",)), row=name, query=query, label=label)
-        else:
-            loop = Loop(self.body(("END",)), label=label)
+        body = self.body(("UNTIL" if kind == "REPEAT" else "END",))
+        if kind == "REPEAT":
+            self._place += 1
+            condition = self._until("END")
         self._expect("END")
         self._expect(kind)
         self._skip(label.upper()) if label else None
-        return loop
+        return Loop(body, condition, kind == "REPEAT", row, query, label)
 
-    def _if(self) -> Branch:
-        cases = []
-        while True:
-            condition = self._until("THEN")
-            self._place += 1
-            cases.append((condition, self.body(("ELSEIF", "ELSE", "END"))))
-            if not self._skip("ELSEIF"):
-                break
-        return self._ended_branch(cases, "IF")
-
-    def _case(self) -> Branch:
-        operand = "" if self._word() == "WHEN" else self._until("WHEN")
-        cases = []
-        while self._skip("WHEN"):
+    def _branch(self) -> Branch:
+        kind = self._words[self._place - 1]
+        operand = self._until("WHEN") if kind == "CASE" and self._word() != "WHEN" else ""
+        again = "WHEN" if kind == "CASE" else "ELSEIF"
+        cases: list[tuple[str, Body]] = []
+        # The first condition of an IF has no word before it.
+        while (kind == "IF" and not cases) or self._skip(again):
             condition = self._until("THEN")
             self._place += 1
             test = f"({operand}) = ({condition})" if operand else condition
-            cases.append((test, self.body(("WHEN", "ELSE", "END"))))
-        return self._ended_branch(cases, "CASE")
-
-    def _ended_branch(self, cases: list[tuple[str, Body]], kind: str) -> Branch:
+            cases.append((test, self.body((again, "ELSE", "END"))))
         if self._skip("ELSE"):
             cases.append(("", self.body(("END",))))
         self._expect("END")
@@ -381,8 +368,8 @@ class _Parser:
 
 
 _PARSERS: dict[str, Callable[[_Parser], Statement]] = {
-    "IF": _Parser._if,
-    "CASE": _Parser._case,
+    "IF": _Parser._branch,
+    "CASE": _Parser._branch,
     "DECLARE": _Parser._declare,
     "SET": _Parser._set,
     "EXECUTE": _Parser._execute,

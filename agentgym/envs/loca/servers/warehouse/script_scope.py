@@ -1,21 +1,34 @@
-"""Variables, parameters and temporary functions of a script, and their use in statements."""
+"""Variables, parameters and functions of scripts, functions that a dataset keeps (CREATE FUNCTION,
+DROP FUNCTION), and their use in statements of GoogleSQL.
+
+A dataset keeps the text of each function; a call is replaced by the expression, as that of a
+temporary one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.tables import Table
+from agentgym.envs.loca.servers.warehouse.trees import Node
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.tools import ToolError, echo
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL
 
 TEMPORARY = "_SESSION"
 """The schema of the temporary tables of a script, as BigQuery calls it."""
 MAX_NODES = 20_000
 """Nodes of a statement whose functions are written out: each may use others twice."""
+MAX_FUNCTIONS = 500
+"""Functions of a dataset, so that a state stays small; each is at most as long as a statement."""
 
 
 class Value(NamedTuple):
@@ -27,7 +40,7 @@ class Value(NamedTuple):
 
 @dataclass
 class Function:
-    """A temporary function: the names and types of its parameters, its type, and its expression."""
+    """A function: the names and types of its parameters, its type, and its expression."""
 
     parameters: list[tuple[str, exp.DataType | None]]
     type: exp.DataType | None
@@ -59,10 +72,7 @@ class Scope:
 
     def find(self, name: str) -> Value | None:
         """Return the variable of a name, if there is one."""
-        for block in reversed(self.variables):
-            if name.lower() in block:
-                return block[name.lower()]
-        return None
+        return self._block_of(name).get(name.lower())
 
     def assign(self, name: str, value: Value) -> None:
         """Set a variable; its type stays.
@@ -70,11 +80,14 @@ class Scope:
         Raises:
             ToolError: There is none.
         """
-        for block in reversed(self.variables):
-            if name.lower() in block:
-                block[name.lower()] = value
-                return
-        raise ToolError(f"not found: the variable {echo(name)} is not declared")
+        block = self._block_of(name)
+        if not block:
+            raise ToolError(f"not found: the variable {echo(name)} is not declared")
+        block[name.lower()] = value
+
+    def _block_of(self, name: str) -> dict[str, Value]:
+        """Return the variables of the innermost block that has one of a name; empty if none has."""
+        return next((block for block in reversed(self.variables) if name.lower() in block), {})
 
 
 class Binding:
@@ -90,7 +103,7 @@ class Binding:
         self._values: dict[str, Value] = {}
         expand_functions(tree, lambda call: scope.functions.get(call.name.lower()))
         hidden = {column.name.lower() for table in tables for column in table.columns}
-        hidden |= set(_inner_names(tree))
+        hidden.update(_inner_names(tree))
         positional = iter(scope.positional)
         for node in list(tree.find_all(exp.Column, exp.Dot, exp.Parameter, exp.Placeholder)):
             if isinstance(node, exp.Column):
@@ -118,7 +131,9 @@ class Binding:
         for column in list(tree.find_all(exp.Column)):
             value = self._values.get(column.name)
             if value is not None and not column.table:
-                column.replace(_literal(value))
+                text = exp.Null() if value.text is None else exp.Literal.string(value.text)
+                kind = exp.DataType.build(value.type, dialect="duckdb")
+                column.replace(exp.Paren(this=exp.Cast(this=text, to=kind)))
 
 
 def _variable(node: Any, scope: Scope, hidden: set[str]) -> tuple[Value | None, str]:
@@ -156,12 +171,6 @@ def _inner_names(tree: Node) -> Iterator[str]:
             yield from (name.lower() for name in query.named_selects)
 
 
-def _literal(value: Value) -> Node:
-    text = exp.Null() if value.text is None else exp.Literal.string(value.text)
-    kind = exp.DataType.build(value.type, dialect="duckdb")
-    return exp.Paren(this=exp.Cast(this=text, to=kind))
-
-
 def read_function(tree: Node) -> tuple[str, Function]:
     """Return the name of a function that a CREATE FUNCTION makes, and the function.
 
@@ -174,20 +183,19 @@ def read_function(tree: Node) -> tuple[str, Function]:
             "invalid argument: only functions in SQL are supported; write CREATE FUNCTION dataset.f(x "
             "INT64) AS (x + 1)"
         )
-    returns = [item.this for item in properties if isinstance(item, exp.ReturnsProperty)]
     parameters = [
         (item.name.lower(), None if item.kind.this == exp.DType.VARIANT else item.kind)
         for item in tree.this.expressions
     ]
-    kind = returns[0] if returns else None
+    kind = next((item.this for item in properties if isinstance(item, exp.ReturnsProperty)), None)
     return tree.this.this.name.lower(), Function(parameters, kind, tree.expression)
 
 
-def is_temporary(tree: Node) -> bool:
-    """Return whether a CREATE makes something for its script alone."""
+def temporary_mark(tree: Node) -> Node | None:
+    """Return the word of a CREATE that makes something for its script alone, if there is one."""
     properties = tree.args.get("properties")
     items = properties.expressions if properties else []
-    return any(isinstance(item, exp.TemporaryProperty) for item in items)
+    return next((item for item in items if isinstance(item, exp.TemporaryProperty)), None)
 
 
 def expand_functions(tree: Node, find: Callable[[Any], Function | None]) -> None:
@@ -231,3 +239,100 @@ def _expansion(call: Any, function: Function) -> Node:
         if not column.table and column.name.lower() in values:
             column.replace(exp.Paren(this=values[column.name.lower()].copy()))
     return exp.Cast(this=holder, to=function.type.copy()) if function.type else holder
+
+
+def create_function(warehouse: GoogleSQL, tree: Any) -> ConversionResult:
+    """Carry out a CREATE FUNCTION of a dataset.
+
+    Raises:
+        ToolError: It is refused; nothing has changed.
+    """
+    function = read_function(tree)[1]
+    dataset, name = _resolve(warehouse, tree.this.this)
+    schema = warehouse.engine.schemas[dataset]
+    if name in schema.functions and not tree.args.get("replace"):
+        if tree.args.get("exists"):
+            return ConversionResult("CREATE_FUNCTION")
+        raise ToolError(f"conflict: the function {echo(f'{dataset}.{name}')} already exists")
+    if len(schema.functions) >= MAX_FUNCTIONS and name not in schema.functions:
+        raise ToolError(f"limit exceeded: a dataset keeps at most {MAX_FUNCTIONS} functions")
+    _check(warehouse, function)
+    for key in ("exists", "replace"):
+        tree.set(key, None)
+    text = tree.sql(warehouse.dialect, comments=False)
+    _keep(warehouse, dataset, {**schema.functions, name: text})
+    return ConversionResult("CREATE_FUNCTION")
+
+
+def drop_function(warehouse: GoogleSQL, tree: Any) -> ConversionResult:
+    """Carry out a DROP FUNCTION of a dataset.
+
+    Raises:
+        ToolError: It is refused; nothing has changed.
+    """
+    [table] = tree.args["tables"]
+    dataset, name = _resolve(warehouse, table)
+    functions = dict(warehouse.engine.schemas[dataset].functions)
+    if functions.pop(name, None) is None and not tree.args.get("exists"):
+        raise ToolError(f"not found: there is no function {echo(f'{dataset}.{name}')}")
+    _keep(warehouse, dataset, functions)
+    return ConversionResult("DROP_FUNCTION")
+
+
+def _keep(warehouse: GoogleSQL, dataset: str, functions: Mapping[str, str]) -> None:
+    schemas = warehouse.engine.schemas
+    schemas[dataset] = replace(schemas[dataset], functions=functions)
+
+
+def _resolve(warehouse: GoogleSQL, place: Any) -> tuple[str, str]:
+    """Return the dataset and the name of a function."""
+    if not isinstance(place, exp.Table) or not place.db:
+        raise ToolError(
+            "invalid argument: the name of a function that lasts has a dataset; write CREATE "
+            "FUNCTION dataset.f(…), or CREATE TEMP FUNCTION in the script that uses it"
+        )
+    return warehouse.resolve_table(place)
+
+
+def _check(warehouse: GoogleSQL, function: Function) -> None:
+    """Refuse a function whose expression could not be used: it is tried with NULL."""
+    kinds = [kind or exp.DataType.build("INT64", "bigquery") for _, kind in function.parameters]
+    nulls = [exp.Cast(this=exp.Null(), to=kind.copy()) for kind in kinds]
+    call = exp.Anonymous(this="f", expressions=nulls)
+    body = _expansion(call, replace(function, type=None))
+    sql, needed, _ = warehouse.translate(exp.Select(expressions=[body]))
+    if all(kind for _, kind in function.parameters):  # what ANY TYPE is shows at a call alone
+        warehouse.engine.read(f"EXPLAIN {sql}", needed, warehouse.now, 1)
+
+
+def expand_stored_functions(warehouse: GoogleSQL, tree: Node) -> None:
+    """Write the expressions of the functions of datasets in place of their calls."""
+    if not any(schema.functions for schema in warehouse.engine.schemas.values()):
+        return
+
+    def find(call: Any) -> Function | None:
+        *project, dataset, name = ["", *_parts(call)]
+        schema = warehouse.engine.schemas.get(dataset)
+        if schema is None or name not in schema.functions:
+            return None
+        return _read(schema.functions[name]) if project in ([""], ["", warehouse.project]) else None
+
+    expand_functions(tree, find)
+
+
+def _parts(call: Any) -> list[str]:
+    """Return the parts of the name of a function that is called."""
+    names, node = [call.name], call.parent
+    node = node.this if isinstance(node, exp.Dot) and call.arg_key == "expression" else None
+    while isinstance(node, exp.Dot):
+        names.append(node.expression.name)
+        node = node.this
+    if node is not None:
+        names.append(node.name)
+    return ".".join(reversed(names)).split(".")
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str) -> Function:
+    """Return a function from its text; it is to be looked at and not changed."""
+    return read_function(sqlglot.parse_one(text, read="bigquery"))[1]

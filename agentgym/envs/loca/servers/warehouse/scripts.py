@@ -27,9 +27,10 @@ from agentgym.envs.loca.servers.warehouse.script_scope import (
     TEMPORARY,
     Scope,
     Value,
-    is_temporary,
     read_function,
+    temporary_mark,
 )
+from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, TableName
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.tools import HostLimitError, ToolError, echo
@@ -55,16 +56,15 @@ class Script:
     """A script in the middle of its work.
 
     Args:
-        warehouse: Makes the dialect in which a statement runs.
+        warehouse: The dialect; each statement runs in one like it.
         limit: The most records to give.
     """
 
-    def __init__(self, warehouse: Callable[[Scope], GoogleSQL], limit: int) -> None:
-        self._new_warehouse = warehouse
+    def __init__(self, warehouse: GoogleSQL, limit: int) -> None:
+        self._warehouse = warehouse
+        self._engine = warehouse.engine
         self._limit = limit
         self._scope = Scope()
-        first = warehouse(self._scope)
-        self._engine, self._now = first.engine, first.now
         self._result = ConversionResult("SCRIPT")
         self._rollback: Callable[[], None] | None = None
         self._guards = 0  # blocks around that handle errors
@@ -86,13 +86,10 @@ class Script:
                 ) from None
         if self._rollback is not None:  # as BigQuery does with a transaction that is left open
             self._rollback()
-        self._drop_temporary_tables()
-        return self._result
-
-    def _drop_temporary_tables(self) -> None:
         for name in [name for name in self._engine.tables if name[0] == TEMPORARY]:
             self._engine.drop(name)
         self._engine.schemas.pop(TEMPORARY, None)
+        return self._result
 
     def _run_body(self, body: Body) -> None:
         for statement in body:
@@ -108,42 +105,31 @@ class Script:
             )
 
     def _sql(self, statement: Sql) -> None:
-        self._run_sql(statement.text)
-
-    def _run_sql(self, text: str) -> ConversionResult:
-        warehouse = self._new_warehouse(self._scope)
-        tree: Any = warehouse.parse(text)
-        kind = str(tree.args.get("kind") or "").upper() if isinstance(tree, exp.Create) else ""
-        if kind == "FUNCTION" and is_temporary(tree):
+        warehouse = self._warehouse.in_scope(self._scope)
+        tree: Any = warehouse.parse(statement.text)
+        kind = warehouse.kind(tree)
+        mark = temporary_mark(tree) if isinstance(tree, exp.Create) else None
+        if kind == "CREATE FUNCTION" and mark:
             name, function = read_function(tree)
             if name in self._scope.functions and not tree.args.get("replace"):
                 raise ToolError(f"conflict: the function {echo(name)} is there already")
             self._scope.functions[name] = function
-            return ConversionResult("CREATE_FUNCTION")
-        if kind == "TABLE":
+            return
+        if kind == "CREATE TABLE" and mark:
+            mark.pop()
             self._redirect_temporary(tree)
         undo = self._engine.undo_point() if self._guards else None
         try:
-            self._result = warehouse.run(tree, writes=True, limit=self._limit)
+            self._result = run(warehouse, tree, writes=True, limit=self._limit)
         except ToolError:
             if undo is not None:
                 undo()
             raise
         count = sum(self._result.counts.values())
         self._scope.variables[0]["@@row_count"] = Value("BIGINT", str(count))
-        return self._result
 
     def _redirect_temporary(self, tree: Any) -> None:
         """Let a CREATE TEMP TABLE make its table where those of the script are."""
-        properties = tree.args.get("properties")
-        marks = [
-            item
-            for item in (properties.expressions if properties else [])
-            if isinstance(item, exp.TemporaryProperty)
-        ]
-        if not marks:
-            return
-        marks[0].pop()
         table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         if table.db not in ("", TEMPORARY):
             raise ToolError("invalid argument: the name of a temporary table has no dataset")
@@ -152,7 +138,7 @@ class Script:
 
     def _values(self, query: str, limit: int) -> list[list[tuple[str, Value]]]:
         """Return the rows of a query, each value with its name."""
-        warehouse = self._new_warehouse(self._scope)
+        warehouse = self._warehouse.in_scope(self._scope)
         tree = warehouse.parse(query)
         if not warehouse.reads(tree):
             raise ToolError("invalid argument: this must be a query or an expression")
@@ -162,7 +148,7 @@ class Script:
         self, sql: str, needed: Sequence[TableName], seed: str, limit: int
     ) -> list[list[tuple[str, Value]]]:
         sql = f'SELECT *, COLUMNS(*)::VARCHAR AS "text \\0" FROM ({sql})'
-        rows = self._engine.read(sql, needed, self._now, limit, seed)
+        rows = self._engine.read(sql, needed, self._warehouse.now, limit, seed)
         width = len(rows.names) // 2
         types = ["BIGINT" if kind == '"NULL"' else kind for kind in rows.types[:width]]
         return [
@@ -194,10 +180,11 @@ class Script:
             self._scope.variables[-1][name.lower()] = self._value(expression)
 
     def _assign(self, statement: Assign) -> None:
-        if len(statement.names) == 1:
-            self._set(statement.names[0], self._value(statement.expression))
-            return
-        fields = self._fields(statement.expression)
+        fields = (
+            [self._value(statement.expression)]
+            if len(statement.names) == 1
+            else self._fields(statement.expression)
+        )
         if len(fields) != len(statement.names):
             raise ToolError(
                 f"invalid argument: SET needs a struct of {len(statement.names)} fields, got {len(fields)}"
@@ -207,7 +194,7 @@ class Script:
 
     def _fields(self, expression: str) -> list[Value]:
         """Return the fields of a struct, which may be written as a row: (1, 'x')."""
-        tree: Any = self._new_warehouse(self._scope).parse(f"SELECT {expression}")
+        tree: Any = self._warehouse.parse(f"SELECT {expression}")
         if isinstance(tree.expressions[0], exp.Tuple):
             return [self._value(item.sql("bigquery")) for item in tree.expressions[0].expressions]
         value = self._value(expression)
@@ -233,7 +220,7 @@ class Script:
             raise ToolError("invalid argument: EXECUTE IMMEDIATE runs one statement of SQL")
         with self._parameters(values):
             if not statement.into:
-                self._run_sql(inner.text)
+                self._sql(inner)
                 return
             rows = self._values(inner.text, 2)
         if len(rows) > 1:
@@ -360,12 +347,11 @@ def check_lasting(tree: Any) -> None:
     Raises:
         ToolError: It does.
     """
-    if not isinstance(tree, exp.Create) or not is_temporary(tree):
-        return
-    raise ToolError(
-        "invalid argument: what is temporary lasts as long as its script; send the statements that "
-        "use it in the same call"
-    )
+    if isinstance(tree, exp.Create) and temporary_mark(tree):
+        raise ToolError(
+            "invalid argument: what is temporary lasts as long as its script; send the statements "
+            "that use it in the same call"
+        )
 
 
 def _cast(value: Value) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.envs.loca.servers.context import OfficeContext
-from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
-from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
-from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import fit
+from agentgym.envs.loca.servers.warehouse.database import sql_hint
+from agentgym.envs.loca.servers.warehouse.engine_server import EngineServer
+from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
+from agentgym.envs.loca.servers.warehouse.values import fit, from_snowflake, snowflake_type, to_json
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -25,18 +22,13 @@ MAX_NAME_CHARS = 1_000
 """Characters of a table's name with its database and schema, each of at most 255."""
 MAX_ROWS = 10_000
 """Records of one result; its size is limited, too."""
-_ALL = 10_000_000
-"""A limit beyond the records of any table, to read all of it."""
 
 
-class Snowflake(Server):
-    """The tools of a Snowflake account, and what tasks fill and read it with.
-
-    Attributes:
-        engine: The tables.
-    """
+class Snowflake(EngineServer):
+    """The tools of a Snowflake account, and what tasks fill and read it with."""
 
     name: ClassVar[str] = "snowflake"
+    dialect: ClassVar[str] = "snowflake"
     schema: ClassVar[str] = """
         CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);
         CREATE TABLE stages (id INTEGER PRIMARY KEY, name TEXT UNIQUE, created TEXT);
@@ -44,11 +36,6 @@ class Snowflake(Server):
             id INTEGER PRIMARY KEY, stage TEXT, path TEXT, data BLOB, size INTEGER, md5 TEXT, modified TEXT, UNIQUE (stage, path)
         );
     """
-    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.engine = Engine("snowflake")
 
     @tool
     def list_databases(self) -> str:
@@ -80,16 +67,16 @@ class Snowflake(Server):
             schema: The schema, such as `PUBLIC`.
         """
         within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
-        names = sorted(name for name in self.engine.tables if name[0] == within)
         catalog, _, place = within.partition(".")
         tables = [
             {
                 "TABLE_CATALOG": catalog,
                 "TABLE_SCHEMA": place,
                 "TABLE_NAME": name[1],
-                "COMMENT": self.engine.tables[name].comment or None,
+                "COMMENT": table.comment or None,
             }
-            for name in names
+            for name, table in sorted(self.engine.tables.items())
+            if name[0] == within
         ]
         return _block(tables, database=database, schema=schema)
 
@@ -218,10 +205,7 @@ class Snowflake(Server):
         Raises:
             ToolError: There is no such table.
         """
-        name = self._table(table)
-        return self.engine.read(
-            f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL
-        ).objects()
+        return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:
         """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
@@ -236,19 +220,6 @@ class Snowflake(Server):
     def insights(self) -> list[str]:
         """Return the memo."""
         return [row["insight"] for row in self.store.find("insights")]
-
-    def version(self) -> object:
-        """Return what is equal later as long as nothing of the server and its engine has changed."""
-        return super().version(), self.engine.version()
-
-    def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield the undo points of the server and of its engine."""
-        yield from super().undo_points()
-        yield self.engine.undo_point()
-
-    def close(self) -> None:
-        """Release the engine's memory outside of Python."""
-        self.engine.close()
 
     def _warehouse(self) -> SnowSQL:
         with sql_hint():
@@ -274,7 +245,8 @@ class Snowflake(Server):
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]
-        return self._warehouse().find_by_name(name)
+        warehouse = self._warehouse()
+        return warehouse.find_table(warehouse.parse_name(name, "table"))
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
@@ -299,9 +271,8 @@ def _shown(value: Any) -> str:
     """
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
-    return _to_json(value)
+    return to_json(value)
 
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")
 """Texts that break the lines of a block, or that look like a value that is missing."""

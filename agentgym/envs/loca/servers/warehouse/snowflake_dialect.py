@@ -6,7 +6,7 @@ Values of the types VARIANT, OBJECT and ARRAY are JSON. Names without quotes are
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -14,14 +14,19 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
-from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
+from agentgym.envs.loca.servers.warehouse.trees import default_name
+from agentgym.envs.loca.servers.warehouse.values import (
+    ConversionResult,
+    Rows,
+    View,
+    snowflake_bare,
+    snowflake_type,
+)
 from agentgym.tools import ToolError, echo
 
 
@@ -75,8 +80,7 @@ class SnowSQL(Warehouse):
     def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
         schema = self._schema(table.catalog, table.db)
-        if schema not in self.engine.schemas:
-            raise ToolError(f"not found: schema {schema} does not exist or not authorized")
+        self._check_scope(f"schema {schema}", schema)
         return schema, table.name
 
     def resolve_schema(self, table: exp.Table, kind: str) -> str:
@@ -94,13 +98,13 @@ class SnowSQL(Warehouse):
         """See the class above; a database has the schema PUBLIC from the start, and is in use
         at once.
         """
-        database = name.partition(".")[0]
-        if kind == "SCHEMA" and database not in self.engine.schemas:
-            raise ToolError(f"not found: database {database} does not exist or not authorized")
+        database, _, schema = name.partition(".")
+        if kind == "SCHEMA":
+            self._check_scope(f"database {database}", database)
         outcome = super().create_schema(name, tree, kind)
         if kind == "DATABASE":
             self.engine.schemas.setdefault(f"{name}.PUBLIC", Schema("", self.now.isoformat()))
-        self.session.update(database=database, schema=name.partition(".")[2] or "PUBLIC")
+        self.session.update(database=database, schema=schema or "PUBLIC")
         return outcome
 
     def use(self, tree: exp.Use) -> ConversionResult:
@@ -111,16 +115,12 @@ class SnowSQL(Warehouse):
         """
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
-        if kind in ("WAREHOUSE", "ROLE"):
-            return ConversionResult("USE", message="Statement executed successfully.")
         if kind == "DATABASE" or (not kind and not database):
-            if name not in self.engine.schemas:
-                raise ToolError(f"not found: database {name} does not exist or not authorized")
+            self._check_scope(f"database {name}", name)
             self.session.update(database=name, schema="PUBLIC")
-        else:
+        elif kind not in ("WAREHOUSE", "ROLE"):
             schema = self._schema(database, name)
-            if schema not in self.engine.schemas:
-                raise ToolError(f"not found: schema {schema} does not exist or not authorized")
+            self._check_scope(f"schema {schema}", schema)
             self.session.update(database=schema.partition(".")[0], schema=name)
         return ConversionResult("USE", message="Statement executed successfully.")
 
@@ -134,14 +134,6 @@ class SnowSQL(Warehouse):
         if writes and isinstance(tree, _COMMITTING):
             self.engine.commit()
         return run(self, tree, writes, limit)
-
-    def find_by_name(self, name: str) -> TableName:
-        """Return the table that a text names.
-
-        Raises:
-            ToolError: There is none, or the text is no name.
-        """
-        return self.find_table(self.parse_name(name, "table"))
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
         """Return the name that a text is.
@@ -187,8 +179,7 @@ class SnowSQL(Warehouse):
         if table.db.upper() != "INFORMATION_SCHEMA":
             return None
         database = table.catalog or self.session.get("database", "")
-        if database not in self.engine.schemas:
-            raise ToolError(f"not found: database {database} does not exist or not authorized")
+        self._check_scope(f"database {database}", database)
         views: dict[str, Callable[[str], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "SCHEMATA": self._schemata, "DATABASES": self._databases,
             "VIEWS": self._views,
@@ -204,7 +195,7 @@ class SnowSQL(Warehouse):
         if isinstance(tree, exp.Describe):
             if not isinstance(tree.this, exp.Table):
                 raise ToolError("invalid argument: DESCRIBE needs the name of a table")
-            return _listing(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
+            return Rows.of_texts(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
                 (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
                 for c in self.engine.tables[self.find_table(tree.this)].columns
             ])  # fmt: skip
@@ -218,8 +209,7 @@ class SnowSQL(Warehouse):
                 f"invalid argument: SHOW {what} is not supported; {', '.join(shows)} are"
             )
         rows = shows[what](tree)
-        like, first = tree.args.get("like"), tree.args.get("starts_with")
-        if like:
+        if like := tree.args.get("like"):
             pattern = re.escape(like.name).replace("%", ".*").replace("_", ".")
             place = rows.names.index("column_name" if "column_name" in rows.names else "name")
             rows.records = [
@@ -227,7 +217,7 @@ class SnowSQL(Warehouse):
                 for record in rows.records
                 if re.fullmatch(pattern, record[place], re.I | re.S)
             ]
-        if first:
+        if first := tree.args.get("starts_with"):
             rows.records = [
                 record
                 for record in rows.records
@@ -259,15 +249,16 @@ class SnowSQL(Warehouse):
             return lambda table: True
         if kind == "DATABASE":
             database = scope.name if scope else self.session["database"]
-            self._check_scope(database)
+            self._check_scope(database, database)
             return lambda table: table[0].startswith(f"{database}.")
         schema = self._schema(scope.db, scope.name) if scope else self._schema("", "")
-        self._check_scope(schema)
+        self._check_scope(schema, schema)
         return lambda table: table[0] == schema
 
-    def _check_scope(self, name: str) -> None:
+    def _check_scope(self, label: str, name: str) -> None:
+        """Refuse a schema or database that is not there, under a label."""
         if name not in self.engine.schemas:
-            raise ToolError(f"not found: {name} does not exist or not authorized")
+            raise ToolError(f"not found: {label} does not exist or not authorized")
 
     def _named(self) -> list[tuple[TableName, str, str, Table]]:
         return [
@@ -277,26 +268,18 @@ class SnowSQL(Warehouse):
 
     def _show_tables(self, tree: exp.Show) -> Rows:
         within, what = self._within(tree), str(tree.this).upper()
-        return _listing(("created_on", "name", "database_name", "schema_name", "kind", "comment", "rows"), [
-            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment, self.engine.count(name))
+        return Rows.of_texts(("created_on", "name", "database_name", "schema_name", "kind", "comment", "rows"), [
+            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment,
+             self.engine.table(name).rows)
             for name, database, schema, table in self._named()
             if within(name) and (what == "OBJECTS" or bool(table.view) == (what == "VIEWS"))
         ])  # fmt: skip
 
     def _show_columns(self, tree: exp.Show) -> Rows:
         within, keys = self._within(tree), str(tree.this).upper() == "PRIMARY KEYS"
-        names = (
-            "table_name",
-            "schema_name",
-            "column_name",
-            "data_type",
-            "null?",
-            "default",
-            "kind",
-            "comment",
-            "database_name",
-        )
-        return _listing(names, [
+        return Rows.of_texts((
+            "table_name", "schema_name", "column_name", "data_type", "null?", "default", "kind", "comment", "database_name",
+        ), [
             (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, base)
             for name, base, place, table in self._named() if within(name)
             for c in table.columns if c.key or not keys
@@ -304,96 +287,59 @@ class SnowSQL(Warehouse):
 
     def _show_schemas(self, tree: exp.Show) -> Rows:
         if str(tree.this).upper() == "DATABASES":
-            databases = [
-                (name, schema)
-                for name, schema in sorted(self.engine.schemas.items())
-                if "." not in name
-            ]
-            records = [(schema.created, name, schema.comment) for name, schema in databases]
-            return _listing(("created_on", "name", "comment"), records)
+            return Rows.of_texts(("created_on", "name", "comment"), [
+                (schema.created, name, schema.comment) for name, schema in sorted(self.engine.schemas.items()) if "." not in name
+            ])  # fmt: skip
         scope = tree.args.get("scope")
         database = scope.name if scope else self.session.get("database", "")
-        return _listing(("created_on", "name", "database_name", "comment"), [
+        return Rows.of_texts(("created_on", "name", "database_name", "comment"), [
             (schema.created, name.split(".", 1)[1], name.split(".", 1)[0], schema.comment)
             for name, schema in sorted(self.engine.schemas.items())
             if "." in name and (not database or name.startswith(f"{database}."))
         ])  # fmt: skip
 
     def _tables(self, database: str) -> View:
-        names = (
-            "TABLE_CATALOG",
-            "TABLE_SCHEMA",
-            "TABLE_NAME",
-            "TABLE_TYPE",
-            "ROW_COUNT",
-            "CREATED",
-            "COMMENT",
-        )
-        return names, [
-            (
-                catalog,
-                schema,
-                name[1],
-                "VIEW" if table.view else "BASE TABLE",
-                self.engine.count(name),
-                table.created,
-                table.comment or None,
-            )
+        return (
+            "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT",
+        ), [
+            (catalog, schema, name[1], "VIEW" if table.view else "BASE TABLE", self.engine.table(name).rows, table.created,
+             table.comment or None)
             for name, catalog, schema, table in self._named()
             if catalog == database
-        ]
+        ]  # fmt: skip
 
     def _columns(self, database: str) -> View:
-        names = (
+        return (
             "ORDINAL_POSITION", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "COLUMN_DEFAULT", "IS_NULLABLE",
             "DATA_TYPE", "COMMENT",
-        )  # fmt: skip
-        return names, [
-            (
-                k,
-                catalog,
-                schema,
-                name[1],
-                c.name,
-                default_name(c),
-                "YES" if c.nullable else "NO",
-                snowflake_bare(c.type),
-                c.comment or None,
-            )
+        ), [
+            (k, catalog, schema, name[1], c.name, default_name(c), "YES" if c.nullable else "NO", snowflake_bare(c.type),
+             c.comment or None)
             for name, catalog, schema, table in self._named()
             if catalog == database
             for k, c in enumerate(table.columns, 1)
-        ]
+        ]  # fmt: skip
 
     def _schemata(self, database: str) -> View:
-        records = [
+        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), [
             (database, name.split(".", 1)[1], schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if name.startswith(f"{database}.")
         ]
-        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), records
 
     def _databases(self, database: str) -> View:
-        records = [
+        return ("DATABASE_NAME", "CREATED", "COMMENT"), [
             (name, schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if "." not in name
         ]
-        return ("DATABASE_NAME", "CREATED", "COMMENT"), records
 
     def _views(self, database: str) -> View:
-        records = [
+        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), [
             (catalog, schema, name[1], table.definition)
             for name, catalog, schema, table in self._named()
             if table.view and catalog == database
         ]
-        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), records
-
-
-def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
-    return Rows(
-        list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records)
-    )
 
 
 _TRANSACTIONS: dict[type, Callable[[Engine], None]] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.trees import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
 
 FUNCTIONS = frozenset(
@@ -127,15 +127,11 @@ def _array_agg(node: Node) -> Node:
         or getattr(node.parent, "name", "") == "to_json"
     ):
         return node
-    return exp.Anonymous(this="to_json", expressions=[node.copy()])
+    return _to_json(node)
 
 
 def _within_group(node: Node) -> Node:
-    return (
-        exp.Anonymous(this="to_json", expressions=[node.copy()])
-        if isinstance(node.this, exp.ArrayAgg)
-        else node
-    )
+    return _to_json(node) if isinstance(node.this, exp.ArrayAgg) else node
 
 
 _TYPE_NAMES = (
@@ -210,12 +206,9 @@ def _to_char(node: Node) -> Node:
         exp.Literal.string(style.name.lower())
     )
     return exp.Anonymous(
-        this="strftime", expressions=[_moment(node.this), exp.Literal.string(match.name)]
+        this="strftime",
+        expressions=[library("moment", node.this), exp.Literal.string(match.name)],
     )
-
-
-def _moment(item: exp.Expression) -> Node:
-    return library("moment", item)
 
 
 def _add(sign: str) -> Callable[[Node], Node]:
@@ -223,7 +216,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
         unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
         span = duck(f"{{0}} * INTERVAL {sign}1 {unit}", node.expression)
         if unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
-            return duck("{0} + {1}", _moment(node.this), span)
+            return duck("{0} + {1}", library("moment", node.this), span)
         return library("later", node.this, span)
 
     return change
@@ -247,15 +240,11 @@ def _extract(node: Node) -> Node:
 
 def _shift(node: Node) -> Node:
     """Keep a DATE to which whole days, weeks, months or years are added a DATE."""
-    span = node.expression
-    if not isinstance(span, exp.Interval) or span.args.get("unit") is None:
-        return node
-    if span.args["unit"].name.upper().rstrip("S") not in (
-        "DAY",
-        "WEEK",
-        "MONTH",
-        "QUARTER",
-        "YEAR",
+    span, units = node.expression, ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+    if (
+        not isinstance(span, exp.Interval)
+        or span.args.get("unit") is None
+        or span.args["unit"].name.upper().rstrip("S") not in units
     ):
         return node
     return library("later", node.this, exp.Neg(this=span) if isinstance(node, exp.Sub) else span)

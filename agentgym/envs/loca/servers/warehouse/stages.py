@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.warehouse.engine_server import ALL_ROWS
 from agentgym.envs.loca.servers.warehouse.tables import Column
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows
 from agentgym.tools import ToolError, echo
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 2**20
 """Bytes that the files of all stages may have together."""
-_ALL = 10_000_000
-"""A limit beyond the rows of any table, to unload all of it."""
 _FORMAT = {
     "TYPE": "CSV",
     "FIELD_DELIMITER": ",",
@@ -60,37 +59,28 @@ class Stages:
 
     def writer(self, tree: Any) -> Callable[[], ConversionResult] | None:
         """Return what carries out a statement that changes something, if it is about stages."""
-        kind = str(tree.args.get("kind") or "").upper()
-        if isinstance(tree, exp.Create) and kind == "STAGE":
-            return lambda: self._create(tree)
-        if isinstance(tree, exp.Drop) and kind == "STAGE":
-            return lambda: self._drop(tree)
-        if isinstance(tree, exp.Put):
-            return lambda: self._put(tree.this.name, tree.args["target"].name)
-        if isinstance(tree, exp.Get):
-            return lambda: self._get([tree.args["target"].name, tree.this.name])
-        if isinstance(tree, exp.Copy):
-            return lambda: self._copy(tree)
-        if isinstance(tree, exp.Command):
-            text = tree.expression  # SQLGlot has it as a text or as a literal
-            words = [str(tree.this), *str(getattr(text, "name", text) or "").split()]
-            action = self._COMMANDS.get(words[0].upper())
-            return None if action is None else lambda: action(self, words[1:])
-        return None
+        action = self._WRITERS.get(type(tree)) or self._WRITERS.get(self._warehouse.kind(tree))
+        return None if action is None else lambda: action(self, tree)
 
     def _show(self) -> Rows:
         stages = self._server.store.find("stages", order="name")
-        names = [row["name"].split(".") for row in stages]
-        records = [
-            [row["created"], parts[2], parts[0], parts[1]]
-            for row, parts in zip(stages, names, strict=True)
-        ]
-        return _rows(("created_on", "name", "database_name", "schema_name"), records)
+        names = [row["name"].split(".", 2) for row in stages]  # a name in quotes may have dots
+        return Rows.of_texts(
+            ("created_on", "name", "database_name", "schema_name"),
+            [
+                (row["created"], name, database, schema)
+                for row, (database, schema, name) in zip(stages, names, strict=True)
+            ],
+        )
 
     def _list(self, place: str) -> Rows:
-        files = self._files(*self._place(place))
-        records = [[row["path"], row["size"], row["md5"], row["modified"]] for row in files]
-        return _rows(("name", "size", "md5", "last_modified"), records)
+        return Rows.of_texts(
+            ("name", "size", "md5", "last_modified"),
+            [
+                (row["path"], row["size"], row["md5"], row["modified"])
+                for row in self._files(*self._place(place))
+            ],
+        )
 
     def _create(self, tree: Any) -> ConversionResult:
         name = self._stage_name(tree.this.sql("snowflake"))
@@ -116,14 +106,15 @@ class Stages:
         self._server.store.delete("stage_files", stage=name)
         return self._server.store.delete("stages", name=name)
 
-    def _put(self, source: str, target: str) -> ConversionResult:
-        stage, folder = self._place(target)
-        path = _local(source)
+    def _put(self, tree: Any) -> ConversionResult:
+        stage, folder = self._place(tree.args["target"].name)
+        path = _local(tree.this.name)
         data = self._server.context.files.read(path)
         self._write(stage, f"{folder.rstrip('/')}/{basename(path)}".lstrip("/"), data)
         return ConversionResult("PUT", message=f"{basename(path)} uploaded")
 
-    def _get(self, words: Sequence[str]) -> ConversionResult:
+    def _get(self, tree: Any) -> ConversionResult:
+        words = _words(tree)
         if len(words) < 2:
             raise ToolError("invalid argument: write GET @stage/path file:///workspace/folder/")
         folder = _local(words[1])
@@ -133,17 +124,11 @@ class Stages:
             self._server.context.files.write(path, self._data(row["id"]))
         return ConversionResult("GET", message=f"{len(rows)} files downloaded")
 
-    def _remove(self, words: Sequence[str]) -> ConversionResult:
-        rows = self._files(*self._place(words[0] if words else ""))
+    def _remove(self, tree: exp.Command) -> ConversionResult:
+        rows = self._files(*self._place((_words(tree) or [""])[0]))
         for row in rows:
             self._server.store.delete("stage_files", id=row["id"])
         return ConversionResult("REMOVE", message=f"{len(rows)} files removed")
-
-    _COMMANDS: ClassVar[dict[str, Callable[[Stages, Sequence[str]], ConversionResult]]] = {
-        "GET": _get,
-        "REMOVE": _remove,
-        "RM": _remove,
-    }
 
     def _copy(self, tree: Any) -> ConversionResult:
         options = _copy_options(tree)
@@ -160,17 +145,16 @@ class Stages:
         table = target.this if isinstance(target, exp.Schema) else target
         name = self._warehouse.find_table(table)
         columns = list(self._server.engine.tables[name].columns)
-        if isinstance(target, exp.Schema):
-            listed = [self._warehouse.column_of(name, item.name) for item in target.expressions]
-        else:
-            listed = columns
-        files = [
-            row
+        listed = (
+            [self._warehouse.column_of(name, item.name) for item in target.expressions]
+            if isinstance(target, exp.Schema)
+            else columns
+        )
+        records = [
+            record
             for row in self._files(*self._place(place))
             if not options["FILES"] or basename(row["path"]) in options["FILES"]
-        ]
-        records = [
-            record for row in files for record in _parse(self._data(row["id"]), listed, options)
+            for record in _parse(self._data(row["id"]), listed, options)
         ]
         places = {column: k for k, column in enumerate(listed)}
         values = [
@@ -182,25 +166,21 @@ class Stages:
 
     def _unload(self, place: str, source: Any, options: dict[str, Any]) -> ConversionResult:
         stage, path = self._place(place)
+        form = options["FORMAT"]
         query: Any = (
             source.this if isinstance(source, exp.Subquery) else exp.select("*").from_(source)
         )
-        rows = self._warehouse.run(query.copy(), writes=False, limit=_ALL).rows
+        rows = self._warehouse.run(query.copy(), writes=False, limit=ALL_ROWS).rows
         if rows is None or len(rows.records) < rows.total:
             raise ToolError("limit exceeded: the rows are too many for one file; unload fewer")
-        if options["FORMAT"]["TYPE"] == "JSON":
-            data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.objects())
-        else:
-            text = io.StringIO()
-            writer = csv.writer(
-                text, delimiter=options["FORMAT"]["FIELD_DELIMITER"], lineterminator="\n"
-            )
-            writer.writerows([rows.names] * options["HEADER"])
-            writer.writerows([_cell(value) for value in record] for record in rows.records)
-            data = text.getvalue()
+        data = (
+            rows.to_json_lines()
+            if form["TYPE"] == "JSON"
+            else rows.to_csv(form["FIELD_DELIMITER"], header=options["HEADER"])
+        )
         if not options["SINGLE"]:
-            kind = options["FORMAT"]["TYPE"].lower()
-            path = f"{path}{'data' if path.endswith('/') or not path else ''}_0_0_0.{kind}"
+            stem = f"{path}data" if path.endswith("/") or not path else path
+            path = f"{stem}_0_0_0.{form['TYPE'].lower()}"
         if self._files(stage, path) and not options["OVERWRITE"]:
             raise ToolError(
                 f"conflict: the file {echo(path)} is there already; add OVERWRITE = TRUE"
@@ -243,20 +223,35 @@ class Stages:
             raise ToolError(
                 f"limit exceeded: the files of all stages have at most {MAX_BYTES} bytes"
             )
-        digest, now = hashlib.md5(data).hexdigest(), iso(self._server.context.clock.now())
         store.insert(
             "stage_files",
             stage=stage,
             path=path,
             data=data,
             size=len(data),
-            md5=digest,
-            modified=now,
+            md5=hashlib.md5(data).hexdigest(),
+            modified=iso(self._server.context.clock.now()),
         )
 
+    _WRITERS: ClassVar[dict[type | str, Callable[[Stages, Any], ConversionResult]]] = {
+        "CREATE STAGE": _create,
+        "DROP STAGE": _drop,
+        "GET": _get,
+        "REMOVE": _remove,
+        "RM": _remove,
+        exp.Get: _get,
+        exp.Put: _put,
+        exp.Copy: _copy,
+    }
+    """The statements that change something, by kind or, where SQLGlot has one of their own, type."""
 
-def _rows(names: Sequence[str], records: list[list[Any]]) -> Rows:
-    return Rows(list(names), ["VARCHAR"] * len(names), records, len(records))
+
+def _words(tree: Any) -> list[str]:
+    """Return the words of a GET, REMOVE or RM after the first one."""
+    if isinstance(tree, exp.Get):
+        return [tree.args["target"].name, tree.this.name]
+    text = tree.expression  # SQLGlot has it as a text or as a literal
+    return str(getattr(text, "name", text) or "").split()
 
 
 def _is_stage(node: Any) -> bool:
@@ -343,10 +338,3 @@ def _parse(data: bytes, columns: Sequence[Column], options: dict[str, Any]) -> l
     return [
         [None if value in ("", form["NULL_IF"], "\\N") else value for value in row] for row in rows
     ]
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a CSV file has it."""
-    if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value).lower() if isinstance(value, bool) else value

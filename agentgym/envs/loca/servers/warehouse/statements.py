@@ -106,12 +106,12 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
 
 
 def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult:
-    if not isinstance(tree.expressions[0], exp.Table):
+    table = tree.expressions[0]
+    if not isinstance(table, exp.Table):
         raise ToolError("invalid argument: TRUNCATE needs the name of a table")
-    name = warehouse.resolve_table(tree.expressions[0])
-    if tree.args.get("exists") and name not in warehouse.engine.tables:
+    if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
         return ConversionResult("TRUNCATE_TABLE")
-    name = warehouse.find_table(tree.expressions[0])
+    name = warehouse.find_table(table)
     answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, [name])
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 

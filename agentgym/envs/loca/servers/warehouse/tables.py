@@ -69,14 +69,15 @@ def declare(column: Column) -> str:
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
-def unpack_columns(columns: Sequence[Column]) -> str:
-    """Return the columns of a SELECT that gives the records whose values are in one parameter a
-    column, as JSON.
+def insertion(name: TableName, columns: Sequence[Column]) -> str:
+    """Return the statement that adds the records whose values are in one parameter a column, as
+    JSON.
     """
-    return ", ".join(
+    parts = ", ".join(
         f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
         for k, column in enumerate(columns, 1)
     )
+    return f"INSERT INTO {path(name)} SELECT {parts}"
 
 
 def quote(name: str) -> str:
@@ -97,6 +98,13 @@ def fields_of(value: Any) -> list[Any]:
 def table_of(values: Sequence[Any]) -> Table:
     """Return the table whose fields these are."""
     columns, data, rows, comment, view, needs, created, definition = values
-    column_list = tuple(Column(*column) for column in columns)
-    needed = tuple(map(tuple, needs))
-    return Table(column_list, tuple(data), rows, comment, view, needed, created, definition)
+    return Table(
+        tuple(Column(*column) for column in columns),
+        tuple(data),
+        rows,
+        comment,
+        view,
+        tuple((schema, name) for schema, name in needs),
+        created,
+        definition,
+    )

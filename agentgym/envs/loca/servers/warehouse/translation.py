@@ -19,11 +19,11 @@ import sqlglot
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.bounded_parser import parse_sql
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
 from agentgym.envs.loca.servers.warehouse.trees import (
     Growth,
+    Node,
     check_length,
     comment_in,
     is_cte,
@@ -52,15 +52,8 @@ _CACHED_CHARACTERS = 10_000
 """Length up to which statements are kept with their trees, so that these stay small together."""
 
 
-def _parsed(sql: str, dialect: str) -> list[Any]:
-    """Return the trees of statements, which must not be changed."""
-    parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
-    return parse(sql, dialect)
-
-
-@functools.lru_cache(maxsize=256)
-def _parse_cached(sql: str, dialect: str) -> list[Any]:
-    return parse_sql(sql, dialect)
+_parse_cached = functools.lru_cache(maxsize=256)(parse_sql)
+"""The trees of statements, which must not be changed."""
 
 
 class Warehouse(ABC):
@@ -85,10 +78,6 @@ class Warehouse(ABC):
         self.virtual_tables: list[str] = []
 
     # Hooks of a dialect.
-
-    @abstractmethod
-    def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """Carry out a statement; see `statements.run`."""
 
     def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
         """Return what carries out a statement that this dialect alone has; None for any other."""
@@ -123,9 +112,9 @@ class Warehouse(ABC):
             "INFORMATION_SCHEMA"
         )
 
+    @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
-        """Return the tree of a statement that SQLGlot cannot parse."""
-        return None
+        """Return the tree of a statement that SQLGlot cannot parse; None if it is another."""
 
     # What all dialects have in common.
 
@@ -143,7 +132,10 @@ class Warehouse(ABC):
         """Return the kind of a statement in capitals, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
-        return " ".join(filter(None, [tree.key.upper(), str(tree.args.get("kind") or "").upper()]))
+        kind = tree.args.get("kind")
+        if not kind or kind is True:  # a COPY has True for its INTO
+            return tree.key.upper()
+        return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
         """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
@@ -172,8 +164,9 @@ class Warehouse(ABC):
             ToolError: It cannot be parsed, or there are several.
         """
         text = sql.strip().rstrip(";")
+        parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
         try:
-            parsed: list[Any] = _parsed(check_length(sql), self.dialect)
+            parsed = parse(check_length(sql), self.dialect)
         except sqlglot.errors.SqlglotError as error:
             other = self.parse_command(text)
             if other is not None:
@@ -218,7 +211,7 @@ class Warehouse(ABC):
         use after that.
         """
         needed, seed = self.prepare(tree)
-        return self._write(tree, copy=False), needed, seed
+        return self.to_duckdb(tree, copy=False), needed, seed
 
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
         """Change a tree so that it can be written in the SQL of DuckDB.
@@ -236,15 +229,16 @@ class Warehouse(ABC):
             limit_work(tree, self.engine.rows_bound)
         return needed, seed
 
-    def to_duckdb(self, tree: exp.Expression) -> str:
+    def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
         """Return a tree in the SQL of DuckDB.
+
+        Args:
+            tree: The tree.
+            copy: Whether it is of use after that.
 
         Raises:
             ToolError: It has a part that cannot be written there with the same meaning.
         """
-        return self._write(tree, copy=True)
-
-    def _write(self, tree: exp.Expression, copy: bool) -> str:
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -275,42 +269,37 @@ class Warehouse(ABC):
         query: Any = tree.expression if isinstance(tree, (exp.Insert, exp.Create)) else tree
         while isinstance(query, (exp.SetOperation, exp.Subquery)):
             query = query.this
-        number = 0
-        for item in list(query.expressions) if isinstance(query, exp.Select) else []:
-            if isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) or item.is_star:
-                continue
+        items = query.expressions if isinstance(query, exp.Select) else []
+        unnamed = [
+            item
+            for item in items
+            if not isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) and not item.is_star
+        ]
+        for number, item in enumerate(unnamed):
             name = (
                 item.output_name
                 if isinstance(item, exp.Dot)
                 else self.default_column_name(item, number)
             )
-            number += 1
             item.replace(exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Write the engine's name for every table; those tables, without repetition."""
         needed: dict[TableName, None] = {}
         nodes = nodes_of(tree)
-        for table in [node for node in nodes if isinstance(node, exp.Table)]:
-            if is_cte(table):
-                continue
+        for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
             if not isinstance(table.this, exp.Identifier):
                 raise ToolError(
                     f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"
                 )
-            view = self.information_schema(table)
-            many = [] if view else self.wildcard_tables(table)
-            if view:
+            if view := self.information_schema(table):
                 name = ("lib", f"information {len(self.virtual_tables)}")
                 self.engine.add_virtual_table(name, *view)
                 self.virtual_tables.append(name[1])
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
-            elif many:
-                set_name(
-                    table,
-                    self.engine.merge(many, len(table.name) - 1),
-                    alias=table.alias or table.name,
-                )
+            elif many := self.wildcard_tables(table):
+                name = self.engine.merge(many, len(table.name) - 1)
+                set_name(table, name, alias=table.alias or table.name)
             else:
                 name = self.find_table(table)
                 needed[name] = None

@@ -13,10 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.macros import RECURSIONS, copies_of_arguments
 from agentgym.envs.loca.servers.warehouse.tables import TableName
-from agentgym.envs.loca.servers.warehouse.trees import is_cte, nodes_of
+from agentgym.envs.loca.servers.warehouse.trees import Node, is_cte, nodes_of
 from agentgym.tools import ToolError
 
 MAX_FREE_ROWS = 1_000_000
@@ -57,7 +56,9 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
         for query in list(recursion.find_all(exp.Select)):
             step = exp.Select(expressions=[_count(f"steps{number % RECURSIONS}")])
             _demand(query, exp.Subquery(this=step))
-    if not _is_view(tree) and _combinations(tree, rows_of) <= MAX_FREE_ROWS:
+    # The query of a view will be run on tables as they are later.
+    is_view = isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW"
+    if not is_view and _combinations(tree, rows_of) <= MAX_FREE_ROWS:
         return
     for query in queries:
         if query.args.get("from_"):
@@ -68,11 +69,6 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
     for join in [*tree.find_all(exp.Join), *tree.find_all(exp.Merge)]:
         if join.args.get("on"):
             join.set("on", _counted(join.args["on"]))
-
-
-def _is_view(tree: exp.Expression) -> bool:
-    """Tell a statement whose query will be run on tables as they are later."""
-    return isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW"
 
 
 def _recursions(tree: exp.Expression) -> Iterator[Node]:
@@ -99,8 +95,7 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
             for part in nodes_of(node)
             if isinstance(part, (exp.Table, *_MAKERS)) and _belongs(part, node)
         ]
-        tables = (part for part in own if isinstance(part, exp.Table))
-        size = math.prod(1 + size_of_source(table) for table in tables)
+        size = math.prod(1 + size_of_source(part) for part in own if isinstance(part, exp.Table))
         made = sum(isinstance(part, _MAKERS) for part in own)
         return float(size * _GENERATED_ROWS**made) if made < 50 else math.inf
 
@@ -124,8 +119,10 @@ def _belongs(node: Node, query: Node) -> bool:
 
 def _count(name: str) -> Node:
     """Return a condition that is true until a sequence has run out, which ends the statement."""
-    call = exp.Anonymous(this="nextval", expressions=[exp.Literal.string(f"lib.{name}")])
-    return exp.GT(this=call, expression=exp.Literal.number(0))
+    return exp.GT(
+        this=exp.Anonymous(this="nextval", expressions=[exp.Literal.string(f"lib.{name}")]),
+        expression=exp.Literal.number(0),
+    )
 
 
 def _demand(query: Node, condition: Node) -> None:
@@ -138,8 +135,7 @@ def _count_rows(query: Node) -> None:
     """Count the rows that a query looks at, and those in windows that go over all of them for each
     row.
     """
-    where = query.args.get("where")
-    if where:
+    if where := query.args.get("where"):
         where.set("this", _counted(where.this))
     _demand(query, _count("rows"))
     if any(
@@ -178,7 +174,7 @@ def _sources(node: Node) -> set[str]:
 
 def _check_copies(tree: exp.Expression) -> None:
     """Refuse calls of functions of `lib` that multiply, one in an argument of the other."""
-    factors: dict[int, int] = {id(tree): 1}
+    factors: dict[int, int] = {}
     copies = 0
     for node in nodes_of(tree):
         factor = factors.get(id(node.parent), 1) * _repeated(node)

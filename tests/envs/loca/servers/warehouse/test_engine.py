@@ -20,7 +20,7 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.warehouse import database
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
-from agentgym.envs.loca.servers.warehouse.types import (
+from agentgym.envs.loca.servers.warehouse.values import (
     bigquery_type,
     from_bigquery,
     from_snowflake,
@@ -247,7 +247,7 @@ def test_values_come_back_as_they_were_put_in(kind: str) -> None:
     server.bigquery.bigquery_run_query("INSERT INTO ds.t (v) SELECT v FROM ds.t")
     copied = pickle.loads(pickle.dumps(server))
     assert [row["v"] for row in copied.bigquery.rows("ds", "t")] == [*shown, *shown]
-    assert copied.engine.count(("ds", "t")) == 2 * len(shown)
+    assert copied.engine.table(("ds", "t")).rows == 2 * len(shown)
 
 
 def test_many_records_are_loaded_in_bulk() -> None:
@@ -379,7 +379,7 @@ WAREHOUSE = "agentgym.envs.loca.servers.warehouse."
 
 
 @pytest.mark.parametrize(
-    "module", [f"{WAREHOUSE}{name}" for name in ("dialects", "statements", "trees", "types")]
+    "module", [f"{WAREHOUSE}{name}" for name in ("statements", "translation", "trees", "values")]
 )
 def test_another_module_that_is_missing_keeps_its_own_error(
     module: str, monkeypatch: pytest.MonkeyPatch

@@ -181,6 +181,16 @@ def test_what_a_stage_refuses_changes_nothing(server: Snowflake, query: str) -> 
         ask(server, "SELECT $1 FROM @s")
 
 
+def test_a_stage_with_dots_in_its_name_is_shown_whole(server: Snowflake) -> None:
+    write(server, 'CREATE STAGE "a.b"')
+    assert [row[1:] for row in ask(server, "SHOW STAGES")] == [("a.b", "DB", "PUBLIC")]
+
+
+def test_a_copy_is_refused_by_its_name(server: Snowflake) -> None:
+    with pytest.raises(ToolError, match=r"can be run here, not COPY$"):
+        server.read_query("COPY INTO t FROM @s")
+
+
 def test_stages_have_a_quota(server: Snowflake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "MAX_BYTES", 10)
     server.context.files.write("a", "123456")
