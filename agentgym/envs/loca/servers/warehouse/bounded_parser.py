@@ -1,4 +1,4 @@
-"""SQLGlot's parser, with a bound on how much it reads again.
+"""SQLGlot's parser, with a bound on how much it reads again, and errors in a fixed order.
 
 Where a text may be a type or a function, such as `DATE(DATE(…))`, it reads what is in the brackets once
 for each, and so twice as often with each level of nesting.
@@ -43,5 +43,11 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
             if self._rereads < 0:  # an error of the parser's own would make it try something else
                 raise RecursionError("the statement is nested too deeply")
             super()._retreat(index)
+
+        def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
+            # The parts that are required are a set, whose order is another one in each process.
+            for problem in sorted(expression.error_messages(args)):
+                self.raise_error(problem)
+            return expression
 
     return BoundedParser
