@@ -11,6 +11,7 @@ from agentgym.env import ToolEnv
 from agentgym.guard import rebuild
 from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Team, TeamAction, TeamProtocol
+from agentgym.reset_cache import draw
 from agentgym.step_info import StepInfo
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
@@ -48,7 +49,6 @@ class AgentEnv(ToolEnv):
         self.took_turn = False
         self._team_toolset = protocol.toolset_for(agent, team)
         self._team_tools = frozenset(tools_of(self._team_toolset))
-        self._replies = self._deliveries = 0
         super().__init__(world, **options)
 
     @property
@@ -58,8 +58,7 @@ class AgentEnv(ToolEnv):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the role, and those of the team."""
-        owners = self._protocol.toolsets(self.agent, world)
-        tools = tools_of(*owners)
+        tools = tools_of(*self._protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
@@ -122,8 +121,7 @@ class AgentEnv(ToolEnv):
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         """Re-create the world with the tools of all agents, whose calls are in one log."""
-        new = self.world_class(self.config, world.instance_seed)
-        new.generate()
+        new = draw(self.world_class, self.config, world.instance_seed)
         owners = {
             id(owner): owner
             for agent in self._protocol.agents

@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from agentgym.messages import Content, ToolCall
 from agentgym.multi.team import Team, TeamProtocol
@@ -77,9 +77,8 @@ class Hosting(TeamProtocol):
         super().__init__(world, config, **options)
 
     @staticmethod
-    def _hosted(world: Any) -> Hosted:
-        hosted: Hosted = world
-        return hosted
+    def _hosted(world: World[Any]) -> Hosted:
+        return cast(Hosted, world)
 
     def assign_tools(
         self,
