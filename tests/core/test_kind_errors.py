@@ -161,7 +161,7 @@ def test_a_missing_extra_is_named_whichever_module_is_imported() -> None:
 import importlib, sys
 for name in ("torch", "transformers", "jinja2", "openai", "httpx2", "ray", "matplotlib", "mcp"):
     sys.modules[name] = None
-modules = {"rl.grpo": "train", "rl.batches": "train", "rl.experience": "train",
+modules = {"rl.grpo": "train", "rl.batches": "train",
     "rollout.openai_policy": "endpoint", "rollout.anthropic_policy": "anthropic",
     "rollout.sampler": "train", "rollout.ray_engine": "ray", "evaluation.plots": "cli",
     "integrations.mcp": "mcp"}

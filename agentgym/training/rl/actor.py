@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.policy import Policy
 from agentgym.training.rl.batches import autocast
 from agentgym.training.rl.episodes import EpisodeSource, Played
-from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import (
     Renderer,
     Sampler,

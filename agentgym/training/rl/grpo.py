@@ -2,8 +2,8 @@
 loss, the advantages.
 
 Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its relatives
-as options (`grpo_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
-tokens are trained (`experience`), and the optimiser with its log and checkpoints (`trainer`).
+as options (`trainer_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
+tokens are trained (`batches`), and the optimiser with its log and checkpoints (`trainer`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from typing import Any, cast
 import torch
 
 from agentgym.training.rl.actor import Actor, with_label_rewards
-from agentgym.training.rl.batches import Batch, Prediction, logprobs_of, predict
-from agentgym.training.rl.episodes import Played
-from agentgym.training.rl.experience import (
+from agentgym.training.rl.batches import (
+    Batch,
     Experience,
+    Prediction,
     corrected,
     experience,
+    logprobs_of,
     mean_over_replies,
+    predict,
     reply_lengths,
     spread,
 )
-from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.episodes import Played
 from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
 from agentgym.training.rollout.pretrained import has_adapter
 

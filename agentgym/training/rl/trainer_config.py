@@ -1,4 +1,4 @@
-"""Options common to all trainers."""
+"""Options of trainers: those common to all, and those of GRPO and its relatives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agentgym.config import Choice, Config, Seed
+from agentgym.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.training.rollout import ENGINES
 
 MOST = 10**9
@@ -17,6 +17,9 @@ EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
 """The episodes, or groups of them, of one step; all are in memory at once."""
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
 """The weight of a term of the loss."""
+ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
+IN_PROCESS = ("lockstep", "threads", "asyncio")
+"""Engines whose envs are in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +63,76 @@ class TrainerConfig(Config):
     tensorboard: bool = False
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 64
     template: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRPOConfig(TrainerConfig):
+    """Options of `GRPO`.
+
+    Attributes:
+        groups: Instances in each step.
+        group_size: Episodes of each instance.
+        branch: Begin the episodes of a group in the middle of one that was played before them, at a
+            step of it that is drawn, with all that it was shown and wrote until there; only what
+            comes after is compared and trained.
+        resample: Rounds in which more instances are played in place of those whose episodes all
+            had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
+        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
+            standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
+            others in its group; `reinforce`, the mean of all.
+        level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        label_reward: The reward of each step that an oracle calls optimal, beside those of the
+            env, which has to be made with `labels=True`. At the level of the turn with `gamma` 0 it
+            is a process reward: each turn is compared by its own label.
+        gamma: The discount of rewards, for each turn that they are away; for `turn` only.
+        clip: The distance that the ratio of probabilities may move from 1 before its gradient is
+            cut off.
+        clip_high: The distance upwards, if it is another one: more of it lets improbable tokens
+            rise (DAPO, Yu et al. 2025, section 3.1).
+        ratio: The unit whose ratio is clipped: each `token`, or each `reply`, by the geometric mean
+            over its tokens (GSPO, Zheng et al. 2025).
+        weight: The unit that weighs the same as any other: `episode`, however many tokens it has;
+            `token`, of whichever episode (DAPO, section 3.3); or `constant`, a token too, with a
+            weight that does not depend on what was sampled (Dr. GRPO, Liu et al. 2025).
+        kl: The weight of the divergence from the model as it was at the start.
+        entropy: The weight of the entropy bonus.
+        epochs: Passes over the same episodes.
+        minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in
+            each pass.
+        ahead: Play the episodes of the next step, with the weights as they are before this one,
+            while this one is trained on.
+        importance_cap: Weigh each token by the ratio of its probability when training begins to
+            that when it was sampled, this much at most: for a sampler that lags behind, or rounds
+            otherwise. None leaves the difference to the clipped ratio.
+        temperature: Of the sampling.
+        max_new_tokens: The most tokens of a reply.
+    """
+
+    groups: EpisodeCount = 8
+    group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
+    branch: bool = False
+    resample: Annotated[int, Field(ge=0, le=1_000)] = 0
+    baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
+    level: Literal["episode", "turn"] = "episode"
+    label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
+    gamma: Share = 1.0
+    clip: ClipDistance = 0.2
+    clip_high: ClipDistance | None = None
+    ratio: Literal["token", "reply"] = "token"
+    weight: Literal["episode", "token", "constant"] = "episode"
+    kl: LossWeight = 0.0
+    entropy: LossWeight = 0.0
+    epochs: Annotated[int, Field(ge=1, le=1_000)] = 1  # after more, the same rows say nothing new
+    minibatches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    ahead: bool = False
+    importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
+    temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 explores nothing
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.branch and self.engine not in IN_PROCESS:
+            raise ValueError(
+                f"branch=True copies envs of this process, and engine {self.engine!r} has them "
+                f"elsewhere; take one of {', '.join(IN_PROCESS)}"
+            )

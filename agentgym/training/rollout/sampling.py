@@ -57,21 +57,17 @@ class Sampler(Protocol):
     @property
     def version(self) -> int:
         """Return the version of the weights, which grows when they change."""
-        ...
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample for each prompt, in order, or the cause why that one has none."""
-        ...
 
     def seed(self, seed: int) -> None:
         """Seed the draws."""
-        ...
 
     def update(self, model: Any, tokenizer: Any) -> None:
         """Sample with the weights of a model of transformers from now on."""
-        ...
 
 
 class RequestSeeds:

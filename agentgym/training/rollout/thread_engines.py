@@ -271,7 +271,6 @@ class AsyncPolicy(Protocol):
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat."""
-        ...
 
 
 class Asyncio(Threads):

@@ -13,7 +13,7 @@ import pytest
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import GRPO, GRPOConfig, HorizonCurriculum
-from agentgym.training.rl.experience import Experience
+from agentgym.training.rl.batches import Experience
 from agentgym.training.rollout import Collector, make_model
 from agentgym.training.rollout.branching import Branches
 from tests.training.rl.echo_trainers import small_model
