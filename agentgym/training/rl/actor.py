@@ -58,12 +58,11 @@ class Actor:
 
     def policy(self, seed: int) -> Policy:
         """Return a policy."""
-        config = self.config
         return TokenPolicy(
             self._sampler(),
             self.renderer,
-            config.temperature,
-            config.max_new_tokens,
+            self.config.temperature,
+            self.config.max_new_tokens,
             seed,
             vocabulary=count_ids(self.model),
         )

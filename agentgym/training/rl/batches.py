@@ -160,8 +160,10 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
     """
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     if 0 in lengths:
-        where = f"step {lengths.index(0)} of seed {trajectory.seed}"
-        raise ValueError(f"{where} has no token ids: play it with a policy that records them")
+        raise ValueError(
+            f"step {lengths.index(0)} of seed {trajectory.seed} has no token ids: play it with a "
+            "policy that records them"
+        )
     return lengths
 
 

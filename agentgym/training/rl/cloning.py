@@ -47,9 +47,8 @@ class Cloning(Trainer[CloningConfig]):
         seeds = self.source.seeds(self.config.episodes)
         played = self.source.play(self.teacher, seeds, self.step)
         self.record(played)
-        yield self._losses(
-            batch([row for trajectory in played.episodes for row in rows(trajectory)], self.pad)
-        )
+        items = [row for trajectory in played.episodes for row in rows(trajectory)]
+        yield self._losses(batch(items, self.renderer.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())

@@ -49,8 +49,11 @@ class Played:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Played:
         """Return what `to_state` has written."""
-        episodes = [Trajectory.from_json(line) for line in state["episodes"]]
-        return cls(episodes, state["figures"], state["lost"])
+        return cls(
+            [Trajectory.from_json(line) for line in state["episodes"]],
+            state["figures"],
+            state["lost"],
+        )
 
 
 class EpisodeSource:

@@ -12,6 +12,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from statistics import fmean
 from typing import Any, cast
 
@@ -96,8 +97,7 @@ class GRPO(Trainer[GRPOConfig]):
             missing = config.groups - len({t.seed for t in kept.episodes})
             if not missing:
                 break
-            seeds = self.source.seeds(missing)
-            played = self.actor.play(policy, seeds, config.group_size, step)
+            played = self.actor.play(policy, self.source.seeds(missing), config.group_size, step)
             last = attempt == config.resample and not kept.episodes
             kept.add(played, played.episodes if last else self._differing(played.episodes))
         return kept
@@ -106,8 +106,8 @@ class GRPO(Trainer[GRPOConfig]):
         """Return the episodes of the instances that teach something; all, if none is replaced."""
         if not self.config.resample:
             return list(played)
-        by_step = self.advantages(played)
-        seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
+        pairs = zip(played, self.advantages(played), strict=True)
+        seeds = {trajectory.seed for trajectory, steps in pairs if any(steps)}
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
@@ -117,7 +117,7 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        data = experience(played, tokens, config.weight, self.pad, config.max_new_tokens)
+        data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
         if not (config.kl or config.entropy):  # rows without an advantage have no gradient then
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
@@ -162,9 +162,12 @@ class GRPO(Trainer[GRPOConfig]):
     def predict(self, data: Batch) -> Prediction:
         """Run the model on a batch."""
         config = self.config
-        gradient = config.entropy > 0
         return predict(
-            self.model, data, config.temperature, config.precision, entropy_gradient=gradient
+            self.model,
+            data,
+            config.temperature,
+            config.precision,
+            entropy_gradient=config.entropy > 0,
         )
 
     # The loss.
@@ -226,8 +229,7 @@ class GRPO(Trainer[GRPOConfig]):
 
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the training depends on."""
-        ahead = {} if self._ahead is None else {"ahead": self._ahead.to_state()}
-        return {**super().state(), **ahead}
+        return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a state."""
@@ -305,12 +307,8 @@ def _group(trajectory: Trajectory, unit: _Unit, baseline: str) -> Hashable:
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return the discounted sum of the rewards from each on."""
-    sums: list[float] = []
-    total = 0.0
-    for reward in reversed(rewards):
-        total = reward + gamma * total
-        sums.append(total)
-    return sums[::-1]
+    backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
+    return list(backwards)[:0:-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:

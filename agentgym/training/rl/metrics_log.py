@@ -45,14 +45,10 @@ class Recorder:
 
     def figures(self) -> dict[str, float]:
         """Return the figures of all that was recorded."""
-        means = {
+        return {
             name: torch.cat([x.cpu().double() for x in parts]).mean().item()
             for name, parts in self._mean.items()
-        }
-        return {
-            **means,
-            **{name: max(x.max().item() for x in parts) for name, parts in self._max.items()},
-        }
+        } | {name: max(x.max().item() for x in parts) for name, parts in self._max.items()}
 
 
 def _append(
@@ -87,7 +83,8 @@ class MetricsLog:
         if out is None or self.path is None:
             return
         out.mkdir(parents=True, exist_ok=True)
-        _truncate_after(self.path, step)
+        if self.path.exists():
+            write_text(self.path, "".join(line for at, line in steps_of(self.path) if at <= step))
         if tensorboard:
             self._writer = _summary_writer(out / TENSORBOARD, step + 1)
 
@@ -121,13 +118,6 @@ class MetricsLog:
         """Wait until all that was written is on the disk."""
         if self.path is not None:
             append_text(self.path, "", sync=True)
-
-
-def _truncate_after(path: Path, step: int) -> None:
-    """Keep the whole lines of the steps up to this one."""
-    if not path.exists():
-        return
-    write_text(path, "".join(line for at, line in steps_of(path) if at <= step))
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,6 @@ from agentgym.training.rollout import (
     EnvLike,
     RunLock,
     make_renderer,
-    pad_id,
 )
 from agentgym.training.rollout.pretrained import has_adapter
 from agentgym.training.rollout.storage import replacing
@@ -83,7 +82,6 @@ class Trainer(Generic[ConfigT]):
             betas=(0.9, 0.95),
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
-        self.curriculum = curriculum
         self.step = 0
         self.lost: list[tuple[int, str]] = []
         if out is not None and (out / CHECKPOINT).exists():
@@ -101,11 +99,6 @@ class Trainer(Generic[ConfigT]):
         They are saved with it, and trained if they take gradients.
         """
         return {}
-
-    @property
-    def pad(self) -> int:
-        """Return the id to pad rows with."""
-        return pad_id(self.tokenizer)
 
     def draw_seed(self, step: int) -> int:
         """Return the seed of the draws of a step."""
@@ -148,11 +141,10 @@ class Trainer(Generic[ConfigT]):
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
-        remaining = 1 - self.step / config.steps
         rate = (
             config.learning_rate
             * min(1.0, (self.step + 1) / max(1, config.warmup))
-            * max(0.1, remaining)
+            * max(0.1, 1 - self.step / config.steps)
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -167,12 +159,13 @@ class Trainer(Generic[ConfigT]):
 
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the training depends on."""
+        curriculum = self.source.curriculum
         return {
             **{name: _weights(module) for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "next_seed": self.source.next_seed,
-            **({"curriculum": self.curriculum.state()} if self.curriculum is not None else {}),
+            **({} if curriculum is None else {"curriculum": curriculum.state()}),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -192,8 +185,8 @@ class Trainer(Generic[ConfigT]):
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.source.next_seed = state["step"], state["next_seed"]
-        if self.curriculum is not None:
-            self.curriculum.load(state.get("curriculum", self.curriculum.state()))
+        if "curriculum" in state and self.source.curriculum is not None:
+            self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
         """Write a checkpoint; one that is cut short by a kill does not replace the last.
