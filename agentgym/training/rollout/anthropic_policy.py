@@ -146,8 +146,10 @@ class _Client:
             **to_encodable(to_prompt(chat, self._signed, native=native)),
         }
         if config.thinking_budget is not None:
-            thinking = {"type": "enabled", "budget_tokens": config.thinking_budget}
-            request["thinking"] = thinking
+            request["thinking"] = {
+                "type": "enabled",
+                "budget_tokens": config.thinking_budget,
+            }
         for name in ("temperature", "top_p"):
             if (value := getattr(config, name)) is not None:
                 request[name] = value

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from agentgym.env import clone
 from agentgym.messages import Chat
-from agentgym.registry import spec
-from agentgym.training.rollout.engines import EnvLike
+from agentgym.training.rollout.engines import EnvLike, MakeEnv, factory_of
 from agentgym.training.rollout.trajectory import Trajectory
 
 _Env = gymnasium.Env[Any, Any]
@@ -49,22 +46,16 @@ class Branches:
     points: dict[int, BranchPoint] = field(default_factory=dict)
     open: bool = False
 
-    def factory(self, env: EnvLike) -> Callable[[], _Env]:
+    def factory(self, env: EnvLike) -> MakeEnv:
         """Return a function that makes envs which draw points, and go on from them."""
-        if isinstance(env, str):
-            env = spec(env)
-        source = env
-        make: Callable[[], _Env] = (
-            (lambda: gymnasium.make(source)) if isinstance(source, EnvSpec) else source
-        )
-        return lambda: _BranchingEnv(make(), self)
+        make_env = factory_of(env)
+        return lambda: _BranchingEnv(make_env(), self)
 
     def cut(self, trajectory: Trajectory) -> Trajectory:
         """Return an episode from the point of its seed on, as those that go on from there are
         recorded: the first prompt holds all that came before.
         """
-        step = self.points[trajectory.seed].step
-        return replace(trajectory, steps=trajectory.steps[step:])
+        return replace(trajectory, steps=trajectory.steps[self.points[trajectory.seed].step :])
 
 
 class _BranchingEnv(gymnasium.Env[Any, Any]):
@@ -109,8 +100,7 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         # The n-th point takes the place of the one before with probability 1/n, so that each of
         # them stays with the same probability (reservoir sampling).
         if may_branch and self._draw.integers(self._step + 1) == 0:
-            point = BranchPoint(self._step, chat, clone(self._env))
-            self._branches.points[self._seed] = point
+            self._branches.points[self._seed] = BranchPoint(self._step, chat, clone(self._env))
         return chat, reward, terminated, truncated, info
 
     def close(self) -> None:

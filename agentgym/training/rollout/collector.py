@@ -9,14 +9,11 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-import agentgym.registry as registry
 from agentgym.arguments import check_bool, check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
@@ -28,7 +25,14 @@ from agentgym.training.rollout.collect_arguments import (
     read_seeds,
 )
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
+from agentgym.training.rollout.engines import (
+    Engine,
+    EnvLike,
+    Lockstep,
+    MakeEnv,
+    Slot,
+    factory_of,
+)
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.prefetch import Prefetcher
@@ -191,8 +195,7 @@ class Collector:
     ) -> Generator[tuple[int, Trajectory], None, None]:
         replayed: deque[tuple[int, Trajectory]] = deque()
         with file.writing() if file else nullcontext():
-            recorded = self._recorded(file, labels) if file else {}
-            missing = _missing(seeds, recorded, replayed)
+            missing = _missing(seeds, self._recorded(file, labels) if file else {}, replayed)
             for place, trajectory in self._play(policy, shared, missing, labels):
                 if file is not None:
                     file.append(trajectory.to_json())
@@ -268,11 +271,9 @@ class Collector:
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
     """Return the factory of the envs, and their spec as JSON text."""
-    if isinstance(env, str):
-        env = registry.spec(env)
-    if not (isinstance(env, EnvSpec) or callable(env)):
+    if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
-    make_env = partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
+    make_env = factory_of(env)
     first = make_env()
     try:
         return make_env, spec_of(first)
@@ -288,7 +289,7 @@ def _engine(engine: str | Engine) -> Engine:
         with needs_extra("the engine ray", "ray"):
             from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
-    engines: dict[str, type[Engine]] = {
+    engines = {
         "lockstep": Lockstep,
         "threads": Threads,
         "asyncio": Asyncio,

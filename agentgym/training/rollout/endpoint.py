@@ -166,8 +166,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     @property
     def provenance(self) -> dict[str, Any]:
         """Return the model, the address and the sampler, which are recorded with each episode."""
-        options = asdict(self.config)
-        return {name: value for name, value in options.items() if name not in _TRANSPORT}
+        return {k: v for k, v in asdict(self.config).items() if k not in _TRANSPORT}
 
     def connect(self) -> Client[QuestionT, AnswerT]:
         """Return a client, which must hold no reference to this object."""
@@ -253,8 +252,9 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         config = self.config
         where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
         if isinstance(failure, Refusal):
-            message = f"{where} answered {failure.status}: {failure.message[:500]}"
-            return self._refused(failure, message)
+            return self._refused(
+                failure, f"{where} answered {failure.status}: {failure.message[:500]}"
+            )
         if isinstance(failure, TimeoutError):
             return EndpointError(
                 f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "

@@ -8,9 +8,11 @@ that the collector can wait for whichever slot is ready, and give up one without
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -19,11 +21,21 @@ from typing_extensions import override
 
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
+from agentgym.registry import spec
 from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
 """An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
+
+
+def factory_of(env: EnvLike) -> MakeEnv:
+    """Return the function that makes an env."""
+    if isinstance(env, str):
+        env = spec(env)
+    return partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
+
+
 GRACE = 5.0
 """Seconds that slots may take to close before they are killed: enough for a tool call that is under
 way.
@@ -54,7 +66,7 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 """The result of a reset, of a step or of a breakdown."""
 
 
-class Slot:
+class Slot(ABC):
     """A place in which episodes are played, one after the other. What is asked is answered in a
     mailbox.
 
@@ -72,20 +84,20 @@ class Slot:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Play with this policy from now on."""
+        """Play with this policy from now on; a slot that is never given one need not fill this."""
         raise NotImplementedError
 
+    @abstractmethod
     def reset(self, seed: int) -> None:
         """Begin an episode; the answer is put into the mailbox."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, reply: Reply | None) -> None:
         """Play a reply, or that of the slot's own policy; the answer is put into the mailbox."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Stop, whatever is going on, without waiting."""
-        raise NotImplementedError
 
 
 class Answers:
@@ -148,7 +160,7 @@ class LocalSlot(Slot):
 
     @override
     def use(self, policy: Any) -> None:
-        self._player.use(policy)
+        self._player.policy = policy
 
     @override
     def reset(self, seed: int) -> None:

@@ -55,8 +55,8 @@ class TokenPolicy:
         """Seed the sampling by the number of this copy of the policy, so that copies draw
         differently.
         """
-        mixed = np.random.SeedSequence([self.seed, number]).generate_state(1)
-        self.sampler.seed(int(mixed[0]))
+        (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
+        self.sampler.seed(int(mixed))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to all chats.
@@ -71,7 +71,13 @@ class TokenPolicy:
         samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
         if len(samples) != len(fitting):
             raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
-        outcomes: list[Reply | PolicyError] = [self._too_long(len(prompt)) for prompt in prompts]
+        outcomes: list[Reply | PolicyError] = [
+            PolicyError(
+                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; play "
+                "with a window or a longer context"
+            )
+            for prompt in prompts
+        ]
         for k, sample in zip(fitting, samples, strict=True):
             outcomes[k] = self._read(sample, prompts[k], options)
         replies: list[Reply] = []
@@ -94,12 +100,6 @@ class TokenPolicy:
         if fault := find_fault(sample, options, self.vocabulary):
             return PolicyError(f"the answer of the sampler cannot be used: {fault}")
         return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
-
-    def _too_long(self, length: int) -> PolicyError:
-        return PolicyError(
-            f"a prompt has {length} tokens and the model takes {self.sampler.context}; play with a "
-            "window or a longer context"
-        )
 
 
 class LocalPolicy(TokenPolicy):
@@ -133,9 +133,13 @@ class LocalPolicy(TokenPolicy):
     ) -> None:
         renderer = make_renderer(model, tokenizer, template, native_tools=native_tools)
         sampler = TransformersSampler(model, renderer.pad, batch_size=batch_size)
-        vocabulary = count_ids(model)
         super().__init__(
-            sampler, renderer, temperature, max_new_tokens, seed, vocabulary=vocabulary
+            sampler,
+            renderer,
+            temperature,
+            max_new_tokens,
+            seed,
+            vocabulary=count_ids(model),
         )
         self.model = model
 
@@ -154,5 +158,6 @@ def make_renderer(
     native_tools: bool = False,
 ) -> Renderer:
     """Return a renderer that ends replies where the model does."""
-    stops = stop_ids(model.generation_config)
-    return Renderer(tokenizer, stops, template, native_tools=native_tools)
+    return Renderer(
+        tokenizer, stop_ids(model.generation_config), template, native_tools=native_tools
+    )

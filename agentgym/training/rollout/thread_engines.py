@@ -233,7 +233,7 @@ class ThreadSlot(Slot):
             if self._seed is None:
                 return player.step(self._reply)
             seed, self._seed = self._seed, None
-            player.use(self._policy)
+            player.policy = self._policy
             return player.reset(seed)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             return failure_of(error)
@@ -296,10 +296,9 @@ class Asyncio(Threads):
             ValueError: It has no `areply`.
         """
         if not isinstance(policy, AsyncPolicy):
-            name = type(policy).__name__
             raise ValueError(
-                f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has "
-                "none; use threads"
+                "the asyncio engine needs a policy with `async def areply(chat)`, and "
+                f"{type(policy).__name__} has none; use threads"
             )
         return policy
 

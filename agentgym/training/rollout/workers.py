@@ -61,7 +61,7 @@ class PlayerServer:
 
     def use(self, policy: Policy) -> None:
         """Play with this policy from now on."""
-        self._player.use(policy)
+        self._player.policy = policy
 
     def reset(self, seed: int) -> SentChat:
         """Begin an episode."""
@@ -72,8 +72,14 @@ class PlayerServer:
         """Play a text, and send no reply back; or one of the own policy."""
         reply, outcome = self._player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
-        ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
-        return played, self._border.send_chat(outcome.chat), *ends
+        return (
+            played,
+            self._border.send_chat(outcome.chat),
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            outcome.info,
+        )
 
     def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
         """Play the texts of an episode with this seed again, and send the last chat whole."""
@@ -134,21 +140,20 @@ class WorkerServer:
 
     def _player(self, key: int) -> PlayerServer:
         if self._sent is not None:
-            self._take_policy(self._sent)
+            self._policy = (
+                cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
+            )
+            self._sent = None  # only now, so that an error is the answer to each request
+            if hasattr(self._policy, "reseed"):
+                self._policy.reseed(self._number)
+            for player in self._players.values():
+                player.use(self._policy)
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
             RareGarbageCollection.begin(1)
             self._players[key].use(self._policy)
         return self._players[key]
-
-    def _take_policy(self, sent: bytes | Policy) -> None:
-        self._policy = cloudpickle.loads(sent) if isinstance(sent, bytes) else sent
-        self._sent = None
-        if hasattr(self._policy, "reseed"):
-            self._policy.reseed(self._number)
-        for player in self._players.values():
-            player.use(self._policy)
 
 
 class Processes(WorkerEngine):
