@@ -15,7 +15,7 @@ from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
 from agentgym.token_ids import TokenIds
-from agentgym.training.rollout.renderer import Renderer, stop_ids
+from agentgym.training.rollout.renderer import Renderer, list_ids
 from agentgym.training.rollout.sampler import BATCH, TransformersSampler
 from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions, find_fault
 
@@ -158,6 +158,5 @@ def make_renderer(
     native_tools: bool = False,
 ) -> Renderer:
     """Return a renderer that ends replies where the model does."""
-    return Renderer(
-        tokenizer, stop_ids(model.generation_config), template, native_tools=native_tools
-    )
+    stops = list_ids(getattr(model.generation_config, "eos_token_id", None))
+    return Renderer(tokenizer, stops, template, native_tools=native_tools)

@@ -108,10 +108,9 @@ class PolicyConfig(Config):
                 f"{name} holds no trained model: `agentgym train --out {name}` has to run to its "
                 "end first"
             )
-        remedy = list_names(name, tuple(SCRIPTED), "policies")
         raise ValueError(
-            f"there is no policy {name!r}; {remedy}, package.module:factory, or the folder of a "
-            "trained model"
+            f"there is no policy {name!r}; {list_names(name, tuple(SCRIPTED), 'policies')}, "
+            "package.module:factory, or the folder of a trained model"
         )
 
     @property
@@ -157,8 +156,7 @@ class PolicyConfig(Config):
         if sample and seeded is not None:
             first = given.get("seed", seeded.default)
             given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
-        policy: Policy = factory(env_id, **given)
-        return policy
+        return factory(env_id, **given)
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name without its options, and these as texts; a folder may have any name."""

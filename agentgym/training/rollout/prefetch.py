@@ -54,9 +54,11 @@ class Prefetcher:
             return
         if self._pool is None:
             self._pickled = cloudpickle.dumps(self._make_env)
-            folder = os.environ[reset_cache.VARIABLE]
             self._pool = ProcessPoolExecutor(
-                self._workers, get_context("forkserver"), _begin_worker, (folder,)
+                self._workers,
+                get_context("forkserver"),
+                _begin_worker,
+                (os.environ[reset_cache.VARIABLE],),
             )
         self._pending = {seed: draw for seed, draw in self._pending.items() if not draw.done()}
         with suppress(BrokenProcessPool), interrupts_left_to_parent():

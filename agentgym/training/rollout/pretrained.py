@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -105,8 +105,7 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
             are `float32` unless another type is named.
     """
     if name != "auto":
-        dtype: torch.dtype = getattr(torch, name)
-        return dtype
+        return cast(torch.dtype, getattr(torch, name))
     return torch.float32 if master or device.type == "cpu" else "auto"
 
 

@@ -41,9 +41,9 @@ def provenance(config: PolicyConfig, policy: Policy | None = None) -> dict[str, 
         "seed": config.seed,
     }
     if config.is_model:
-        options = asdict(config.model)
-        facts["sampler"] = {k: v for k, v in options.items() if k not in _SPEED_ONLY}
-        facts["files"] = _hash_model(Path(config.name))
+        folder = Path(config.name)
+        facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
+        facts["files"] = _hash_files(sorted({f for name in _WEIGHTS for f in folder.glob(name)}))
     elif config.module:
         spec = importlib.util.find_spec(config.module)
         if spec is not None and spec.origin and Path(spec.origin).is_file():
@@ -58,8 +58,7 @@ def other(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     Of the versions of agentgym, the last number does not matter: the same seed gives the same bytes
     within a minor version.
     """
-    names = dict.fromkeys([*kept, *found])
-    return next((name for name in names if _fact(kept, name) != _fact(found, name)), "")
+    return next((name for name in [*kept, *found] if _fact(kept, name) != _fact(found, name)), "")
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> Any:
@@ -80,11 +79,6 @@ def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
     if not any(reply.ids for reply in replies):
         return None
     return sum(len(reply.prompt_ids) for reply in replies), sum(len(reply.ids) for reply in replies)
-
-
-def _hash_model(folder: Path) -> str:
-    files = sorted({file for pattern in _WEIGHTS for file in folder.glob(pattern)})
-    return _hash_files(files)
 
 
 def _hash_files(files: Iterable[Path]) -> str:

@@ -134,11 +134,13 @@ class TransformersSampler:
         width, depth = max(map(len, new)), max(known)
         self.prefilled += sum(map(len, new))
         ids = torch.tensor([[self.pad] * (width - len(n)) + list(n) for n in new], device=device)
-        mask = [
-            [0] * (depth - k) + [1] * k + [0] * (width - len(n)) + [1] * len(n)
-            for k, n in zip(known, new, strict=True)
-        ]
-        self._mask = torch.tensor(mask, device=device)
+        self._mask = torch.tensor(
+            [
+                [0] * (depth - k) + [1] * k + [0] * (width - len(n)) + [1] * len(n)
+                for k, n in zip(known, new, strict=True)
+            ],
+            device=device,
+        )
         positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, depth:]
         self._past = _join_states(matches, depth) if depth else None
         return self._forward(ids, positions)

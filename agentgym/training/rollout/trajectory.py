@@ -90,9 +90,10 @@ class Trajectory:
         agent has its own part of it, as the report of the team says, with its own last step.
         """
         rewards = [step.reward for step in self.steps]
-        shares = self._team_report().get("rewards")
+        detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
+        shares = ((detail.get("report") or {}).get("team") or {}).get("rewards")
         if shares is not None:
-            rewards[-1] -= self.steps[-1].info["detail"].get("score") or 0.0
+            rewards[-1] -= detail.get("score") or 0.0
             for agent, numbers in self.by_agent().items():
                 rewards[numbers[-1]] += shares.get(agent, 0.0)
         return tuple(rewards)
@@ -107,11 +108,6 @@ class Trajectory:
     def agent_of(self, step: int) -> str:
         """Return the agent that took a step; the name is empty in an episode without a team."""
         return _agent(self.steps[step].info)
-
-    def _team_report(self) -> Mapping[str, Any]:
-        """Return the report of the team at the end; empty if there is none."""
-        report = self.steps[-1].info.get("detail", {}).get("report") if self.steps else None
-        return (report or {}).get("team") or {}
 
     def segments(self) -> list[Sequence[int]]:
         """Return the steps, cut where a prompt does not begin with the prompt before and its reply:
@@ -136,12 +132,11 @@ class Trajectory:
         return {agent: tuple(own) if agent else range(len(own)) for agent, own in numbers.items()}
 
     def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-        pairs = enumerate(pairwise(numbers), 1)
         starts = [
             0,
             *(
                 k
-                for k, (one, two) in pairs
+                for k, (one, two) in enumerate(pairwise(numbers), 1)
                 if not _continues(self.steps[one], self.steps[two].chat)
             ),
         ]
@@ -190,12 +185,14 @@ class Trajectory:
         head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
         if self.failure:
             head["failure"] = self.failure
-        ends = {
+        data = {
+            **head,
             "last": _chat_to_json(last),
             "terminated": self.terminated,
             "truncated": self.truncated,
+            "steps": steps,
         }
-        return json.dumps({**head, **ends, "steps": steps}, default=_plain)
+        return json.dumps(data, default=_plain)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
@@ -253,10 +250,9 @@ class TrajectoryLog:
         """
         for number, line in whole_lines(self.path):
             try:
-                trajectory = Trajectory.from_json(line.decode("utf-8"))
+                yield Trajectory.from_json(line.decode("utf-8"))
             except ValueError as error:
                 raise DamagedFileError(self.path, str(error), number) from None
-            yield trajectory
 
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
