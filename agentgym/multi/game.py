@@ -279,5 +279,6 @@ class Game:
 def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:
     env: gymnasium.Env[Any, Any] = agent_env
     for wrapper in wrappers:
-        env = load_env_creator(wrapper["entry_point"])(env=env, **wrapper["kwargs"])
+        make: Any = load_env_creator(wrapper["entry_point"])
+        env = make(env=env, **wrapper["kwargs"])
     return env

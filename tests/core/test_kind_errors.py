@@ -16,7 +16,7 @@ import pytest
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.evaluation import Ablation
-from agentgym.training.rl.tasks import TaskConfig
+from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, rollout
 from agentgym.wrappers import ContextBudget
 from agentgym.wrappers import context as context_module

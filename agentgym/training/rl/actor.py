@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.policy import Policy
 from agentgym.training.rl.batches import autocast
-from agentgym.training.rl.episodes import EpisodeSource, Played
+from agentgym.training.rl.episodes import Branches, EpisodeSource, Played
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import (
     Renderer,
@@ -20,7 +20,6 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
 )
-from agentgym.training.rollout.branching import Branches
 from agentgym.training.rollout.local_policy import count_ids
 
 

@@ -229,8 +229,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         """Play all cells of an evaluation and write its report."""
         if not self.config.episodes:
             return
-        model = PolicyConfig(str(folder), model=self.config.options_of_model())
-        ablation, out = self.config.ablation(model), self.out / name
+        config, out = self.config, self.out / name
+        ablation = config.ablation(PolicyConfig(str(folder), model=config.options_of_model()))
         prepare_ablation(ablation, out, policy)
         total, done = len(ablation.cells()), 0
 

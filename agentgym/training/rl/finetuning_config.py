@@ -15,10 +15,9 @@ from agentgym.config import Share, TokenCount
 from agentgym.training.evaluation import Ablation
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
-from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer_config import MOST
+from agentgym.training.rl.trainer_config import MOST, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
-from agentgym.training.rollout.model_options import DType
+from agentgym.training.rollout.sampling import DType
 
 ITSELF, VLLM = "transformers", "vllm"
 _OURS = {"model": "of the model that is trained", "seed": "--seed", "enable_lora": "--lora"}

@@ -20,8 +20,7 @@ from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
-from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer_config import MOST, GRPOConfig
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import (
     LocalPolicy,
     collect,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from statistics import fmean
@@ -265,44 +265,40 @@ def advantages(
         level: As in `GRPOConfig`.
         gamma: As in `GRPOConfig`.
     """
-    units = [_compared(t, level, gamma) for t in trajectories]
-    groups: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for trajectory, (_, values) in zip(trajectories, units, strict=True):
+    compared = [_compared(t, baseline, level, gamma) for t in trajectories]
+    groups: defaultdict[_Unit, list[float]] = defaultdict(list)
+    for _, values in compared:
         for unit, value in values.items():
-            groups[_group(trajectory, unit, baseline)].append(value)
+            groups[unit].append(value)
     return [
-        tuple(
-            _advantage(values[unit], groups[_group(trajectory, unit, baseline)], baseline)
-            for unit in by_step
-        )
-        for trajectory, (by_step, values) in zip(trajectories, units, strict=True)
+        tuple(_advantage(values[unit], groups[unit], baseline) for unit in by_step)
+        for by_step, values in compared
     ]
 
 
-_Unit = tuple[str, int]
-"""What has an advantage: an agent, and the number of its turn, or 0 for its whole episode."""
+_Unit = tuple[int, str, int]
+"""What has an advantage, and is compared with its like: the seed, or 0 if it does not matter; an agent;
+and the number of its turn, or 0 for its whole episode.
+"""
 
 
 def _compared(
-    trajectory: Trajectory, level: str, gamma: float
+    trajectory: Trajectory, baseline: str, level: str, gamma: float
 ) -> tuple[list[_Unit], dict[_Unit, float]]:
     """Return the unit that each step belongs to, and the value of each unit."""
+    seed = 0 if baseline == "reinforce" else trajectory.seed
     rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
     units: dict[int, _Unit] = {}
     for agent, numbers in trajectory.by_agent().items():
         own = [rewards[k] for k in numbers]
         if level == "episode":
-            values[agent, 0] = sum(own)
-            units |= dict.fromkeys(numbers, (agent, 0))
+            values[seed, agent, 0] = sum(own)
+            units |= dict.fromkeys(numbers, (seed, agent, 0))
             continue
         for turn, (k, value) in enumerate(zip(numbers, returns(own, gamma), strict=True)):
-            values[agent, turn] = value
-            units[k] = agent, turn
+            units[k] = seed, agent, turn
+            values[units[k]] = value
     return [units[k] for k in range(len(trajectory.steps))], values
-
-
-def _group(trajectory: Trajectory, unit: _Unit, baseline: str) -> Hashable:
-    return unit if baseline == "reinforce" else (trajectory.seed, unit)
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:

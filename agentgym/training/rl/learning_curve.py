@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from agentgym.training.evaluation import wilson
-from agentgym.training.rl.tasks import TaskConfig
+from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     RunLock,

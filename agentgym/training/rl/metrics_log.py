@@ -144,5 +144,4 @@ def _summary_writer(folder: Path, purge_step: int) -> Any:
         raise ImportError(
             "tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'"
         ) from error
-    writer: Any = SummaryWriter
-    return writer(log_dir=str(folder), purge_step=purge_step)
+    return SummaryWriter(log_dir=str(folder), purge_step=purge_step)

@@ -137,8 +137,12 @@ def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
     if text.strip() or not message.calls:
         yield {"type": "text", "text": text.rstrip() or _EMPTY}
     for call in message.calls:
-        name = _NAME.sub("_", call.name)[:_MAX_NAME]
-        yield {"type": "tool_use", "id": call.id, "name": name, "input": dict(call.arguments)}
+        yield {
+            "type": "tool_use",
+            "id": call.id,
+            "name": _NAME.sub("_", call.name)[:_MAX_NAME],
+            "input": dict(call.arguments),
+        }
 
 
 def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
@@ -207,8 +211,11 @@ def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
 
 def _thinking_block(block: Mapping[str, Any]) -> Block:
     """Return the fields of a thinking block that go back to the server."""
-    names = ("type", "thinking", "signature", "data")
-    kept = {name: block[name] for name in names if isinstance(block.get(name), str)}
+    kept = {
+        name: block[name]
+        for name in ("type", "thinking", "signature", "data")
+        if isinstance(block.get(name), str)
+    }
     if not kept.keys() & {"thinking", "data"}:
         raise AnswerError(f"content has {quote(block)}, which holds no thinking")
     return kept

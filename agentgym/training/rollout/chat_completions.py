@@ -59,6 +59,13 @@ def load_json(text: str) -> Any:
         raise AnswerError(f"not JSON ({error}): {text[:QUOTED]!r}") from None
 
 
+def load_json_or_none(text: str) -> Any:
+    """Return the data in an answer; None if it is not JSON, as errors and confirmations may be."""
+    with suppress(AnswerError):
+        return load_json(text)
+    return None
+
+
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
     """Return the answer of a server as a reply.
 

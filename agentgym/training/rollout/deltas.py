@@ -54,8 +54,10 @@ class ChatDelta(NamedTuple):
         """
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
-        tools = before.tools if self.tools is None else self.tools
-        prefix = Chat(before.first(self.kept).messages, tools)
+        prefix = Chat(
+            before.first(self.kept).messages,
+            before.tools if self.tools is None else self.tools,
+        )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
         # The end of the chat before was replaced, as the newest hint is, so that of this one may be.

@@ -198,9 +198,8 @@ class Dispatcher:
                 self._await_answer(slot)
                 slot.step(reply)
         for slot, error in silent:
-            run = self._runs.pop(slot)
             self._idle.append(slot)
-            self._break_off(run, describe(error))
+            self._break_off(self._runs.pop(slot), describe(error))
 
     @property
     def under_way(self) -> int:

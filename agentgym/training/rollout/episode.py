@@ -90,27 +90,28 @@ class Player:
 
     Attributes:
         policy: The policy; None if replies come from somewhere else.
+        chat: The chat that the policy is shown next.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
         self.policy: Policy | None = None
-        self._chat = Chat()
+        self.chat = Chat()
 
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
-        self._chat = self.env.reset(seed=seed)[0]
-        return self._chat
+        self.chat = self.env.reset(seed=seed)[0]
+        return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
-            (reply,) = self.policy([self._chat])
-        self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
+            (reply,) = self.policy([self.chat])
+        self.chat, reward, terminated, truncated, info = self.env.step(reply.text)
         return reply, StepOutcome(
-            self._chat, float(reward), terminated, truncated, to_jsonable(info)
+            self.chat, float(reward), terminated, truncated, to_jsonable(info)
         )
 
     def close(self) -> None:
@@ -183,9 +184,10 @@ def to_jsonable(value: Any) -> Any:
     """Return a part of an info as JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
+    kind: Any = type(value)
     items: Iterable[tuple[str, Any]]
     if is_dataclass(value):
-        items = [(name, getattr(value, name)) for name in _names(type(value))]
+        items = [(name, getattr(value, name)) for name in _names(kind)]
     elif isinstance(value, Mapping):
         items = value.items()
     else:

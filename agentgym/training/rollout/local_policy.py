@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -80,16 +80,14 @@ class TokenPolicy:
         ]
         for k, sample in zip(fitting, samples, strict=True):
             outcomes[k] = self._read(sample, prompts[k], options)
-        replies: list[Reply] = []
         for chat, outcome in zip(chats, outcomes, strict=True):
             if isinstance(outcome, Reply):
                 self.renderer.remember(chat, outcome)
-                replies.append(outcome)
         if errors := [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]:
             whole = copy.copy(errors[0])
             whole.replies = outcomes
             raise whole
-        return replies
+        return cast("list[Reply]", outcomes)
 
     def _read(
         self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions

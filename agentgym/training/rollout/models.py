@@ -58,11 +58,9 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    fast: Any = PreTrainedTokenizerFast  # it has no types
-    tokenizer_fast: PreTrainedTokenizerFast = fast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE
     )
-    return tokenizer_fast
 
 
 def make_model(

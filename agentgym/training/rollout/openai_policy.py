@@ -172,9 +172,12 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
         )
     messages = to_encodable((chat if native else as_text(chat.messages)).to_openai())
     options = {
-        name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "max_tokens": config.max_tokens,
+        "seed": config.seed,
+        "tools": [tool.to_openai() for tool in chat.tools] or None if native else None,
+        "logprobs": config.logprobs or None,
     }
-    options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
-    options["logprobs"] = config.logprobs or None
     request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
     return request | {name: value for name, value in options.items() if value is not None}

@@ -21,7 +21,7 @@ from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
 from agentgym.training.extras import MissingExtraError, needs_extra
-from agentgym.training.rollout.model_options import ModelOptions
+from agentgym.training.rollout.sampling import ModelOptions
 
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -88,8 +88,7 @@ def _begin_worker(folder: str) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _env(make_env: bytes) -> gymnasium.Env[Any, Any]:
-    env: gymnasium.Env[Any, Any] = cloudpickle.loads(make_env)()
-    return env
+    return cast("gymnasium.Env[Any, Any]", cloudpickle.loads(make_env)())
 
 
 def _draw(make_env: bytes, seed: int) -> None:

@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.local_policy import LocalPolicy
-from agentgym.training.rollout.model_options import ModelOptions
+from agentgym.training.rollout.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
@@ -91,8 +91,9 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used here ({reason}); try cpu") from None
+        raise ValueError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); try cpu"
+        ) from None
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
@@ -142,8 +143,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
     """Return a model with its adapter, whose folder names that of the model."""
     with needs_extra("an adapter", "lora"):
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
-    config = PeftConfig.from_pretrained(str(folder))
-    base_folder = Path(str(config.base_model_name_or_path))
+    base_folder = Path(str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path))
     if not (base_folder / MODEL).is_file():
         raise ValueError(
             f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is not "

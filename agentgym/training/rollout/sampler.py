@@ -63,7 +63,8 @@ class TransformersSampler:
         self.prefilled = 0
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
-        if not _keeps_positions(model):
+        layers = DynamicCache(config=model.config).layers
+        if not all(type(layer) is DynamicLayer for layer in layers):  # which keeps all positions
             self._cache = PrefixCache(0)
         self._short_logits = takes_logits_to_keep(model)
         self._weights: tuple[object, ...] = ()
@@ -241,11 +242,6 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
         hash(tuple(p.data_ptr() for p in parameters)),
         torch.is_autocast_enabled(model.device.type),
     )
-
-
-def _keeps_positions(model: PreTrainedModel) -> bool:
-    """Return whether each layer keeps the states of all positions."""
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
@@ -13,7 +12,14 @@ from pydantic import Field
 
 from agentgym.config import TokenCount
 from agentgym.policy import PolicyError
-from agentgym.training.rollout.chat_completions import AnswerError, dig, load_json, quote, to_usage
+from agentgym.training.rollout.chat_completions import (
+    AnswerError,
+    dig,
+    load_json,
+    load_json_or_none,
+    quote,
+    to_usage,
+)
 from agentgym.training.rollout.endpoint import Client, EndpointError, HttpClient, RequestConfig
 from agentgym.training.rollout.openai_policy import OpenAIClient, failures_of_openai
 from agentgym.training.rollout.sampling import RequestSeeds, Sample, SamplingOptions
@@ -132,10 +138,9 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample for each prompt, in order, or the cause why that one has none."""
-        seeds = self._seeds.draw(len(prompts))
         requests = [
             _Prompt(prompt, self._body(prompt, options, seed), self.version)
-            for prompt, seed in zip(prompts, seeds, strict=True)
+            for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
         ]
         try:
             return self.ask(requests)
@@ -207,18 +212,11 @@ class _Client(OpenAIClient[SamplingServerConfig]):
                     body=dict(question.body),
                     cast_to=httpx2.Response,
                 )
-            return _json_or_none(done.text), EndpointUsage()
+            return load_json_or_none(done.text), EndpointUsage()
         with failures_of_openai():
             response = await self._client.completions.with_raw_response.create(**question.body)
         answer = load_json(response.http_response.text)
         return to_sample(answer, question.ids, question.version), to_usage(answer)
-
-
-def _json_or_none(text: str) -> Any:
-    """Return the data of an answer; None for plain text, with which some paths confirm."""
-    with suppress(AnswerError):
-        return load_json(text)
-    return None
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:

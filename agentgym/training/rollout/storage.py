@@ -132,8 +132,8 @@ class RunLock:
                 if self._is_current(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, _holder().encode())
-                    self._descriptor = descriptor
                     stack.pop_all()
+                    self._descriptor = descriptor
         _HELD.add(self)
 
     def _lock(self, descriptor: int) -> None:

@@ -320,7 +320,6 @@ class _AwaitingSlot(ThreadSlot):
     ) -> None:
         super().__init__(make_env, number, answers, pool)
         self._loop = loop
-        self._chat = Chat()
         self._task: asyncio.Task[None] | None = None
 
     @override
@@ -337,15 +336,16 @@ class _AwaitingSlot(ThreadSlot):
 
     def await_reply(self) -> None:
         """Begin to wait for a reply, in the event loop; stop to if the slot is closed."""
-        if not self.dead:
-            self._task = asyncio.get_running_loop().create_task(self._await_reply())
+        player = self._player
+        if player is not None and not self.dead:
+            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.chat))
         elif self._task is not None:
             self._task.cancel()
 
-    async def _await_reply(self) -> None:
+    async def _await_reply(self, chat: Chat) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(self._chat)
+            reply = await self._policy.areply(chat)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
@@ -353,15 +353,6 @@ class _AwaitingSlot(ThreadSlot):
             super().step(reply)
         finally:
             self._task = None
-
-    @override
-    def _answer(self) -> Answer:
-        answer = super()._answer()
-        if isinstance(answer, Chat):
-            self._chat = answer
-        elif isinstance(answer, tuple):
-            self._chat = answer[1].chat
-        return answer
 
 
 class _Loop:

@@ -312,7 +312,7 @@ class TrajectoryLog:
             OSError: They cannot be written; the file is as it was before.
         """
         with self._lock, self._turn:
-            data = [line.encode("utf-8") + b"\n" for line in lines]
+            data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
@@ -396,8 +396,11 @@ def _chat_to_json(delta: ChatDelta) -> dict[str, Any]:
 
 
 def _chat_from_json(data: Mapping[str, Any]) -> ChatDelta:
-    tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None
-    return ChatDelta(data["kept"], tuple(map(Message.from_dict, data["messages"])), tools)
+    return ChatDelta(
+        data["kept"],
+        tuple(map(Message.from_dict, data["messages"])),
+        tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None,
+    )
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:

@@ -21,9 +21,8 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.deltas import Border
-from agentgym.training.rollout.engines import GRACE, MakeEnv, describe
+from agentgym.training.rollout.engines import GRACE, MakeEnv, RareGarbageCollection, describe
 from agentgym.training.rollout.episode import Player
-from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.wire import (
     FarAnswer,
     Frames,
