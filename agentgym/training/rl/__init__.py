@@ -54,7 +54,6 @@ __getattr__ = lazy_exports(
         "finetuning_config": ("train", "FineTuneConfig"),
         "from_scratch": ("train", "LearnConfig Learning"),
         "grpo": ("train", "GRPO"),
-        "metrics_log": ("train", ""),
         "trainer": ("train", "Trainer"),
     },
 )

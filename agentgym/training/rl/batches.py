@@ -120,8 +120,7 @@ def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
     numbers: Any = data.replies[data.sampled]
     reply = numbers.unique(return_inverse=True)[1]
     count = int(reply.max()) + 1 if len(reply) else 0
-    sums = flat.new_zeros(count).index_add(0, reply, flat)
-    means = sums / torch.bincount(reply, minlength=count)
+    means = flat.new_zeros(count).index_add(0, reply, flat) / torch.bincount(reply, minlength=count)
     return torch.zeros_like(values).masked_scatter(data.sampled, means[reply])
 
 

@@ -108,10 +108,9 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         if source.file and (base / MODEL).is_file():
             source = ModelSource(base)
         model, tokenizer = load_model(source, self.device, self.dtype)
-        if not source.file:
-            return model, tokenizer, source.folder
-        save_model(model, tokenizer, base)
-        return model, tokenizer, base
+        if source.file:
+            save_model(model, tokenizer, base)
+        return model, tokenizer, base if source.file else source.folder
 
     def _policy(self, model: Any, tokenizer: Any) -> LocalPolicy:
         config = self.config

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, cast
 
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
@@ -151,11 +151,9 @@ class Learning(PhasedRun[LearnConfig]):
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
         # Read back even if it was just made: one that was read is written with other settings, and
         # a run that was stopped has to end as one that was not.
-        saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
-        return saved
+        return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:
-        config = self.config
         return CloningConfig(
             steps=steps,
             learning_rate=6e-3,
@@ -163,8 +161,8 @@ class Learning(PhasedRun[LearnConfig]):
             episodes=_CLONED,
             num_envs=_CLONED,
             micro_batch=16,
-            seed=3 * config.seed + phase,
-            save_every=max(1, steps // config.evaluations),
+            seed=3 * self.config.seed + phase,
+            save_every=max(1, steps // self.config.evaluations),
         )
 
     def _grpo(self) -> GRPOConfig:

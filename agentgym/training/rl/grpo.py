@@ -73,7 +73,6 @@ class GRPO(Trainer[GRPOConfig]):
         """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
         update.
         """
-        config = self.config
         played = self._ahead
         self.records.mean(lag=float(played is not None))
         if played is None:
@@ -82,7 +81,7 @@ class GRPO(Trainer[GRPOConfig]):
         self._ahead = None
         self.record(played)
         with ThreadPoolExecutor(1, "agentgym-ahead") as beside:
-            if go_ahead := config.ahead and self.step + 1 < config.steps:
+            if go_ahead := self.config.ahead and self.step + 1 < self.config.steps:
                 self.actor.take_weights()
                 following = beside.submit(self.play_groups, self.step + 1)
             yield from self.learn(played.episodes)

@@ -107,7 +107,6 @@ __getattr__ = lazy_exports(
             "endpoint",
             "EndpointConfig EndpointPolicy",
         ),
-        "prefix_cache": ("train", ""),
         "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
         "renderer": ("train", "Renderer pad_id"),

@@ -147,20 +147,19 @@ class _Client:
     def _request(self, chat: Chat) -> dict[str, Any]:
         config, native = self._config, self._config.tools == "native"
         chat = chat if native else as_text(chat.messages)
-        request = {
+        thinking = {"type": "enabled", "budget_tokens": config.thinking_budget}
+        options = {
+            "thinking": None if config.thinking_budget is None else thinking,
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+        }
+        return {
             "model": config.model,
             "max_tokens": config.max_tokens,
             **to_encodable(to_prompt(chat, self._signed, native=native)),
+            **{name: value for name, value in options.items() if value is not None},
+            **config.extra_body,
         }
-        if config.thinking_budget is not None:
-            request["thinking"] = {
-                "type": "enabled",
-                "budget_tokens": config.thinking_budget,
-            }
-        for name in ("temperature", "top_p"):
-            if (value := getattr(config, name)) is not None:
-                request[name] = value
-        return request | dict(config.extra_body)
 
 
 def from_environment(env_id: str) -> AnthropicPolicy:

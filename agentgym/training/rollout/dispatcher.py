@@ -23,6 +23,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     describe,
+    start_thread,
 )
 from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.trajectory import Trajectory
@@ -159,8 +160,7 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
                 errors.append(error)
 
-        thread = threading.Thread(target=advance, name="agentgym-dispatcher", daemon=True)
-        thread.start()
+        thread = start_thread(advance, "agentgym-dispatcher")
         try:
             yield
         finally:

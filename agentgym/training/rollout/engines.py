@@ -195,6 +195,13 @@ def factory_of(env: EnvLike) -> MakeEnv:
     return partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
 
 
+def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
+    """Start a thread that does not keep the interpreter from ending."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 def describe(error: BaseException) -> str:
     """Return an error in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

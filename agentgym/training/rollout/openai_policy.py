@@ -170,7 +170,6 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
                 for m in chat.messages
             ],
         )
-    messages = to_encodable((chat if native else as_text(chat.messages)).to_openai())
     options = {
         "temperature": config.temperature,
         "top_p": config.top_p,
@@ -179,5 +178,9 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
         "tools": [tool.to_openai() for tool in chat.tools] or None if native else None,
         "logprobs": config.logprobs or None,
     }
-    request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
-    return request | {name: value for name, value in options.items() if value is not None}
+    return {
+        "model": config.model,
+        "messages": to_encodable((chat if native else as_text(chat.messages)).to_openai()),
+        "extra_body": dict(config.extra_body),
+        **{name: value for name, value in options.items() if value is not None},
+    }

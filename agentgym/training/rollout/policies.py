@@ -145,12 +145,20 @@ class PolicyConfig(Config):
         name, options = self._split()
         if name in SCRIPTED:
             return self._scripted(env_id, name, options, sample)
-        if name.partition(":")[0] == EXTERNAL:
+        module, _, function = name.partition(":")
+        if module == EXTERNAL:
             return _play_outside
         if self.is_model:
             written = max(file.stat().st_mtime_ns for file in self._model_files())
             return _load(self.name, written, self.model.to_json(), self.seed)
-        factory = self._import(name)
+        try:
+            factory: Callable[..., Policy] = getattr(import_named(module), function)
+        except MissingExtraError:
+            raise
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
+            ) from error
         given = read_knobs(name, factory, options)
         seeded = inspect.signature(factory).parameters.get("seed")
         if sample and seeded is not None:
@@ -179,18 +187,6 @@ class PolicyConfig(Config):
 
     def _model_files(self) -> list[Path]:
         return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
-
-    def _import(self, name: str) -> Callable[..., Policy]:
-        module, _, function = name.partition(":")
-        try:
-            factory: Callable[..., Policy] = getattr(import_named(module), function)
-        except MissingExtraError:
-            raise
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
-            ) from error
-        return factory
 
 
 def _seed_of(sample: int, seed: int) -> int:

@@ -112,12 +112,11 @@ class RunLock:
 
     def check(self) -> None:
         """Raise `RunLockedError` if another writer holds the lock, and write nothing."""
-        with suppress(FileNotFoundError, PermissionError):
-            descriptor = os.open(self.path, os.O_RDWR)
-            try:
-                self._lock(descriptor)
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(FileNotFoundError, PermissionError),
+            self.path.open("rb+", buffering=0) as file,
+        ):
+            self._lock(file.fileno())
 
     def _acquire(self) -> None:
         if not self._folder:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
@@ -27,6 +26,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     failure_of,
+    start_thread,
 )
 from agentgym.training.rollout.episode import Player
 
@@ -79,7 +79,7 @@ class ThreadPool:
                 self._activate()
             elif self._active < self._limit and not self._short.is_set():
                 self._short.set()
-                self._watch = self._watch or self._start(self._grow)
+                self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
     def abandon(self, slot: ThreadSlot) -> bool:
         """Put another thread in the place of the one that works for this slot, if one does."""
@@ -109,12 +109,7 @@ class ThreadPool:
             self._parked -= 1
             self._calls.put("go on")
         else:
-            self._threads.add(self._start(self._run))
-
-    def _start(self, target: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=target, name="agentgym-env", daemon=True)
-        thread.start()
-        return thread
+            self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
         """Double the active threads each time that slots wait although the interpreter is idle."""
@@ -362,10 +357,7 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
         self._posted: deque[_AwaitingSlot] = deque()
         self._woken = False
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="agentgym-asyncio", daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread(self._loop.run_forever, "agentgym-asyncio")
 
     def post(self, slot: _AwaitingSlot) -> None:
         """Have a slot wait for its reply, or stop to."""

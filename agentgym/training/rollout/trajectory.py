@@ -148,14 +148,11 @@ class Trajectory:
         """
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
-        before = _NOTHING
         for step in self.steps:
-            before = newest.get(_agent(step.info), _NOTHING)
-            deltas.append(
-                (ChatDelta.of(step.chat, before[0]), ReplyDelta.of(step.reply, before[1]))
-            )
-            before = newest[_agent(step.info)] = (step.chat, step.reply)
-        return deltas, ChatDelta.of(self.last, before[0])
+            chat, reply = newest.get(_agent(step.info), _NOTHING)
+            deltas.append((ChatDelta.of(step.chat, chat), ReplyDelta.of(step.reply, reply)))
+            newest[_agent(step.info)] = step.chat, step.reply
+        return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the parts from which a pickle rebuilds it, which grow as those of `to_json`."""
@@ -325,14 +322,13 @@ class TrajectoryLog:
 def _continues(step: Step, chat: Chat) -> bool:
     """Return whether a chat begins with the chat and the reply of a step, word for word."""
     length = len(step.chat.messages)
-    if (
-        chat.shared_prefix(step.chat) < length
-        or len(chat.messages) <= length
-        or chat.tools != step.chat.tools
-    ):
-        return False
-    reply = chat.messages[length]
-    return reply.role == "assistant" and reply.raw == step.reply.text
+    reply = chat.messages[length] if length < len(chat.messages) else Message("user")
+    return (
+        reply.role == "assistant"
+        and reply.raw == step.reply.text
+        and chat.tools == step.chat.tools
+        and chat.shared_prefix(step.chat) == length
+    )
 
 
 def _agent(info: Mapping[str, Any]) -> str:
@@ -368,13 +364,12 @@ _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], Chat]:
     """Return the steps that some deltas make, and the last chat."""
     newest: dict[str, tuple[Chat, Reply]] = {}
-    steps = []
-    before = _NOTHING
+    steps: list[Step] = []
     for chat, reply, reward, info in parts:
         before = newest.get(_agent(info), _NOTHING)
         before = newest[_agent(info)] = (chat.after(before[0]), reply.after(before[1]))
         steps.append(Step(*before, reward, info))
-    return tuple(steps), last.after(before[0])
+    return tuple(steps), last.after(steps[-1].chat if steps else Chat())
 
 
 def _rebuilt(

@@ -33,6 +33,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     describe,
+    start_thread,
 )
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.wire import FarAnswer
@@ -247,10 +248,7 @@ class Worker:
         self._lock = threading.Lock()  # of the two that follow
         self._head: WorkerSlot | None = None  # the slot whose step is played
         self._killed_for: WorkerSlot | None = None
-        self._thread = threading.Thread(
-            target=self._run, name=f"agentgym-worker-{number}", daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread(self._run, f"agentgym-worker-{number}")
 
     def use(self, policy: Any) -> None:
         """Play with this policy from now on."""

@@ -52,24 +52,23 @@ class PlayerServer:
 
     Args:
         make_env: Makes the env.
+
+    Attributes:
+        player: The player, with its policy.
     """
 
     def __init__(self, make_env: MakeEnv) -> None:
-        self._player = Player(make_env())
+        self.player = Player(make_env())
         self._border = Border()
-
-    def use(self, policy: Policy) -> None:
-        """Play with this policy from now on."""
-        self._player.policy = policy
 
     def reset(self, seed: int) -> SentChat:
         """Begin an episode."""
         self._border = Border()
-        return self._border.send_chat(self._player.reset(seed))
+        return self._border.send_chat(self.player.reset(seed))
 
     def step(self, text: str | None) -> SentStep:
         """Play a text, and send no reply back; or one of the own policy."""
-        reply, outcome = self._player.step(None if text is None else Reply(text))
+        reply, outcome = self.player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
         return (
             played,
@@ -83,15 +82,11 @@ class PlayerServer:
     def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
         """Play the texts of an episode with this seed again, and send the last chat whole."""
         seed, texts = episode
-        chat = self._player.reset(seed)
+        chat = self.player.reset(seed)
         for text in texts:
-            chat = self._player.step(Reply(text))[1].chat
+            chat = self.player.step(Reply(text))[1].chat
         self._border = Border()
         return self._border.send_chat(chat)
-
-    def close(self) -> None:
-        """Close the env."""
-        self._player.close()
 
 
 class WorkerServer:
@@ -130,7 +125,7 @@ class WorkerServer:
         """Close the env of a slot, if it is open."""
         if (player := self._players.pop(key, None)) is not None:
             RareGarbageCollection.end(1)
-            player.close()
+            player.player.close()
 
     def close_all(self) -> None:
         """Close all envs."""
@@ -146,12 +141,12 @@ class WorkerServer:
             if hasattr(self._policy, "reseed"):
                 self._policy.reseed(self._number)
             for player in self._players.values():
-                player.use(self._policy)
+                player.player.policy = self._policy
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
             RareGarbageCollection.begin(1)
-            self._players[key].use(self._policy)
+            self._players[key].player.policy = self._policy
         return self._players[key]
 
 

@@ -26,7 +26,7 @@ from agentgym.training.rl.batches import (
     spread,
 )
 from agentgym.training.rl.grpo import advantages
-from agentgym.training.rl.metrics_log import Recorder
+from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
 from tests.training.rl.echo_trainers import (
     Echo,
