@@ -64,11 +64,8 @@ class AgentEnv(ToolEnv):
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
                 "to play in a team"
             )
-        own = self._protocol.agents[self.agent]
-        return {
-            **{name: bound for name, bound in tools.items() if name in own},
-            **tools_of(self._team_toolset),
-        }
+        own = {name: tools[name] for name in tools if name in self._protocol.agents[self.agent]}
+        return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
         """Return the world of the team, which the game has made."""
@@ -155,11 +152,8 @@ class AgentEnv(ToolEnv):
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         """End the episode of the whole team with the cycle."""
         self.team.end(reason)
-        info = {
-            **self._info(self.world, 0, 0),
-            "detail": StepInfo(failed_rounds=self._failed_rounds, ended=reason),
-        }
-        return self.chat, 0.0, False, False, info
+        detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
+        return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}
 
     def receive(self, text: str) -> None:
         """Show a text at the end of the chat."""

@@ -139,8 +139,7 @@ class Hosting(TeamProtocol):
         """Carry out what needs no host; of the rest, keep the result for the referee, and ask the
         host.
         """
-        world = team.worlds[agent]
-        question = self._hosted(world).question(call) if agent == GUESSER else ""
+        question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()
         if team.question:

@@ -92,9 +92,9 @@ class Actor:
             branches.open = True
             others = [t.seed for t in first.episodes for _ in range(size - 1)]
             played = self.source.play(policy, others, step)
-            cut = [branches.cut(trajectory) for trajectory in first.episodes]
-            first.episodes, branches.points = [], {}
-            first.add(played, [*cut, *played.episodes])
+            first.episodes = [branches.cut(trajectory) for trajectory in first.episodes]
+            branches.points = {}
+            first.add(played, played.episodes)
             return first
 
 

@@ -63,9 +63,9 @@ class Batch:
         """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0
         elsewhere.
         """
-        values = torch.as_tensor(stream, dtype=torch.float32, device=self.ids.device)
-        return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(
-            self.sampled, values
+        device = self.ids.device
+        return torch.zeros(self.ids.shape, device=device).masked_scatter(
+            self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
         )
 
 

@@ -44,8 +44,7 @@ class Cloning(Trainer[CloningConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
-        seeds = self.source.seeds(self.config.episodes)
-        played = self.source.play(self.teacher, seeds, self.step)
+        played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
         items = [row for trajectory in played.episodes for row in rows(trajectory)]
         yield self._losses(batch(items, self.renderer.pad))

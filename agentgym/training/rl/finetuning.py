@@ -129,8 +129,11 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
-        env = mixture(config.training_specs(config.cells()))
-        share = evaluate(config.make_teacher(), env, _DEMONSTRATIONS)
+        share = evaluate(
+            config.make_teacher(),
+            mixture(config.training_specs(config.cells())),
+            _DEMONSTRATIONS,
+        )
         if not share:
             raise ValueError(
                 f"the teacher {config.teacher!r} solves none of {_DEMONSTRATIONS} tasks of these "
@@ -160,16 +163,19 @@ class FineTuning(PhasedRun[FineTuneConfig]):
                 config.demonstrations,
             )
         if config.method != "clone" and config.rl_steps:
-            rl = GRPO(
-                model,
-                tokenizer,
-                env,
-                self._grpo(),
-                self.out / "rl",
-                config.make_curriculum(),
-                sampler=config.make_sampler(base, self.out / HANDOVER),
+            yield (
+                "rl",
+                GRPO(
+                    model,
+                    tokenizer,
+                    env,
+                    self._grpo(),
+                    self.out / "rl",
+                    config.make_curriculum(),
+                    sampler=config.make_sampler(base, self.out / HANDOVER),
+                ),
+                config.groups * config.group_size,
             )
-            yield "rl", rl, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:
         config = self.config
@@ -219,8 +225,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _success(self, policy: LocalPolicy) -> tuple[float, None, int]:
         config = self.config
         env = mixture(config.specs(config.cells()[:1], split="test"))
-        share = evaluate(policy, env, config.curve_episodes, config.batch_size)
-        return share, None, config.curve_episodes
+        trials = config.curve_episodes
+        return evaluate(policy, env, trials, config.batch_size), None, trials
 
     def _evaluate(
         self, name: str, policy: LocalPolicy, folder: Path, on_progress: OnProgress

@@ -135,8 +135,13 @@ class Learning(PhasedRun[LearnConfig]):
                 self.out / "hints",
             )
             self._train("hints", hints, _CLONED, self._both, on_progress)
-        rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
-        self._train("rl", rl, config.groups * _GROUP, self._both, on_progress)
+        self._train(
+            "rl",
+            GRPO(model, tokenizer, env, self._grpo(), self.out / "rl"),
+            config.groups * _GROUP,
+            self._both,
+            on_progress,
+        )
         save_policy(self._policy(), self.out)
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
@@ -204,5 +209,9 @@ class Learning(PhasedRun[LearnConfig]):
 
     def _evaluate(self, policy: Policy) -> float:
         config = self.config
-        env = mixture(config.specs(config.cells()[:1]))
-        return evaluate(policy, env, config.episodes, config.episodes)
+        return evaluate(
+            policy,
+            mixture(config.specs(config.cells()[:1])),
+            config.episodes,
+            config.episodes,
+        )

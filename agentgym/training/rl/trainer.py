@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -127,7 +127,7 @@ class Trainer(Generic[ConfigT]):
         """
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
-            MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log,
+            closing(MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard)) as log,
             closing(self.source),
         ):
             while self.step < self.config.steps:
@@ -296,8 +296,7 @@ def _append(
 
 
 class MetricsLog:
-    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard. A
-    context manager.
+    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard.
 
     Args:
         out: The folder; None writes nothing.
@@ -327,10 +326,8 @@ class MetricsLog:
             # Events of later steps that are there already are not shown.
             self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Close the file of events."""
         if self._writer is not None:
             self._writer.close()
 

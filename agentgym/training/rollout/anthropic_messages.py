@@ -40,6 +40,9 @@ _MAX_NAME = 128
 _EMPTY = "(empty)"
 """Stands for an empty message, since the API refuses a message without content."""
 
+_CACHED = {"type": "ephemeral"}
+"""Marks the block with which ends what the server may keep for the next request."""
+
 Block = dict[str, Any]
 
 
@@ -84,7 +87,7 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
     system = "\n\n".join(message.text for message in chat.messages[:begin])
     prompt: dict[str, Any] = {"messages": _messages(chat.messages[begin:], signed)}
     if system:
-        prompt["system"] = [_cached({"type": "text", "text": system})]
+        prompt["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
     if native and chat.tools:
         prompt["tools"] = [
             {
@@ -118,13 +121,8 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
             }
         )
     if out:
-        _cached(out[-1]["content"][-1])
+        out[-1]["content"][-1]["cache_control"] = _CACHED
     return out
-
-
-def _cached(block: Block) -> Block:
-    block["cache_control"] = {"type": "ephemeral"}
-    return block
 
 
 def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:

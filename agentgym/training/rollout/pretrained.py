@@ -183,14 +183,16 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
     # alpha = 2 rank, no dropout: the usual choice, and sampler and trainer compute the same.
-    config = LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
+    return get_peft_model(
+        model,
+        LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            lora_dropout=0.0,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        ),
     )
-    return get_peft_model(model, config)
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:

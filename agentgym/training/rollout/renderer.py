@@ -266,8 +266,10 @@ class Renderer:
         marks = named | {
             i for i, mark in self.tokenizer.added_tokens_decoder.items() if mark.special
         }
-        after = self._encode(text.rpartition(_REPLY)[2])
-        end = next((i for i in after if i in marks), min(named, default=None))
+        end = next(
+            (i for i in self._encode(text.rpartition(_REPLY)[2]) if i in marks),
+            min(named, default=None),
+        )
         if end is None:
             raise ValueError(
                 f"nothing ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "

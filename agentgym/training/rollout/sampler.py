@@ -69,8 +69,8 @@ class TransformersSampler:
         self.prefilled = 0
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
-        layers = DynamicCache(config=model.config).layers
-        if not all(type(layer) is DynamicLayer for layer in layers):  # which keeps all positions
+        # Other layers do not keep all positions.
+        if any(type(x) is not DynamicLayer for x in DynamicCache(config=model.config).layers):
             self._cache = PrefixCache(0)
         self._short_logits = takes_logits_to_keep(model)
         self._weights: tuple[object, ...] = ()
@@ -106,8 +106,8 @@ class TransformersSampler:
         samples: list[Sample] = []
         with sampling_mode(self.model):
             for start in range(0, len(prompts), self.batch_size):
-                some = prompts[start : start + self.batch_size]
-                samples += [Sample(*pair, version) for pair in self._sample(some, options)]
+                pairs = self._sample(prompts[start : start + self.batch_size], options)
+                samples += [Sample(*pair, version) for pair in pairs]
         return samples
 
     def _sample(

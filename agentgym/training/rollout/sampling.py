@@ -118,8 +118,7 @@ class RequestSeeds:
     def draw(self, count: int) -> list[int]:
         """Return the seeds of so many requests."""
         start, self._count = self._count, self._count + count
-        state = np.random.SeedSequence([self._seed, start]).generate_state(count)
-        return [int(value) for value in state]
+        return list(map(int, np.random.SeedSequence([self._seed, start]).generate_state(count)))
 
 
 def find_fault(

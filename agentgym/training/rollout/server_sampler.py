@@ -248,6 +248,9 @@ def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
             raise AnswerError(
                 f"weights {quote(dig(span, 'version'))} sampled, where {version} were handed over"
             )
-    # JSON has no floats: some servers write a whole number without its point.
-    scores = (float(score) if type(score) is int else score for score in logprobs)
-    return Sample(tuple(ids), tuple(scores), version)
+    return Sample(
+        tuple(ids),
+        # JSON has no floats: some servers write a whole number without its point.
+        tuple(float(score) if type(score) is int else score for score in logprobs),
+        version,
+    )

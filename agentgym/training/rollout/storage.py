@@ -68,8 +68,10 @@ class DamagedFileError(ValueError):
 
     def __str__(self) -> str:
         where = f"{self.path}, line {self.line}" if self.line else str(self.path)
-        run = self.path if self.line else self.path.parent
-        return f"{where}: {self.problem}; to repair it: agentgym doctor {run} --repair"
+        return (
+            f"{where}: {self.problem}; to repair it: agentgym doctor "
+            f"{self.path if self.line else self.path.parent} --repair"
+        )
 
 
 class RunLock:

@@ -179,11 +179,11 @@ class Trajectory:
             }
             for step, (chat, reply) in zip(self.steps, deltas, strict=True)
         ]
-        head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
-        if self.failure:
-            head["failure"] = self.failure
         data = {
-            **head,
+            "spec": json.loads(self.spec),
+            "seed": self.seed,
+            "labels": dict(self.labels),
+            **({"failure": self.failure} if self.failure else {}),
             "last": _chat_to_json(last),
             "terminated": self.terminated,
             "truncated": self.truncated,
@@ -272,11 +272,10 @@ class TrajectoryLog:
             if all(is_like):
                 yield trajectory
             elif alone or is_like[0]:
-                world = json.loads(trajectory.spec).get("id")
                 raise OtherRunError(
-                    f"{self.path} holds an episode of another run ({world}, seed "
-                    f"{trajectory.seed}, labels {trajectory.labels}); choose another file or "
-                    "delete it"
+                    f"{self.path} holds an episode of another run "
+                    f"({json.loads(trajectory.spec).get('id')}, seed {trajectory.seed}, labels "
+                    f"{trajectory.labels}); choose another file or delete it"
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
@@ -322,9 +321,10 @@ class TrajectoryLog:
 def _continues(step: Step, chat: Chat) -> bool:
     """Return whether a chat begins with the chat and the reply of a step, word for word."""
     length = len(step.chat.messages)
-    reply = chat.messages[length] if length < len(chat.messages) else Message("user")
+    reply = chat.messages[length] if length < len(chat.messages) else None
     return (
-        reply.role == "assistant"
+        reply is not None
+        and reply.role == "assistant"
         and reply.raw == step.reply.text
         and chat.tools == step.chat.tools
         and chat.shared_prefix(step.chat) == length

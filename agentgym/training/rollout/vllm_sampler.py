@@ -105,5 +105,5 @@ def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | P
     steps = completion.logprobs or ()
     if len(steps) != len(ids) or any(i not in step for i, step in zip(ids, steps, strict=True)):
         return PolicyError(f"vLLM gave {len(ids)} ids and the log-probabilities of others")
-    logprobs = tuple(float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
-    return Sample(ids, logprobs, version)
+    logprobs = (float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
+    return Sample(ids, tuple(logprobs), version)
