@@ -150,8 +150,10 @@ class FineTuneConfig(TaskConfig):
         """Return the curriculum of GRPO."""
         cells = self.cells()
         if self.curriculum == "horizons":
-            stages = [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons]
-            return HorizonCurriculum(stages, self.threshold)
+            return HorizonCurriculum(
+                [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons],
+                self.threshold,
+            )
         if self.curriculum == "hints":
             hinted, bare = ((arm, self.contexts[0]) for arm in (self.arms[-1], self.arms[0]))
             return HintCurriculum(self.training_specs([hinted]), self.training_specs([bare]))

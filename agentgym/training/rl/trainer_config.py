@@ -90,9 +90,16 @@ class TaskConfig(Config):
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
-        rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1, **more}
         return [
-            spec(env_id, oracles=arm, context=context, **rest, **size)
+            spec(
+                env_id,
+                oracles=arm,
+                context=context,
+                window=self.window,
+                max_failed_rounds=1,
+                **more,
+                **size,
+            )
             for size in sizes
             for arm, context in cells
         ]

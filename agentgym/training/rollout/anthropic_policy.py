@@ -130,11 +130,11 @@ class _Client:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
         if response.status_code != httpx2.codes.OK:
-            error = dig(load_json_or_none(text), "error")
+            problem = dig(load_json_or_none(text), "error")
             raise Refusal(
                 response.status_code,
-                str(dig(error, "message") or text),
-                str(dig(error, "type") or ""),
+                str(dig(problem, "message") or text),
+                str(dig(problem, "type") or ""),
                 response.headers.get("retry-after", ""),
             )
         answer = load_message(text)

@@ -46,9 +46,11 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
     """
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -161,8 +161,12 @@ class PolicyConfig(Config):
         if module == EXTERNAL:
             return _play_outside
         if self.is_model:
-            written = max(file.stat().st_mtime_ns for file in self._model_files())
-            return _load(self.name, written, self.model.to_json(), self.seed)
+            return _load(
+                self.name,
+                max(file.stat().st_mtime_ns for file in self._model_files()),
+                self.model.to_json(),
+                self.seed,
+            )
         try:
             factory: Callable[..., Policy] = getattr(import_named(module), function)
         except MissingExtraError:

@@ -40,8 +40,9 @@ class Prefetcher:
     """
 
     def __init__(self, make_env: MakeEnv, workers: int | None = None) -> None:
-        half = (os.cpu_count() or 1) // 2
-        self._workers = max(1, min(_MOST_WORKERS, half)) if workers is None else workers
+        self._workers = (
+            max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2)) if workers is None else workers
+        )
         check_int("workers", self._workers, 1, 1_000)
         self._make_env = make_env
         self._pickled = b""
