@@ -1,5 +1,5 @@
-"""Kinds of teams whose agents all play the world by themselves: those that share one world and tell
-each other what they find out, a manager with its workers, and rivals.
+"""Kinds of teams without a referee: agents that share one world and tell each other what they find
+out, a manager with its workers, and rivals.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _EMPTY = "(empty)"
 """Stands for an empty message, since the API refuses a message without content."""
 
 _CACHED = {"type": "ephemeral"}
-"""Marks the block with which ends what the server may keep for the next request."""
+"""Marks the last block of what the server may keep for the next request."""
 
 Block = dict[str, Any]
 
