@@ -87,7 +87,7 @@ def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
         if answer[3] or answer[4]:
             break
     assert sent < 0.95 * pickled
-    server.close()
+    server.player.close()
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
