@@ -61,7 +61,7 @@ def row(size: int, policy: Tokenized) -> str:
 def sent(size: int, policy: Tokenized) -> int:
     """The bytes that a worker with its own policy sends in an episode."""
     server = PlayerServer(lambda: make(WORLD, operations=size))
-    server.use(policy)
+    server.player.policy = policy
     total, over = len(encode_answer("reset", (True, server.reset(0)))), False
     while not over:
         answer = server.step(None)

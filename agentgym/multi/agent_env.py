@@ -11,6 +11,7 @@ from agentgym.env import ToolEnv
 from agentgym.guard import rebuild
 from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Team, TeamAction, TeamProtocol
+from agentgym.reset_cache import draw
 from agentgym.step_info import StepInfo
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
@@ -48,7 +49,6 @@ class AgentEnv(ToolEnv):
         self.took_turn = False
         self._team_toolset = protocol.toolset_for(agent, team)
         self._team_tools = frozenset(tools_of(self._team_toolset))
-        self._replies = self._deliveries = 0
         super().__init__(world, **options)
 
     @property
@@ -58,18 +58,14 @@ class AgentEnv(ToolEnv):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the role, and those of the team."""
-        owners = self._protocol.toolsets(self.agent, world)
-        tools = tools_of(*owners)
+        tools = tools_of(*self._protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
                 "to play in a team"
             )
-        own = self._protocol.agents[self.agent]
-        return {
-            **{name: bound for name, bound in tools.items() if name in own},
-            **tools_of(self._team_toolset),
-        }
+        own = {name: tools[name] for name in tools if name in self._protocol.agents[self.agent]}
+        return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
         """Return the world of the team, which the game has made."""
@@ -122,8 +118,7 @@ class AgentEnv(ToolEnv):
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         """Re-create the world with the tools of all agents, whose calls are in one log."""
-        new = self.world_class(self.config, world.instance_seed)
-        new.generate()
+        new = draw(self.world_class, self.config, world.instance_seed)
         owners = {
             id(owner): owner
             for agent in self._protocol.agents
@@ -157,11 +152,8 @@ class AgentEnv(ToolEnv):
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         """End the episode of the whole team with the cycle."""
         self.team.end(reason)
-        info = {
-            **self._info(self.world, 0, 0),
-            "detail": StepInfo(failed_rounds=self._failed_rounds, ended=reason),
-        }
-        return self.chat, 0.0, False, False, info
+        detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
+        return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}
 
     def receive(self, text: str) -> None:
         """Show a text at the end of the chat."""

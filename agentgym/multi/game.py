@@ -17,12 +17,11 @@ from agentgym.arguments import check_choice, check_int, list_names
 from agentgym.config import make_config
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv, refresh
-from agentgym.multi.duel import Duel
 from agentgym.multi.host import Hosting
-from agentgym.multi.manager import Management
-from agentgym.multi.split import Split
+from agentgym.multi.kinds import Duel, Management, Split
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.parsing import Dialect
+from agentgym.reset_cache import draw
 from agentgym.splits import SplitName, config_for_split, draw_instance
 from agentgym.step_info import StepInfo
 from agentgym.world import World, load_world
@@ -88,8 +87,9 @@ class Game:
             name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options
         }
         config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
-        plain = make_config(self.world_class, config)
-        self.config = config_for_split(self.world_class, plain, split)
+        self.config = config_for_split(
+            self.world_class, make_config(self.world_class, config), split
+        )
         self.split, self.instance_key = split, ""
         self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
         self.agents = tuple(self.protocol.agents)
@@ -120,7 +120,9 @@ class Game:
         drawn = draw_instance(self.world_class, self.config, rng, self.split)
         first, self.instance_key = drawn.world, drawn.key
         worlds = {
-            a: first if self.protocol.one_world or a == self.agents[0] else self._copy(drawn.seed)
+            a: first
+            if self.protocol.one_world or a == self.agents[0]
+            else draw(self.world_class, self.config, drawn.seed)
             for a in self.agents
         }
         self.team.begin(worlds)
@@ -136,12 +138,6 @@ class Game:
         for agent in self.agents:
             self._begin_chat(agent)
         self._asked = self._awake()
-
-    def _copy(self, seed: int) -> World[Any]:
-        """Return the instance of a seed once more."""
-        world = self.world_class(self.config, seed)
-        world.generate()
-        return world
 
     def _begin_chat(self, agent: str) -> None:
         """Begin a chat."""
@@ -235,37 +231,32 @@ class Game:
             f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()
         )
 
-    def _report(self) -> dict[str, Any]:
-        team = self.team
-        return {
-            "cycles": self.cycle,
-            "messages": team.messages,
-            "faults": sum(team.faults.values()),
-            "rewards": dict(self.rewards),
-        }
-
     def _finish(self) -> None:
         self.over = True
-        ended, scores = self.team.ended, self._scores()
+        team, ended, scores = self.team, self.team.ended, self._scores()
         self.score = score = max(scores, default=0.0)
         self.terminated = ended in _TERMINAL
-        self.rewards = self.protocol.shares(self.team, score)
-        guards = [agent_env.guard for agent_env in self.agent_envs.values()]
-        invalid = next((guard.invalid for guard in guards if guard.invalid), "")
-        for agent in self.agents:
-            agent_env = self.agent_envs[agent]
-            if mail := self.team.collect(agent):
+        self.rewards = self.protocol.shares(team, score)
+        reasons = [agent_env.guard.invalid for agent_env in self.agent_envs.values()]
+        for agent, agent_env in self.agent_envs.items():
+            if mail := team.collect(agent):
                 agent_env.receive(mail)
             agent_env.finish()
             self._refresh(agent)
+            report = {
+                "cycles": self.cycle,
+                "messages": team.messages,
+                "faults": sum(team.faults.values()),
+                "rewards": dict(self.rewards),
+            }
             detail: StepInfo = self.infos[agent]["detail"]
             detail = replace(
                 detail,
                 ended=ended,
                 score=score if scores else None,
-                report={**self._reports[agent], "team": self._report()},
+                report={**self._reports[agent], "team": report},
                 faults=(*detail.faults, *agent_env.guard.take_faults()),
-                invalid=invalid,
+                invalid=next(filter(None, reasons), ""),
                 split=self.split or "",
                 instance=self.instance_key,
             )
@@ -279,9 +270,10 @@ class Game:
             if id(world) not in scored:  # one that is shared is scored once
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
-        broken = any(agent_env.guard.broken for agent_env in self.agent_envs.values())
+        if any(agent_env.guard.broken for agent_env in self.agent_envs.values()):
+            return []
         scores = [score for score, _ in scored.values() if score is not None]
-        return scores if len(scores) == len(scored) and not broken else []
+        return scores if len(scores) == len(scored) else []
 
 
 def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:

@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from agentgym.messages import Content, ToolCall
 from agentgym.multi.team import Team, TeamProtocol
@@ -77,9 +77,8 @@ class Hosting(TeamProtocol):
         super().__init__(world, config, **options)
 
     @staticmethod
-    def _hosted(world: Any) -> Hosted:
-        hosted: Hosted = world
-        return hosted
+    def _hosted(world: World[Any]) -> Hosted:
+        return cast(Hosted, world)
 
     def assign_tools(
         self,
@@ -140,8 +139,7 @@ class Hosting(TeamProtocol):
         """Carry out what needs no host; of the rest, keep the result for the referee, and ask the
         host.
         """
-        world = team.worlds[agent]
-        question = self._hosted(world).question(call) if agent == GUESSER else ""
+        question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()
         if team.question:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from agentgym.arguments import check_int, list_names
 from agentgym.messages import Content, ToolCall
-from agentgym.tools import ToolError, Toolset, echo, tools_of
+from agentgym.tools import ToolError, Toolset, tools_of
 from agentgym.world import World
 
 MAX_MESSAGE = 16_384
@@ -19,8 +19,7 @@ MAX_MESSAGE = 16_384
 flood the context of another.
 """
 
-_AGENT = re.compile(r"[a-z]+_[0-9]+")
-_ROLE = re.compile(r"[a-z]+")
+_ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +118,6 @@ class Team:
             agent: new if world is old else world for agent, world in self.worlds.items()
         }
 
-    def check_receiver(self, agent: str, others: Collection[str]) -> str:
-        """Return the name of another agent.
-
-        Raises:
-            ToolError: There is no such agent among the others.
-        """
-        if agent not in others:
-            raise ToolError(
-                f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}"
-            )
-        return agent
-
 
 class TeamProtocol:
     """Kind of team: which agents it has, what each may do and knows of the others, who acts when,
@@ -164,8 +151,10 @@ class TeamProtocol:
     ) -> None:
         check_int("max_message", max_message, 1, 131_072)
         self.max_message = max_message
-        bound_tools = tools_of(*world(config, 0).toolsets())
-        tools = {name: bound.schema.final for name, bound in bound_tools.items()}
+        tools = {
+            name: bound.schema.final
+            for name, bound in tools_of(*world(config, 0).toolsets()).items()
+        }
         self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
@@ -316,8 +305,8 @@ def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
 
 
 def _named(role: str) -> str:
-    if isinstance(role, str) and _AGENT.fullmatch(role):
-        return role
-    if isinstance(role, str) and _ROLE.fullmatch(role):
-        return f"{role}_0"
-    raise ValueError(f"a role is named in small letters, as in reader or reader_0, got {role!r}")
+    if not isinstance(role, str) or not _ROLE.fullmatch(role):
+        raise ValueError(
+            f"a role is named in small letters, as in reader or reader_0, got {role!r}"
+        )
+    return role if "_" in role else f"{role}_0"

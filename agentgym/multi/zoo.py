@@ -118,17 +118,14 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         place = self.agents.index(agent) + 1
         if place == len(self.agents):
             self.game.end_cycle()
-            self._end()
-        self.agent_selection = self.agents[place % len(self.agents)]
-        self._update_infos()
-        self._accumulate_rewards()
-        self._deads_step_first()
-
-    def _end(self) -> None:
         if self.game.over:
             self.rewards = dict(self.game.rewards)
             self.terminations = dict.fromkeys(self.agents, self.game.terminated)
             self.truncations = dict.fromkeys(self.agents, not self.game.terminated)
+        self.agent_selection = self.agents[place % len(self.agents)]
+        self._update_infos()
+        self._accumulate_rewards()
+        self._deads_step_first()
 
     def _update_infos(self) -> None:
         due = self.game.due

@@ -16,7 +16,7 @@ import pytest
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.evaluation import Ablation
-from agentgym.training.rl.tasks import TaskConfig
+from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, rollout
 from agentgym.wrappers import ContextBudget
 from agentgym.wrappers import context as context_module
@@ -161,7 +161,7 @@ def test_a_missing_extra_is_named_whichever_module_is_imported() -> None:
 import importlib, sys
 for name in ("torch", "transformers", "jinja2", "openai", "httpx2", "ray", "matplotlib", "mcp"):
     sys.modules[name] = None
-modules = {"rl.grpo": "train", "rl.batches": "train", "rl.experience": "train",
+modules = {"rl.grpo": "train", "rl.batches": "train",
     "rollout.openai_policy": "endpoint", "rollout.anthropic_policy": "anthropic",
     "rollout.sampler": "train", "rollout.ray_engine": "ray", "evaluation.plots": "cli",
     "integrations.mcp": "mcp"}

@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from agentgym import World, aec_env, make, parallel_env, teams
 from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.multi.game import Game
-from agentgym.multi.split import Talk
+from agentgym.multi.kinds import Talk
 from agentgym.multi.team import default_roles
 from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team

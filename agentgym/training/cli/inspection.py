@@ -112,8 +112,8 @@ def _ablation_faults(path: Path) -> Iterator[Fault]:
 
 def _training_faults(path: Path) -> Iterator[Fault]:
     with needs_extra("the inspection of a training", "train"):
-        from agentgym.training.rl import finetuning, from_scratch  # noqa: PLC0415 - slow to import, and an extra
-    run = from_scratch if path.name == TRAIN else finetuning
+        from agentgym.training.rl import FineTuning, Learning  # noqa: PLC0415 - slow to import, and an extra
+    run = Learning if path.name == TRAIN else FineTuning
     try:
         run.load_settings(path.parent)
     except DamagedFileError as error:

@@ -28,7 +28,7 @@ from agentgym.tokens import counter
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.rollout.provenance import hash_prompt, tokens_by_ids
+from agentgym.training.rollout.policies import hash_prompt, tokens_by_ids
 from agentgym.world import load_world
 
 HORIZON = "horizon"

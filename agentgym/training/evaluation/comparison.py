@@ -29,7 +29,7 @@ from agentgym.training.evaluation.tables import (
     p_value,
     percent,
 )
-from agentgym.training.rollout.provenance import other
+from agentgym.training.rollout.policies import other
 
 
 def load_folders(folders: Mapping[Path, str]) -> list[Result]:

@@ -29,7 +29,7 @@ from agentgym.training.rollout import (
     Trajectory,
     TrajectoryLog,
 )
-from agentgym.training.rollout.provenance import other, provenance
+from agentgym.training.rollout.policies import other, provenance
 from agentgym.training.rollout.storage import check_settings, read_json, write_text
 
 SETTINGS = "ablation.json"

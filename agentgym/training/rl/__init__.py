@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.episodes import TRAIN_SEED
-from agentgym.training.rl.grpo_config import GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.token_rows import Row, rows
-from agentgym.training.rl.trainer_config import TrainerConfig
+from agentgym.training.rl.trainer_config import GRPOConfig, TrainerConfig
 
 if TYPE_CHECKING:
     from agentgym.training.rl.cloning import Cloning, CloningConfig
@@ -51,12 +50,10 @@ __getattr__ = lazy_exports(
         "actor": ("train", ""),
         "batches": ("train", ""),
         "cloning": ("train", "Cloning CloningConfig"),
-        "experience": ("train", ""),
         "finetuning": ("train", "FineTuning"),
         "finetuning_config": ("train", "FineTuneConfig"),
         "from_scratch": ("train", "LearnConfig Learning"),
         "grpo": ("train", "GRPO"),
-        "metrics_log": ("train", ""),
         "trainer": ("train", "Trainer"),
     },
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentgym.policy import Policy
 from agentgym.training.rl.batches import autocast
-from agentgym.training.rl.episodes import EpisodeSource, Played
-from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.episodes import Branches, EpisodeSource, Played
+from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import (
     Renderer,
     Sampler,
@@ -20,7 +20,6 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
 )
-from agentgym.training.rollout.branching import Branches
 from agentgym.training.rollout.local_policy import count_ids
 
 
@@ -58,12 +57,11 @@ class Actor:
 
     def policy(self, seed: int) -> Policy:
         """Return a policy."""
-        config = self.config
         return TokenPolicy(
             self._sampler(),
             self.renderer,
-            config.temperature,
-            config.max_new_tokens,
+            self.config.temperature,
+            self.config.max_new_tokens,
             seed,
             vocabulary=count_ids(self.model),
         )
@@ -94,9 +92,9 @@ class Actor:
             branches.open = True
             others = [t.seed for t in first.episodes for _ in range(size - 1)]
             played = self.source.play(policy, others, step)
-            cut = [branches.cut(trajectory) for trajectory in first.episodes]
-            first.episodes, branches.points = [], {}
-            first.add(played, [*cut, *played.episodes])
+            first.episodes = [branches.cut(trajectory) for trajectory in first.episodes]
+            branches.points = {}
+            first.add(played, played.episodes)
             return first
 
 

@@ -1,4 +1,6 @@
-"""Rows as tensors, and the output of a model for their tokens."""
+"""Rows as tensors, with what is learnt from each sampled token, and the output of a model for their
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import Any, Self
 import torch
 from torch.nn.functional import pad as pad_tensor
 
-from agentgym.training.rl.token_rows import Row
+from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rollout import Trajectory
 from agentgym.training.rollout.sampler import takes_logits_to_keep
 
 
@@ -60,9 +63,9 @@ class Batch:
         """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0
         elsewhere.
         """
-        values = torch.as_tensor(stream, dtype=torch.float32, device=self.ids.device)
-        return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(
-            self.sampled, values
+        device = self.ids.device
+        return torch.zeros(self.ids.shape, device=device).masked_scatter(
+            self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
         )
 
 
@@ -97,6 +100,109 @@ def batch(items: Sequence[Row], pad: int) -> Batch:
 
 
 @dataclass(frozen=True)
+class Experience(Batch):
+    """Rows to learn from.
+
+    Attributes:
+        shares: The share of each sampled token in the objective; they sum to 1.
+        advantages: The advantage of each sampled token.
+        replies: The number of the reply that each sampled token belongs to.
+    """
+
+    shares: torch.Tensor
+    advantages: torch.Tensor
+    replies: torch.Tensor
+
+
+def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
+    """Return the mean over its reply in place of the value of each sampled token."""
+    flat = values[data.sampled]
+    numbers: Any = data.replies[data.sampled]
+    reply = numbers.unique(return_inverse=True)[1]
+    count = int(reply.max()) + 1 if len(reply) else 0
+    means = flat.new_zeros(count).index_add(0, reply, flat) / torch.bincount(reply, minlength=count)
+    return torch.zeros_like(values).masked_scatter(data.sampled, means[reply])
+
+
+def experience(
+    trajectories: Sequence[Trajectory],
+    advantages: torch.Tensor,
+    weight: str,
+    pad: int,
+    max_new_tokens: int = 1,
+) -> Experience:
+    """Return episodes as rows to learn from.
+
+    Args:
+        trajectories: The episodes.
+        advantages: Those of all sampled tokens, in order.
+        weight: As in `GRPOConfig`.
+        pad: The id to pad with.
+        max_new_tokens: The most tokens of a reply, for the weight `constant`.
+    """
+    data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
+    by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
+    lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
+    return Experience(
+        **vars(data),
+        shares=data.place(spread(shares(lengths, weight, max_new_tokens), lengths)),
+        advantages=data.place(advantages),
+        replies=data.place(spread(torch.arange(len(by_step)), by_step)),
+    )
+
+
+def reply_lengths(trajectory: Trajectory) -> list[int]:
+    """Return the number of sampled tokens of each step.
+
+    Raises:
+        ValueError: A step has none.
+    """
+    lengths = [len(step.reply.ids) for step in trajectory.steps]
+    if 0 in lengths:
+        raise ValueError(
+            f"step {lengths.index(0)} of seed {trajectory.seed} has no token ids: play it with a "
+            "policy that records them"
+        )
+    return lengths
+
+
+def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
+    """Return the share of one of the equal parts of each episode, so that all parts of all episodes
+    sum to 1; with `constant`, to the mean length of an episode over `most`.
+
+    Args:
+        lengths: The number of parts (tokens, say) of each episode.
+        weight: `episode`, if each episode counts the same; else each part does.
+        most: The constant that lengths are divided by, for `constant`.
+    """
+    total = sum(lengths)
+    if weight == "constant":
+        return [1 / most / len(lengths)] * len(lengths)
+    return [1 / length / len(lengths) if weight == "episode" else 1 / total for length in lengths]
+
+
+def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
+    """Repeat each value as often as its length says: from steps to tokens, say."""
+    return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
+
+
+def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
+    """Return experience of an older policy as if it were that of the present one: each advantage
+    with the ratio of the probabilities of its token now and when it was sampled, `cap` at most
+    (truncated importance sampling: Espeholt et al. 2018, section 4.1), and clipping measured from
+    the present probabilities.
+
+    Args:
+        data: The experience.
+        logprobs: The log-probabilities of the sampled tokens under the present policy.
+        cap: The largest ratio.
+    """
+    ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
+    advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
+    return replace(data, advantages=advantages, logprobs=logprobs)
+
+
+@dataclass(frozen=True)
 class Prediction:
     """Output of a model for a batch, as tensors of shape (rows, tokens): 0 where no token was
     sampled, or none came before.
@@ -112,7 +218,7 @@ class Prediction:
 
 def predict(
     model: torch.nn.Module,
-    rows: Batch,
+    data: Batch,
     temperature: float = 1.0,
     precision: str = "fp32",
     *,
@@ -125,19 +231,19 @@ def predict(
 
     Args:
         model: A causal language model.
-        rows: The batch, on the device of the model.
+        data: The batch, on the device of the model.
         temperature: Of the sampling.
         precision: `fp32`, as the model is, or `bf16` for autocast.
         entropy_gradient: Let the entropies carry a gradient, which takes more memory.
     """
-    sampled_mask = rows.sampled[:, 1:]
+    sampled_mask = data.sampled[:, 1:]
     # Logits are large (a row for each position, of the size of the vocabulary), so they are computed
     # only where a row has a sampled token next.
     places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
-    with autocast(rows.ids.device, precision):
+    with autocast(data.ids.device, precision):
         out: Any = model(
-            input_ids=rows.ids,
-            attention_mask=rows.attended,
+            input_ids=data.ids,
+            attention_mask=data.attended,
             use_cache=False,
             **({} if places is None else {"logits_to_keep": places}),
         )
@@ -146,8 +252,8 @@ def predict(
     logprobs = (logits[chosen].float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
-    chosen_logprobs = logprobs.gather(-1, rows.ids[:, 1:][sampled_mask][:, None])[:, 0]
-    nothing = torch.zeros(sampled_mask.shape, device=rows.ids.device)
+    chosen_logprobs = logprobs.gather(-1, data.ids[:, 1:][sampled_mask][:, None])[:, 0]
+    nothing = torch.zeros(sampled_mask.shape, device=data.ids.device)
     return Prediction(
         pad_tensor(nothing.masked_scatter(sampled_mask, chosen_logprobs), (1, 0)),
         pad_tensor(nothing.masked_scatter(sampled_mask, entropies), (1, 0)),
@@ -155,10 +261,10 @@ def predict(
 
 
 def logprobs_of(
-    model: torch.nn.Module, rows: Batch, temperature: float = 1.0, precision: str = "fp32"
+    model: torch.nn.Module, data: Batch, temperature: float = 1.0, precision: str = "fp32"
 ) -> torch.Tensor:
     """Return the log-probability of each sampled token, as in `predict`."""
-    return predict(model, rows, temperature, precision).logprobs
+    return predict(model, data, temperature, precision).logprobs
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

@@ -44,12 +44,10 @@ class Cloning(Trainer[CloningConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
-        seeds = self.source.seeds(self.config.episodes)
-        played = self.source.play(self.teacher, seeds, self.step)
+        played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
-        yield self._losses(
-            batch([row for trajectory in played.episodes for row in rows(trajectory)], self.pad)
-        )
+        items = [row for trajectory in played.episodes for row in rows(trajectory)]
+        yield self._losses(batch(items, self.renderer.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())

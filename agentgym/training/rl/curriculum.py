@@ -16,19 +16,15 @@ class Curriculum(Protocol):
 
     def env(self, progress: float) -> EnvSpec:
         """Return the env of a step; `progress` is the share of the steps that are done."""
-        ...
 
     def record(self, success: float) -> None:
         """Take the share of episodes of the step that were solved."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Return all that the choices to come depend on, as plain data."""
-        ...
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a state."""
-        ...
 
 
 class HorizonCurriculum:

@@ -4,17 +4,14 @@ within and after.
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from agentgym.training.evaluation import (
-    Result,
     evaluate,
     prepare_ablation,
     run_ablation,
@@ -24,11 +21,10 @@ from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.finetuning_config import FineTuneConfig
 from agentgym.training.rl.grpo import GRPO
-from agentgym.training.rl.grpo_config import GRPOConfig
-from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.other_samplers import make_sampler
+from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
 from agentgym.training.rl.trainer import Trainer
-from agentgym.training.rollout import LocalPolicy, PolicyConfig, RunLock, save_policy
+from agentgym.training.rl.trainer_config import GRPOConfig
+from agentgym.training.rollout import LocalPolicy, PolicyConfig, save_policy
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.pretrained import (
     MODEL,
@@ -40,28 +36,15 @@ from agentgym.training.rollout.pretrained import (
     load_model,
     save_model,
 )
-from agentgym.training.rollout.storage import keep_settings, read_settings
 
-SETTINGS, CURVE, BASE, HANDOVER = "finetune.json", "curve.jsonl", "base", "handover"
+BASE, HANDOVER = "base", "handover"
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
 """Learning rates of all weights and of adapters, as they are usual for models of this size."""
 _DEMONSTRATIONS = 24
 """Demonstrations that the teacher is tried with: one that fails them all teaches failing."""
 
-OnProgress = Callable[[str, int, int], None]
-"""Called with a phase, its step and how many it has."""
 
-
-def load_settings(out: Path) -> dict[str, Any] | None:
-    """Return the settings of a run as JSON-able data; None if there are none.
-
-    Raises:
-        DamagedFileError: They cannot be read.
-    """
-    return read_settings(out / SETTINGS, json.loads(json.dumps(asdict(FineTuneConfig()))))
-
-
-class FineTuning:
+class FineTuning(PhasedRun[FineTuneConfig]):
     """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint
     and episode.
 
@@ -82,14 +65,13 @@ class FineTuning:
         OSError: The folder cannot be written.
     """
 
+    settings = "finetune.json"
+    config_type = FineTuneConfig
+
     def __init__(self, config: FineTuneConfig, out: Path) -> None:
-        self.config, self.out = config, out
         self.source, self.device = find_model(config.model), choose_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device, master=not config.lora)
-        expected = json.loads(json.dumps(asdict(config)))
-        with RunLock(out):
-            keep_settings(out / SETTINGS, expected, load_settings(out))
-            self.curve = Curve(out / CURVE)
+        super().__init__(config, out)
 
     def describe(self) -> str:
         """Return a line on where and how the model is trained."""
@@ -103,38 +85,22 @@ class FineTuning:
             f"{self._precision()}; trains {trained}{dequantised}"
         )
 
-    def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Fine-tune to the end, and save the model. Nobody else can write to the folder meanwhile.
-
-        Args:
-            on_progress: Called with the phase, its step and how many it has.
-
-        Returns:
-            The learning curve.
-
-        Raises:
-            RunLockedError: Somebody else writes to the folder.
-            DamagedFileError: A checkpoint or a log cannot be read.
-            ValueError: The teacher solves no task, or an extra is missing.
-            OSError: The folder cannot be written.
-        """
-        with RunLock(self.out):
-            self._try_teacher()
-            model, tokenizer, base = self._load()
+    def _run(self, on_progress: OnProgress) -> None:
+        self._try_teacher()
+        model, tokenizer, base = self._load()
+        policy = self._policy(model, tokenizer)
+        self._evaluate("before", policy, base, on_progress)
+        if self.config.lora:
+            with torch.random.fork_rng():
+                torch.manual_seed(self.config.seed)
+                model = add_lora(model, self.config.lora, str(base))
             policy = self._policy(model, tokenizer)
-            self._evaluate("before", policy, base, on_progress)
-            if self.config.lora:
-                with torch.random.fork_rng():
-                    torch.manual_seed(self.config.seed)
-                    model = add_lora(model, self.config.lora, str(base))
-                policy = self._policy(model, tokenizer)
-            if self.config.gradient_checkpointing:
-                checkpoint_activations(model)
-            for phase, trainer, each in self._trainers(model, tokenizer, base):
-                self._train(phase, trainer, each, policy, on_progress)
-            save_policy(policy, self.out)
-            self._evaluate("after", policy, self.out, on_progress)
-        return self.curve.points
+        if self.config.gradient_checkpointing:
+            checkpoint_activations(model)
+        for phase, trainer, each in self._trainers(model, tokenizer, base):
+            self._train(phase, trainer, each, partial(self._success, policy), on_progress)
+        save_policy(policy, self.out)
+        self._evaluate("after", policy, self.out, on_progress)
 
     def _load(self) -> tuple[Any, Any, Path]:
         """Return the model as it was before, its tokenizer and its folder."""
@@ -142,10 +108,9 @@ class FineTuning:
         if source.file and (base / MODEL).is_file():
             source = ModelSource(base)
         model, tokenizer = load_model(source, self.device, self.dtype)
-        if not source.file:
-            return model, tokenizer, source.folder
-        save_model(model, tokenizer, base)
-        return model, tokenizer, base
+        if source.file:
+            save_model(model, tokenizer, base)
+        return model, tokenizer, base if source.file else source.folder
 
     def _policy(self, model: Any, tokenizer: Any) -> LocalPolicy:
         config = self.config
@@ -164,8 +129,11 @@ class FineTuning:
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
-        env = mixture(config.training_specs(config.cells()))
-        share = evaluate(self.config.make_teacher(), env, _DEMONSTRATIONS)
+        share = evaluate(
+            config.make_teacher(),
+            mixture(config.training_specs(config.cells())),
+            _DEMONSTRATIONS,
+        )
         if not share:
             raise ValueError(
                 f"the teacher {config.teacher!r} solves none of {_DEMONSTRATIONS} tasks of these "
@@ -185,7 +153,7 @@ class FineTuning:
             yield (
                 "cloning",
                 Cloning(
-                    self.config.make_teacher(),
+                    config.make_teacher(),
                     model,
                     tokenizer,
                     env,
@@ -195,19 +163,19 @@ class FineTuning:
                 config.demonstrations,
             )
         if config.method != "clone" and config.rl_steps:
-            curriculum = config.make_curriculum()
-            sampler = make_sampler(
-                config.sampler,
-                config.sampler_options,
-                base,
-                self.out / HANDOVER,
-                lora=config.lora,
-                seed=config.seed,
+            yield (
+                "rl",
+                GRPO(
+                    model,
+                    tokenizer,
+                    env,
+                    self._grpo(),
+                    self.out / "rl",
+                    config.make_curriculum(),
+                    sampler=config.make_sampler(base, self.out / HANDOVER),
+                ),
+                config.groups * config.group_size,
             )
-            rl = GRPO(
-                model, tokenizer, env, self._grpo(), self.out / "rl", curriculum, sampler=sampler
-            )
-            yield "rl", rl, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:
         config = self.config
@@ -254,51 +222,20 @@ class FineTuning:
     def _precision(self) -> Literal["fp32", "bf16"]:
         return "bf16" if self.device.type == "cuda" else "fp32"
 
-    def _train(
-        self,
-        phase: str,
-        trainer: Trainer[Any],
-        each: int,
-        policy: LocalPolicy,
-        on_progress: OnProgress,
-    ) -> None:
-        """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes
-        of a step.
-        """
-        steps, every = trainer.config.steps, trainer.config.save_every
-        if trainer.step >= steps:
-            return
-        self.curve.truncate_after(phase, trainer.step)
-        if not self.curve.last("cloning") and not self.curve.last("rl"):
-            self.curve.add(Point(phase, 0, 0, 0.0, *self._success(policy)))
-        start = self.curve.points[-1]
-        begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
-
-        def after(step: int, metrics: Mapping[str, float]) -> None:
-            nonlocal begun
-            if step % every == 0 or step == steps:
-                now = time.process_time()
-                point = (phase, step, first + each * step, now - begun)
-                self.curve.add(Point(*point, *self._success(policy)))
-                begun += time.process_time() - now  # evaluations are not counted
-            on_progress(phase, step, steps)
-
-        trainer.train(after)
-
     def _success(self, policy: LocalPolicy) -> tuple[float, None, int]:
         config = self.config
         env = mixture(config.specs(config.cells()[:1], split="test"))
-        share = evaluate(policy, env, config.curve_episodes, config.batch_size)
-        return share, None, config.curve_episodes
+        trials = config.curve_episodes
+        return evaluate(policy, env, trials, config.batch_size), None, trials
 
     def _evaluate(
         self, name: str, policy: LocalPolicy, folder: Path, on_progress: OnProgress
-    ) -> list[Result]:
+    ) -> None:
         """Play all cells of an evaluation and write its report."""
         if not self.config.episodes:
-            return []
-        model = PolicyConfig(str(folder), model=self.config.options_of_model())
-        ablation, out = self.config.ablation(model), self.out / name
+            return
+        config, out = self.config, self.out / name
+        ablation = config.ablation(PolicyConfig(str(folder), model=config.options_of_model()))
         prepare_ablation(ablation, out, policy)
         total, done = len(ablation.cells()), 0
 
@@ -307,6 +244,4 @@ class FineTuning:
             done += episodes
             on_progress(name, done, total)
 
-        results = run_ablation(ablation, out, 1, advance, player=policy)
-        write_report(results, out)
-        return results
+        write_report(run_ablation(ablation, out, 1, advance, player=policy), out)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
+from agentgym.arguments import list_names
 from agentgym.config import Share, TokenCount
 from agentgym.training.evaluation import Ablation
+from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
-from agentgym.training.rl.other_samplers import ITSELF, check_sampler
-from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer_config import MOST
-from agentgym.training.rollout import ModelOptions, PolicyConfig
-from agentgym.training.rollout.model_options import DType
+from agentgym.training.rl.trainer_config import MOST, TaskConfig
+from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
+from agentgym.training.rollout.sampling import DType
+
+ITSELF, VLLM = "transformers", "vllm"
+_OURS = {"model": "of the model that is trained", "seed": "--seed", "enable_lora": "--lora"}
+"""Options of vLLM that follow from those of the training, with what they follow from."""
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Rate = Annotated[float, Field(gt=0.0, le=10.0)]
@@ -109,12 +114,33 @@ class FineTuneConfig(TaskConfig):
                 f"sampler={self.sampler!r} is for GRPO, and cloning samples nothing; choose the "
                 "method grpo or both"
             )
-        check_sampler(self.sampler, self.sampler_options)
+        self._check_sampler()
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
                 f"the curriculum hints goes from the last arm to the first, got {list(self.arms)}; "
                 "give two arms, such as none,P"
             )
+
+    def _check_sampler(self) -> None:
+        """Raise `ValueError` if there is no such sampler, or an option of it is not right, as far
+        as that is known without starting it.
+        """
+        name, options = self.sampler, self.sampler_options
+        if name == ITSELF and options:
+            raise ValueError(
+                f"sampler_options are for another sampler than {ITSELF}, got {sorted(options)}; "
+                "name it"
+            )
+        if name == VLLM and (ours := [option for option in options if option in _OURS]):
+            raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; leave it out")
+        if name in (ITSELF, VLLM):
+            return
+        if not name.startswith(("http://", "https://")):
+            raise ValueError(
+                f"sampler must be {ITSELF}, {VLLM} or the address of a server, such as "
+                f"http://127.0.0.1:8000/v1, got {name!r}"
+            )
+        _server_config(name, options, Path())
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of envs for the training, whose instances no evaluation has."""
@@ -124,12 +150,39 @@ class FineTuneConfig(TaskConfig):
         """Return the curriculum of GRPO."""
         cells = self.cells()
         if self.curriculum == "horizons":
-            stages = [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons]
-            return HorizonCurriculum(stages, self.threshold)
+            return HorizonCurriculum(
+                [replace(self, horizons=(h,)).training_specs(cells) for h in self.horizons],
+                self.threshold,
+            )
         if self.curriculum == "hints":
             hinted, bare = ((arm, self.contexts[0]) for arm in (self.arms[-1], self.arms[0]))
             return HintCurriculum(self.training_specs([hinted]), self.training_specs([bare]))
         return None
+
+    def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
+        """Return what samples in GRPO in place of the model itself; None if that does.
+
+        Args:
+            model: The folder of the model as it was before.
+            handover: Where the weights of the training are handed over.
+
+        Raises:
+            MissingExtraError: A package is missing.
+        """
+        if self.sampler == ITSELF:
+            return None
+        if self.sampler == VLLM:
+            with needs_extra("sampling with vLLM", "vllm"):
+                from agentgym.training.rollout.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
+
+            lora: dict[str, Any] = (
+                {"enable_lora": True, "max_lora_rank": self.lora} if self.lora else {}
+            )
+            return VLLMSampler(str(model), handover, self.seed, **lora, **self.sampler_options)
+        from agentgym.training.rollout import ServerSampler  # noqa: PLC0415 - an extra
+
+        server = _server_config(self.sampler, self.sampler_options, model)
+        return ServerSampler(server, handover, self.seed)
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
         """Return the evaluation of a policy."""
@@ -153,3 +206,19 @@ class FineTuneConfig(TaskConfig):
             batch_size=self.batch_size,
             template=self.template,
         )
+
+
+def _server_config(url: str, options: Mapping[str, Any], model: Path) -> Any:
+    from agentgym.training.rollout import SamplingServerConfig  # noqa: PLC0415 - an extra
+
+    names = [each.name for each in fields(SamplingServerConfig) if each.name != "base_url"]
+    if unknown := [option for option in options if option not in names]:
+        raise ValueError(
+            f"a server has no option {unknown[0]!r}; {list_names(unknown[0], names, 'options')}"
+        )
+    if "context" not in options:
+        raise ValueError(
+            "a server needs the option context, the most tokens of a prompt and its reply, as it was "
+            "started with (--max-model-len)"
+        )
+    return SamplingServerConfig(**{"model": str(model), **options, "base_url": url})

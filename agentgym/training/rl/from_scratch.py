@@ -4,13 +4,9 @@ learning fixes what it copied.
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
@@ -23,14 +19,10 @@ from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.grpo import GRPO
-from agentgym.training.rl.grpo_config import GRPOConfig
-from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.tasks import TaskConfig
-from agentgym.training.rl.trainer import Trainer
-from agentgym.training.rl.trainer_config import MOST
+from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import (
     LocalPolicy,
-    RunLock,
     collect,
     make_model,
     make_tokenizer,
@@ -39,10 +31,7 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import mimic
 from agentgym.training.rollout.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
-from agentgym.training.rollout.storage import keep_settings, read_settings
 
-SETTINGS = "train.json"
-CURVE = "curve.jsonl"
 _TEXTS = 300
 """Demonstrations that the tokenizer is made from.
 
@@ -50,9 +39,6 @@ Their seeds end where those of the training begin.
 """
 _CLONED, _GROUP = 18, 8
 """Episodes of a step of cloning; of an instance in a step of GRPO."""
-
-OnProgress = Callable[[str, int, int], None]
-"""Called with a phase, its step and how many it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +85,7 @@ class LearnConfig(TaskConfig):
         self.make_teacher()
 
 
-class Learning:
+class Learning(PhasedRun[LearnConfig]):
     """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint.
 
     Args:
@@ -114,31 +100,10 @@ class Learning:
         OSError: The folder cannot be written.
     """
 
-    def __init__(self, config: LearnConfig, out: Path) -> None:
-        self.config, self.out = config, out
-        expected = json.loads(json.dumps(asdict(config)))
-        with RunLock(out):
-            keep_settings(out / SETTINGS, expected, load_settings(out))
-            self.curve = Curve(out / CURVE)
+    settings = "train.json"
+    config_type = LearnConfig
 
-    def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Learn to the end, and save the model. Nobody else can write to the folder meanwhile.
-
-        Args:
-            on_progress: Called with the phase, its step and how many it has.
-
-        Returns:
-            The learning curve.
-
-        Raises:
-            RunLockedError: Somebody else writes to the folder.
-            DamagedFileError: A checkpoint or a log cannot be read.
-            OSError: The folder cannot be written.
-        """
-        with RunLock(self.out):
-            return self._run(on_progress)
-
-    def _run(self, on_progress: OnProgress) -> list[Point]:
+    def _run(self, on_progress: OnProgress) -> None:
         config = self.config
         cells = config.cells()
         env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
@@ -151,7 +116,7 @@ class Learning:
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
         cloning = Cloning(
-            self.config.make_teacher(),
+            config.make_teacher(),
             model,
             tokenizer,
             alone,
@@ -159,39 +124,41 @@ class Learning:
             self.out / "cloning",
         )
         self._begin()
-        self._phase("cloning", cloning, _CLONED, on_progress)
+        self._train("cloning", cloning, _CLONED, self._both, on_progress)
         if len(cells) > 1:
             hints = Cloning(
-                self.config.make_teacher(),
+                config.make_teacher(),
                 model,
                 tokenizer,
                 env,
                 self._cloning(config.hint_steps, 1),
                 self.out / "hints",
             )
-            self._phase("hints", hints, _CLONED, on_progress)
-        rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
-        self._phase("rl", rl, config.groups * _GROUP, on_progress)
+            self._train("hints", hints, _CLONED, self._both, on_progress)
+        self._train(
+            "rl",
+            GRPO(model, tokenizer, env, self._grpo(), self.out / "rl"),
+            config.groups * _GROUP,
+            self._both,
+            on_progress,
+        )
         save_policy(self._policy(), self.out)
-        return self.curve.points
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         if not (self.out / TOKENIZER).exists():
-            save_tokenizer(self._make_tokenizer(env), self.out)
+            seeds = range(TRAIN_SEED - _TEXTS, TRAIN_SEED)
+            messages = [
+                message
+                for trajectory in collect(self.config.make_teacher(), env, seeds)
+                for message in trajectory.last.messages
+            ]
+            texts = [m.raw or m.text for m in messages if m.role != "system"]
+            save_tokenizer(make_tokenizer(texts, 2_000), self.out)
         # Read back even if it was just made: one that was read is written with other settings, and
         # a run that was stopped has to end as one that was not.
-        saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
-        return saved
-
-    def _make_tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
-        episodes = collect(self.config.make_teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
-        return make_tokenizer(
-            [m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"],
-            2_000,
-        )
+        return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:
-        config = self.config
         return CloningConfig(
             steps=steps,
             learning_rate=6e-3,
@@ -199,8 +166,8 @@ class Learning:
             episodes=_CLONED,
             num_envs=_CLONED,
             micro_batch=16,
-            seed=3 * config.seed + phase,
-            save_every=_part(steps, config.evaluations),
+            seed=3 * self.config.seed + phase,
+            save_every=max(1, steps // self.config.evaluations),
         )
 
     def _grpo(self) -> GRPOConfig:
@@ -217,7 +184,7 @@ class Learning:
             micro_batch=64,
             max_new_tokens=config.max_new_tokens,
             seed=3 * config.seed + 2,
-            save_every=_part(config.rl_steps, config.evaluations),
+            save_every=max(1, config.rl_steps // config.evaluations),
         )
 
     def _begin(self) -> None:
@@ -235,46 +202,16 @@ class Learning:
             self.curve.add(Point(name, 0, 0, 0.0, share, share))
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
-    def _phase(self, phase: str, trainer: Trainer[Any], each: int, on_progress: OnProgress) -> None:
-        """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes
-        of a step.
-        """
-        steps, every = trainer.config.steps, trainer.config.save_every
-        if trainer.step >= steps:
-            return
-        self.curve.truncate_after(phase, trainer.step)
-        start = self.curve.points[-1]
-        begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
-
-        def after(step: int, metrics: Mapping[str, float]) -> None:
-            nonlocal begun
-            if step % every == 0 or step == steps:
-                now = time.process_time()
-                self.curve.add(Point(phase, step, first + each * step, now - begun, *self._both()))
-                begun += time.process_time() - now  # evaluations are not counted
-            on_progress(phase, step, steps)
-
-        trainer.train(after)
-
-    def _both(self) -> tuple[float, float]:
-        """Return the success of the model, greedy and as it samples."""
-        return self._evaluate(self._policy(temperature=0.0)), self._evaluate(
-            self._policy(temperature=1.0)
-        )
+    def _both(self) -> tuple[float, float, int]:
+        """Return the success of the model, greedy and as it samples; the trials are not recorded."""
+        greedy, sampled = (self._evaluate(self._policy(temperature=t)) for t in (0.0, 1.0))
+        return greedy, sampled, 0
 
     def _evaluate(self, policy: Policy) -> float:
-        env = mixture(self.config.specs(self.config.cells()[:1]))
-        return evaluate(policy, env, self.config.episodes, self.config.episodes)
-
-
-def load_settings(out: Path) -> dict[str, Any] | None:
-    """Return the settings of a run as JSON-able data; None if there are none.
-
-    Raises:
-        DamagedFileError: They cannot be read.
-    """
-    return read_settings(out / SETTINGS, json.loads(json.dumps(asdict(LearnConfig()))))
-
-
-def _part(steps: int, parts: int) -> int:
-    return max(1, steps // parts)
+        config = self.config
+        return evaluate(
+            policy,
+            mixture(config.specs(config.cells()[:1])),
+            config.episodes,
+            config.episodes,
+        )

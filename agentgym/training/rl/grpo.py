@@ -2,34 +2,38 @@
 loss, the advantages.
 
 Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its relatives
-as options (`grpo_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
-tokens are trained (`experience`), and the optimiser with its log and checkpoints (`trainer`).
+as options (`trainer_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
+tokens are trained (`batches`), and the optimiser with its log and checkpoints (`trainer`).
 """
 
 from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from statistics import fmean
 from typing import Any, cast
 
 import torch
 
 from agentgym.training.rl.actor import Actor, with_label_rewards
-from agentgym.training.rl.batches import Batch, Prediction, logprobs_of, predict
-from agentgym.training.rl.episodes import Played
-from agentgym.training.rl.experience import (
+from agentgym.training.rl.batches import (
+    Batch,
     Experience,
+    Prediction,
     corrected,
     experience,
+    logprobs_of,
     mean_over_replies,
+    predict,
     reply_lengths,
     spread,
 )
-from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.episodes import Played
 from agentgym.training.rl.trainer import Trainer
+from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
 from agentgym.training.rollout.pretrained import has_adapter
 
@@ -69,7 +73,6 @@ class GRPO(Trainer[GRPOConfig]):
         """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
         update.
         """
-        config = self.config
         played = self._ahead
         self.records.mean(lag=float(played is not None))
         if played is None:
@@ -78,7 +81,7 @@ class GRPO(Trainer[GRPOConfig]):
         self._ahead = None
         self.record(played)
         with ThreadPoolExecutor(1, "agentgym-ahead") as beside:
-            if go_ahead := config.ahead and self.step + 1 < config.steps:
+            if go_ahead := self.config.ahead and self.step + 1 < self.config.steps:
                 self.actor.take_weights()
                 following = beside.submit(self.play_groups, self.step + 1)
             yield from self.learn(played.episodes)
@@ -93,8 +96,7 @@ class GRPO(Trainer[GRPOConfig]):
             missing = config.groups - len({t.seed for t in kept.episodes})
             if not missing:
                 break
-            seeds = self.source.seeds(missing)
-            played = self.actor.play(policy, seeds, config.group_size, step)
+            played = self.actor.play(policy, self.source.seeds(missing), config.group_size, step)
             last = attempt == config.resample and not kept.episodes
             kept.add(played, played.episodes if last else self._differing(played.episodes))
         return kept
@@ -103,8 +105,8 @@ class GRPO(Trainer[GRPOConfig]):
         """Return the episodes of the instances that teach something; all, if none is replaced."""
         if not self.config.resample:
             return list(played)
-        by_step = self.advantages(played)
-        seeds = {t.seed for t, steps in zip(played, by_step, strict=True) if any(steps)}
+        pairs = zip(played, self.advantages(played), strict=True)
+        seeds = {trajectory.seed for trajectory, steps in pairs if any(steps)}
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
@@ -114,7 +116,7 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        data = experience(played, tokens, config.weight, self.pad, config.max_new_tokens)
+        data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
         if not (config.kl or config.entropy):  # rows without an advantage have no gradient then
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
@@ -159,9 +161,12 @@ class GRPO(Trainer[GRPOConfig]):
     def predict(self, data: Batch) -> Prediction:
         """Run the model on a batch."""
         config = self.config
-        gradient = config.entropy > 0
         return predict(
-            self.model, data, config.temperature, config.precision, entropy_gradient=gradient
+            self.model,
+            data,
+            config.temperature,
+            config.precision,
+            entropy_gradient=config.entropy > 0,
         )
 
     # The loss.
@@ -223,8 +228,7 @@ class GRPO(Trainer[GRPOConfig]):
 
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the training depends on."""
-        ahead = {} if self._ahead is None else {"ahead": self._ahead.to_state()}
-        return {**super().state(), **ahead}
+        return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a state."""
@@ -260,54 +264,46 @@ def advantages(
         level: As in `GRPOConfig`.
         gamma: As in `GRPOConfig`.
     """
-    units = [_compared(t, level, gamma) for t in trajectories]
-    groups: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for trajectory, (_, values) in zip(trajectories, units, strict=True):
+    compared = [_compared(t, baseline, level, gamma) for t in trajectories]
+    groups: defaultdict[_Unit, list[float]] = defaultdict(list)
+    for _, values in compared:
         for unit, value in values.items():
-            groups[_group(trajectory, unit, baseline)].append(value)
+            groups[unit].append(value)
     return [
-        tuple(
-            _advantage(values[unit], groups[_group(trajectory, unit, baseline)], baseline)
-            for unit in by_step
-        )
-        for trajectory, (by_step, values) in zip(trajectories, units, strict=True)
+        tuple(_advantage(values[unit], groups[unit], baseline) for unit in by_step)
+        for by_step, values in compared
     ]
 
 
-_Unit = tuple[str, int]
-"""What has an advantage: an agent, and the number of its turn, or 0 for its whole episode."""
+_Unit = tuple[int, str, int]
+"""What has an advantage, and is compared with its like: the seed, or 0 if it does not matter; an agent;
+and the number of its turn, or 0 for its whole episode.
+"""
 
 
 def _compared(
-    trajectory: Trajectory, level: str, gamma: float
+    trajectory: Trajectory, baseline: str, level: str, gamma: float
 ) -> tuple[list[_Unit], dict[_Unit, float]]:
     """Return the unit that each step belongs to, and the value of each unit."""
+    seed = 0 if baseline == "reinforce" else trajectory.seed
     rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
     units: dict[int, _Unit] = {}
     for agent, numbers in trajectory.by_agent().items():
         own = [rewards[k] for k in numbers]
         if level == "episode":
-            values[agent, 0] = sum(own)
-            units |= dict.fromkeys(numbers, (agent, 0))
+            values[seed, agent, 0] = sum(own)
+            units |= dict.fromkeys(numbers, (seed, agent, 0))
             continue
         for turn, (k, value) in enumerate(zip(numbers, returns(own, gamma), strict=True)):
-            values[agent, turn] = value
-            units[k] = agent, turn
+            units[k] = seed, agent, turn
+            values[units[k]] = value
     return [units[k] for k in range(len(trajectory.steps))], values
-
-
-def _group(trajectory: Trajectory, unit: _Unit, baseline: str) -> Hashable:
-    return unit if baseline == "reinforce" else (trajectory.seed, unit)
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """Return the discounted sum of the rewards from each on."""
-    sums: list[float] = []
-    total = 0.0
-    for reward in reversed(rewards):
-        total = reward + gamma * total
-        sums.append(total)
-    return sums[::-1]
+    backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
+    return list(backwards)[:0:-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:

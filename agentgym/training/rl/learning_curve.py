@@ -1,17 +1,24 @@
-"""The learning curve of a run: success on held-out episodes, in a file that grows with the run."""
+"""Runs that train a model in phases, and their learning curve: success on held-out episodes, in a
+file that grows with the run.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from agentgym.training.evaluation import wilson
+from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout.storage import (
     DamagedFileError,
+    RunLock,
     append_text,
+    keep_settings,
+    read_settings,
     whole_lines,
     write_text,
 )
@@ -19,6 +26,9 @@ from agentgym.training.rollout.storage import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from agentgym.training.rl.trainer import Trainer
+
+CURVE = "curve.jsonl"
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 """The subjects of a point: random legal play, the teacher, or the model in one of its phases, in
 the order of a run.
@@ -82,8 +92,9 @@ class Curve:
             point = Point(**json.loads(line))
             PHASES.index(point.phase)
         except (RecursionError, TypeError, ValueError) as error:
-            problem = f"it is no point of a curve ({error!r})"
-            raise DamagedFileError(self.path, problem, number) from None
+            raise DamagedFileError(
+                self.path, f"it is no point of a curve ({error!r})", number
+            ) from None
         return point
 
     def add(self, point: Point) -> None:
@@ -95,13 +106,120 @@ class Curve:
         """Drop what lies beyond a step of a phase, and an unfinished line: a run that goes on from
         there makes it again.
         """
-        place = PHASES.index(phase)
-        self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= (place, step)]
+        end = PHASES.index(phase), step
+        self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
 
     def last(self, phase: str) -> Point | None:
         """Return the newest point of a phase."""
         return next((point for point in reversed(self.points) if point.phase == phase), None)
+
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with a phase, its step and how many it has."""
+ConfigT = TypeVar("ConfigT", bound=TaskConfig)
+
+
+class PhasedRun(Generic[ConfigT]):
+    """Run in a folder that trains a model in phases, each evaluated into one learning curve. A
+    subclass names its settings, and fills `_run`.
+
+    Args:
+        config: The options.
+        out: The folder.
+
+    Attributes:
+        curve: The learning curve.
+        settings: The name of the file of the options.
+        config_type: The class of the options.
+
+    Raises:
+        ValueError: The folder holds another run.
+        DamagedFileError: Its settings or its curve cannot be read.
+        RunLockedError: Somebody else writes to the folder.
+        OSError: The folder cannot be written.
+    """
+
+    settings: ClassVar[str]
+    config_type: ClassVar[type[TaskConfig]]
+
+    def __init__(self, config: ConfigT, out: Path) -> None:
+        self.config, self.out = config, out
+        with RunLock(out):
+            keep_settings(out / self.settings, _plain(config), self.load_settings(out))
+            self.curve = Curve(out / CURVE)
+
+    @classmethod
+    def load_settings(cls, out: Path) -> dict[str, Any] | None:
+        """Return the settings of a run as JSON-able data; None if there are none.
+
+        Raises:
+            DamagedFileError: They cannot be read.
+        """
+        return read_settings(out / cls.settings, _plain(cls.config_type()))
+
+    def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
+        """Train to the end, and save the model. Nobody else can write to the folder meanwhile.
+
+        Args:
+            on_progress: Called with the phase, its step and how many it has.
+
+        Returns:
+            The learning curve.
+
+        Raises:
+            RunLockedError: Somebody else writes to the folder.
+            DamagedFileError: A checkpoint or a log cannot be read.
+            ValueError: The teacher solves no task, or an extra is missing.
+            OSError: The folder cannot be written.
+        """
+        with RunLock(self.out):
+            self._run(on_progress)
+        return self.curve.points
+
+    def _run(self, on_progress: OnProgress) -> None:
+        raise NotImplementedError
+
+    def _train(
+        self,
+        phase: str,
+        trainer: Trainer[Any],
+        each: int,
+        success: Callable[[], tuple[float, float | None, int]],
+        on_progress: OnProgress,
+    ) -> None:
+        """Train, with a point of the curve wherever there is a checkpoint.
+
+        Args:
+            phase: The phase.
+            trainer: Trains it.
+            each: The episodes of a step.
+            success: Evaluates the model: the figures of a point from `Point.greedy` on.
+            on_progress: Called with the phase, its step and how many it has.
+        """
+        steps, every = trainer.config.steps, trainer.config.save_every
+        if trainer.step >= steps:
+            return
+        self.curve.truncate_after(phase, trainer.step)
+        if not self.curve.last("cloning") and not self.curve.last("rl"):
+            self.curve.add(Point(phase, 0, 0, 0.0, *success()))
+        start = self.curve.points[-1]
+        begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
+
+        def after(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal begun
+            if step % every == 0 or step == steps:
+                now = time.process_time()
+                self.curve.add(Point(phase, step, first + each * step, now - begun, *success()))
+                begun += time.process_time() - now  # evaluations are not counted
+            on_progress(phase, step, steps)
+
+        trainer.train(after)
+
+
+def _plain(config: TaskConfig) -> dict[str, Any]:
+    """Return options as JSON reads them back."""
+    return dict(json.loads(json.dumps(asdict(config))))
 
 
 def learning_figure(points: Sequence[Point]) -> Figure:
@@ -113,7 +231,6 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     panel = figure.subplots()
     model = [point for point in points if point.phase in _BANDS]
-    seconds = [point.seconds for point in model]
     for name, (label, colour, marker) in _SAMPLING.items():
         tried = [(p, share) for p in model if (share := getattr(p, name)) is not None]
         if not tried:
@@ -139,7 +256,7 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         ylabel="success on held-out instances (%)",
         ylim=(-3, 103),
     )
-    panel.set_xlim(0, max([*seconds, 1e-3]))
+    panel.set_xlim(0, max([*(p.seconds for p in model), 1e-3]))
     panel.grid(alpha=0.3)
     panel.legend(loc="lower right", framealpha=0.9)
     return figure

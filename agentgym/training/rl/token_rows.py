@@ -98,5 +98,9 @@ class _OpenRow:
 
     def closed(self) -> Row:
         """Return the row as it stands."""
-        logprobs = tuple(self.logprobs) if self.complete else None
-        return Row(tuple(self.ids), tuple(self.sampled), logprobs, tuple(self.steps))
+        return Row(
+            tuple(self.ids),
+            tuple(self.sampled),
+            tuple(self.logprobs) if self.complete else None,
+            tuple(self.steps),
+        )

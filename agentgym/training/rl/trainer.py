@@ -4,7 +4,9 @@ exactly where they stopped, evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,19 +17,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeSource, Played
-from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
     EnvLike,
     RunLock,
     make_renderer,
-    pad_id,
 )
 from agentgym.training.rollout.pretrained import has_adapter
-from agentgym.training.rollout.storage import replacing
+from agentgym.training.rollout.storage import append_text, replacing, whole_lines, write_text
 
 CHECKPOINT = "checkpoint.pt"
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
 _PROGRESS = frozenset({"optimizer", "step", "next_seed", "curriculum", "ahead"})
 """Parts of a checkpoint that are no weights."""
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
@@ -83,7 +85,6 @@ class Trainer(Generic[ConfigT]):
             betas=(0.9, 0.95),
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
-        self.curriculum = curriculum
         self.step = 0
         self.lost: list[tuple[int, str]] = []
         if out is not None and (out / CHECKPOINT).exists():
@@ -101,11 +102,6 @@ class Trainer(Generic[ConfigT]):
         They are saved with it, and trained if they take gradients.
         """
         return {}
-
-    @property
-    def pad(self) -> int:
-        """Return the id to pad rows with."""
-        return pad_id(self.tokenizer)
 
     def draw_seed(self, step: int) -> int:
         """Return the seed of the draws of a step."""
@@ -131,7 +127,7 @@ class Trainer(Generic[ConfigT]):
         """
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
-            MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log,
+            closing(MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard)) as log,
             closing(self.source),
         ):
             while self.step < self.config.steps:
@@ -148,11 +144,10 @@ class Trainer(Generic[ConfigT]):
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
-        remaining = 1 - self.step / config.steps
         rate = (
             config.learning_rate
             * min(1.0, (self.step + 1) / max(1, config.warmup))
-            * max(0.1, remaining)
+            * max(0.1, 1 - self.step / config.steps)
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -167,12 +162,13 @@ class Trainer(Generic[ConfigT]):
 
     def state(self) -> dict[str, Any]:
         """Return all that the rest of the training depends on."""
+        curriculum = self.source.curriculum
         return {
             **{name: _weights(module) for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
             "next_seed": self.source.next_seed,
-            **({"curriculum": self.curriculum.state()} if self.curriculum is not None else {}),
+            **({} if curriculum is None else {"curriculum": curriculum.state()}),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -192,8 +188,8 @@ class Trainer(Generic[ConfigT]):
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.source.next_seed = state["step"], state["next_seed"]
-        if self.curriculum is not None:
-            self.curriculum.load(state.get("curriculum", self.curriculum.state()))
+        if "curriculum" in state and self.source.curriculum is not None:
+            self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
         """Write a checkpoint; one that is cut short by a kill does not replace the last.
@@ -257,3 +253,119 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DamagedFileError(path, f"it is no whole checkpoint ({reason})") from None
     return state
+
+
+class Recorder:
+    """Gathers the figures of one step: the mean, or the maximum, of all that was recorded under a
+    name.
+
+    A value that is recorded for each token counts for each token, so the figures do not depend on
+    how a batch was divided.
+    """
+
+    def __init__(self) -> None:
+        self._mean: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+        self._max: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+
+    def mean(self, **values: torch.Tensor | float) -> None:
+        """Record numbers, or tensors of any shape, whose mean matters."""
+        _append(self._mean, values)
+
+    def track_max(self, **values: torch.Tensor | float) -> None:
+        """Record numbers, or tensors of any shape, whose maximum matters."""
+        _append(self._max, values)
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of all that was recorded."""
+        return {
+            name: torch.cat([x.cpu().double() for x in parts]).mean().item()
+            for name, parts in self._mean.items()
+        } | {name: max(x.max().item() for x in parts) for name, parts in self._max.items()}
+
+
+def _append(
+    lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
+) -> None:
+    for name, value in values.items():  # a tensor stays on its device, which is not made to wait
+        tensor = (
+            value.detach()
+            if isinstance(value, torch.Tensor)
+            else torch.tensor(value, dtype=torch.float64)
+        )
+        lists[name].append(tensor.flatten())
+
+
+class MetricsLog:
+    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard.
+
+    Args:
+        out: The folder; None writes nothing.
+        step: The step to resume from. Lines beyond it, of a run that was killed, are going to be
+            repeated and are cut off.
+        tensorboard: Write events for TensorBoard too, into the folder `tensorboard`.
+
+    Raises:
+        ImportError: TensorBoard is asked for and not installed.
+    """
+
+    def __init__(self, out: Path | None, step: int, *, tensorboard: bool = False) -> None:
+        self.path = out / METRICS if out is not None else None
+        self._writer: Any = None
+        if out is None or self.path is None:
+            return
+        out.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            write_text(self.path, "".join(line for at, line in steps_of(self.path) if at <= step))
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
+            except ImportError as error:
+                raise ImportError(
+                    "tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'"
+                ) from error
+            # Events of later steps that are there already are not shown.
+            self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
+
+    def close(self) -> None:
+        """Close the file of events."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(
+        self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        """Write the figures of a step.
+
+        Args:
+            step: The step.
+            metrics: Its figures.
+            lost: Seeds of the episodes that could not be played, with the causes; TensorBoard shows
+                their number alone.
+        """
+        if self.path is not None:
+            named = [{"seed": seed, "failure": failure} for seed, failure in lost]
+            line = {"step": step, **metrics, **({"lost": named} if named else {})}
+            append_text(self.path, json.dumps(line) + "\n")
+        if self._writer is not None:
+            for name, value in metrics.items():
+                self._writer.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk."""
+        if self.path is not None:
+            append_text(self.path, "", sync=True)
+
+
+def steps_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the steps of a file of metrics with their lines.
+
+    Raises:
+        DamagedFileError: A line before the last cannot be read.
+    """
+    for number, line in whole_lines(path):
+        try:
+            yield int(json.loads(line)["step"]), line.decode("utf-8")
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                path, f"it has no figures of a step ({error!r})", number
+            ) from None

@@ -14,10 +14,9 @@ from agentgym.training.rollout.dispatcher import CollectionError, Counts
 from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep
 from agentgym.training.rollout.episode import Episode, StepOutcome
-from agentgym.training.rollout.model_options import ModelOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
-from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions
+from agentgym.training.rollout.sampling import ModelOptions, Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     OtherRunError,
@@ -108,7 +107,6 @@ __getattr__ = lazy_exports(
             "endpoint",
             "EndpointConfig EndpointPolicy",
         ),
-        "prefix_cache": ("train", ""),
         "pretrained": ("train", "load_policy save_policy"),
         "ray_engine": ("ray", "Ray"),
         "renderer": ("train", "Renderer pad_id"),

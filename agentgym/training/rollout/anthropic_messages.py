@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from agentgym.digests import digest
-from agentgym.messages import Chat, Content, Image, Message
+from agentgym.messages import Chat, Image, Message
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
 from agentgym.training.rollout.chat_completions import (
@@ -39,6 +39,9 @@ _MAX_NAME = 128
 """The characters of a name that it takes."""
 _EMPTY = "(empty)"
 """Stands for an empty message, since the API refuses a message without content."""
+
+_CACHED = {"type": "ephemeral"}
+"""Marks the last block of what the server may keep for the next request."""
 
 Block = dict[str, Any]
 
@@ -84,7 +87,7 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
     system = "\n\n".join(message.text for message in chat.messages[:begin])
     prompt: dict[str, Any] = {"messages": _messages(chat.messages[begin:], signed)}
     if system:
-        prompt["system"] = [_cached({"type": "text", "text": system})]
+        prompt["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
     if native and chat.tools:
         prompt["tools"] = [
             {
@@ -111,16 +114,15 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
         else:
             blocks = [block for message in turn for block in _user_blocks(message, open_calls)]
             blocks.sort(key=lambda block: block["type"] != "tool_result")
-        role = "assistant" if is_reply else "user"
-        out.append({"role": role, "content": blocks or [{"type": "text", "text": _EMPTY}]})
+        out.append(
+            {
+                "role": "assistant" if is_reply else "user",
+                "content": blocks or [{"type": "text", "text": _EMPTY}],
+            }
+        )
     if out:
-        _cached(out[-1]["content"][-1])
+        out[-1]["content"][-1]["cache_control"] = _CACHED
     return out
-
-
-def _cached(block: Block) -> Block:
-    block["cache_control"] = {"type": "ephemeral"}
-    return block
 
 
 def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
@@ -133,12 +135,17 @@ def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
     if text.strip() or not message.calls:
         yield {"type": "text", "text": text.rstrip() or _EMPTY}
     for call in message.calls:
-        name = _NAME.sub("_", call.name)[:_MAX_NAME]
-        yield {"type": "tool_use", "id": call.id, "name": name, "input": dict(call.arguments)}
+        yield {
+            "type": "tool_use",
+            "id": call.id,
+            "name": _NAME.sub("_", call.name)[:_MAX_NAME],
+            "input": dict(call.arguments),
+        }
 
 
 def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
-    content = list(_content_blocks(Content(message.text, message.images)))
+    content: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    content += map(_image_block, message.images)
     if message.role != "tool" or message.call_id not in open_calls:
         yield from content
         return
@@ -150,17 +157,14 @@ def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
     yield result
 
 
-def _content_blocks(content: Content) -> Iterator[Block]:
-    if content.text.strip():
-        yield {"type": "text", "text": content.text}
-    yield from map(_image_block, content.images)
-
-
 def _image_block(image: Image) -> Block:
-    data = base64.b64encode(image.png).decode("ascii")
     return {
         "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": data},
+        "source": {
+            "type": "base64",
+            "media_type": "image/png",
+            "data": base64.b64encode(image.png).decode("ascii"),
+        },
     }
 
 
@@ -205,8 +209,11 @@ def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
 
 def _thinking_block(block: Mapping[str, Any]) -> Block:
     """Return the fields of a thinking block that go back to the server."""
-    names = ("type", "thinking", "signature", "data")
-    kept = {name: block[name] for name in names if isinstance(block.get(name), str)}
+    kept = {
+        name: block[name]
+        for name in ("type", "thinking", "signature", "data")
+        if isinstance(block.get(name), str)
+    }
     if not kept.keys() & {"thinking", "data"}:
         raise AnswerError(f"content has {quote(block)}, which holds no thinking")
     return kept
@@ -219,22 +226,15 @@ def is_cut(answer: Any) -> bool:
 
 def to_usage(answer: Mapping[str, Any]) -> EndpointUsage:
     """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
-    counts = {
-        name: token_count(dig(answer, "usage", name))
-        for name in (
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-        )
-    }
-    fresh, written = counts["input_tokens"], counts["output_tokens"]
-    cached = counts["cache_read_input_tokens"] or 0
+    fresh, cached, stored, written = (
+        token_count(dig(answer, "usage", f"{kind}_tokens"))
+        for kind in ("input", "cache_read_input", "cache_creation_input", "output")
+    )
     return EndpointUsage(
         replies=1,
         cut=int(is_cut(answer)),
-        prompt_tokens=(fresh or 0) + cached + (counts["cache_creation_input_tokens"] or 0),
-        cached_tokens=cached,
+        prompt_tokens=(fresh or 0) + (cached or 0) + (stored or 0),
+        cached_tokens=cached or 0,
         completion_tokens=written or 0,
         unmetered=int(fresh is None or written is None),
     )

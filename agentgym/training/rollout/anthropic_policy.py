@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,7 +22,7 @@ from agentgym.training.rollout.anthropic_messages import (
     to_reply,
     to_usage,
 )
-from agentgym.training.rollout.chat_completions import AnswerError, dig, load_json
+from agentgym.training.rollout.chat_completions import dig, load_json_or_none
 from agentgym.training.rollout.endpoint import (
     Client,
     HttpPolicy,
@@ -109,15 +108,17 @@ class _Client:
 
     def __init__(self, config: AnthropicConfig, signed: SignedThinking) -> None:
         self._config, self._signed = config, signed
-        headers = {
-            "x-api-key": os.environ.get(config.api_key_env) or "none",
-            "anthropic-version": VERSION,
-            **PLAIN,
-        }
         # The policy limits time and number of requests itself.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
         self._http = httpx2.AsyncClient(
-            headers=headers, timeout=None, limits=limits, event_hooks={"response": [bound_body]}
+            headers={
+                "x-api-key": os.environ.get(config.api_key_env) or "none",
+                "anthropic-version": VERSION,
+                **PLAIN,
+            },
+            timeout=None,
+            limits=limits,
+            event_hooks={"response": [bound_body]},
         )
         self._url = f"{config.base_url.rstrip('/')}/v1/messages"
 
@@ -129,7 +130,13 @@ class _Client:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
         if response.status_code != httpx2.codes.OK:
-            raise _refusal(response.status_code, text, response.headers.get("retry-after", ""))
+            problem = dig(load_json_or_none(text), "error")
+            raise Refusal(
+                response.status_code,
+                str(dig(problem, "message") or text),
+                str(dig(problem, "type") or ""),
+                response.headers.get("retry-after", ""),
+            )
         answer = load_message(text)
         return to_reply(answer, self._config.dialect, self._signed), to_usage(answer)
 
@@ -140,26 +147,19 @@ class _Client:
     def _request(self, chat: Chat) -> dict[str, Any]:
         config, native = self._config, self._config.tools == "native"
         chat = chat if native else as_text(chat.messages)
-        request = {
+        thinking = {"type": "enabled", "budget_tokens": config.thinking_budget}
+        options = {
+            "thinking": None if config.thinking_budget is None else thinking,
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+        }
+        return {
             "model": config.model,
             "max_tokens": config.max_tokens,
             **to_encodable(to_prompt(chat, self._signed, native=native)),
+            **{name: value for name, value in options.items() if value is not None},
+            **config.extra_body,
         }
-        if config.thinking_budget is not None:
-            thinking = {"type": "enabled", "budget_tokens": config.thinking_budget}
-            request["thinking"] = thinking
-        for name in ("temperature", "top_p"):
-            if (value := getattr(config, name)) is not None:
-                request[name] = value
-        return request | dict(config.extra_body)
-
-
-def _refusal(status: int, text: str, wait: str) -> Refusal:
-    message, code = text, ""
-    with suppress(AnswerError):
-        error = dig(load_json(text), "error")
-        message, code = str(dig(error, "message") or text), str(dig(error, "type") or "")
-    return Refusal(status, message, code, wait)
 
 
 def from_environment(env_id: str) -> AnthropicPolicy:

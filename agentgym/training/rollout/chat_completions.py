@@ -41,8 +41,8 @@ def load_answer(text: str) -> Any:
     """
     answer = load_json(text)
     choice = dig(answer, "choices", 0)
-    failed = dig(answer, "error") or dig(choice, "error")
-    if failed or dig(choice, "finish_reason") == "error" or not _is_message(choice):
+    failed = dig(answer, "error") or dig(choice, "error") or dig(choice, "finish_reason") == "error"
+    if failed or not isinstance(dig(choice, "message"), dict):
         raise AnswerError(text[:QUOTED])  # so gateways report that the server behind them failed
     return answer
 
@@ -57,6 +57,13 @@ def load_json(text: str) -> Any:
         return json.loads(text, parse_int=lambda d: int(d) if len(d) <= MAX_DIGITS else float(d))
     except (ValueError, RecursionError) as error:
         raise AnswerError(f"not JSON ({error}): {text[:QUOTED]!r}") from None
+
+
+def load_json_or_none(text: str) -> Any:
+    """Return the data in an answer; None if it is not JSON, as errors and confirmations may be."""
+    with suppress(AnswerError):
+        return load_json(text)
+    return None
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
@@ -75,9 +82,11 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
     content, thought = _text("content", dig(message, "content"))
     for name in ("reasoning", "reasoning_content"):
         thought = "".join(_text(name, dig(message, name))) or thought
-    said = content or "".join(_text("refusal", dig(message, "refusal")))
-    calls = [_call_text(call, dialect) for call in _calls(message)]
-    parts = [f"<think>\n{thought}\n</think>" if thought else "", said, *calls]
+    parts = [
+        f"<think>\n{thought}\n</think>" if thought else "",
+        content or "".join(_text("refusal", dig(message, "refusal"))),
+        *(_call_text(call, dialect) for call in _calls(message)),
+    ]
     return Reply(join_parts(parts), logprobs=_logprobs(choice, bool(content)) if logprobs else ())
 
 
@@ -111,10 +120,6 @@ def dig(answer: Any, *path: str | int) -> Any:
     with suppress(IndexError, KeyError, TypeError):
         return functools.reduce(lambda value, step: value[step], path, answer)
     return None
-
-
-def _is_message(choice: Any) -> bool:
-    return isinstance(dig(choice, "message"), dict)
 
 
 def _text(name: str, value: Any) -> tuple[str, str]:
@@ -163,8 +168,7 @@ def _call_text(call: Any, dialect: Dialect) -> str:
 
     One that it would refuse is left as it came, for the env to say why.
     """
-    function = dig(call, "function")
-    function = function if isinstance(function, dict) else call
+    function = call["function"] if isinstance(dig(call, "function"), dict) else call
     return call_text(dig(function, "name"), dig(function, "arguments"), dialect)
 
 

@@ -4,33 +4,33 @@ interrupted.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-import agentgym.registry as registry
 from agentgym.arguments import check_bool, check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout.collect_arguments import (
-    check_play,
-    open_log,
-    read_labels,
-    read_seeds,
-)
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep, MakeEnv, Slot
+from agentgym.training.rollout.engines import (
+    Engine,
+    EnvLike,
+    Lockstep,
+    MakeEnv,
+    RareGarbageCollection,
+    Slot,
+    factory_of,
+)
 from agentgym.training.rollout.episode import spec_of
-from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.prefetch import Prefetcher
 from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
@@ -175,10 +175,10 @@ class Collector:
             ValueError: An argument is not right, the engine cannot play this policy, or the log
                 belongs to another run.
         """
-        check_play(policy, seeds, ordered)
-        labels, file = read_labels(labels), open_log(log)
+        _check_play(policy, seeds, ordered)
+        labels, file = _read_labels(labels), _open_log(log)
         shared = self._engine.share(policy) if self._replicate else None
-        played = self._logged(policy, shared, enumerate(read_seeds(seeds)), file, labels)
+        played = self._logged(policy, shared, enumerate(_read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
@@ -191,8 +191,7 @@ class Collector:
     ) -> Generator[tuple[int, Trajectory], None, None]:
         replayed: deque[tuple[int, Trajectory]] = deque()
         with file.writing() if file else nullcontext():
-            recorded = self._recorded(file, labels) if file else {}
-            missing = _missing(seeds, recorded, replayed)
+            missing = _missing(seeds, self._recorded(file, labels) if file else {}, replayed)
             for place, trajectory in self._play(policy, shared, missing, labels):
                 if file is not None:
                     file.append(trajectory.to_json())
@@ -266,13 +265,71 @@ class Collector:
             dispatcher.reply(slots, replies)
 
 
+def _check_play(policy: object, seeds: object, ordered: object) -> None:
+    """Raise `ValueError` unless there are a policy and seeds to play."""
+    if not callable(policy):
+        raise ValueError(
+            f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
+            f"got {policy!r}"
+        )
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
+        raise ValueError(f"seeds must be integers, such as range(100), got {seeds!r}")
+    check_bool("ordered", ordered)
+
+
+def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
+    """Yield seeds, those of NumPy as integers.
+
+    Raises:
+        ValueError: One is no integer, or negative; an episode of it could not be played again.
+    """
+    for seed in seeds:
+        try:
+            number = -1 if isinstance(seed, bool) else index(seed)  # type: ignore[arg-type]
+        except TypeError:
+            number = -1
+        if number < 0:
+            raise ValueError(f"seeds must be integers of 0 or more, got {seed!r} among them")
+        yield number
+
+
+def _read_labels(labels: object) -> dict[str, Any]:
+    """Return labels as they come back from a log; none for None.
+
+    Raises:
+        ValueError: They are no mapping, or hold what JSON cannot say.
+    """
+    if labels is None:
+        return {}
+    try:
+        if not isinstance(labels, Mapping):
+            raise TypeError(f"{type(labels).__name__} is no mapping")
+        return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"labels must be a mapping of names to JSON values, such as {{'arm': 'SP'}}, got "
+            f"{labels!r} ({error})"
+        ) from None
+
+
+def _open_log(log: object) -> TrajectoryLog | None:
+    """Return a log, which may be given by its path; None for None.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if log is None or isinstance(log, TrajectoryLog):
+        return log
+    if isinstance(log, (str, Path)) and str(log):
+        return TrajectoryLog(Path(log))
+    raise ValueError(f"log must be the path of a file, such as runs/list.jsonl, got {log!r}")
+
+
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
     """Return the factory of the envs, and their spec as JSON text."""
-    if isinstance(env, str):
-        env = registry.spec(env)
-    if not (isinstance(env, EnvSpec) or callable(env)):
+    if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
-    make_env = partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
+    make_env = factory_of(env)
     first = make_env()
     try:
         return make_env, spec_of(first)
@@ -288,7 +345,7 @@ def _engine(engine: str | Engine) -> Engine:
         with needs_extra("the engine ray", "ray"):
             from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
-    engines: dict[str, type[Engine]] = {
+    engines: Mapping[str, type[Engine]] = {
         "lockstep": Lockstep,
         "threads": Threads,
         "asyncio": Asyncio,

@@ -40,8 +40,11 @@ class ChatDelta(NamedTuple):
             kept: The number of messages that both begin with, if it is known.
         """
         kept = chat.shared_prefix(before) if kept is None else kept
-        tools = None if chat.tools == before.tools else chat.tools
-        return cls(kept, tuple(chat.messages[kept:]), tools)
+        return cls(
+            kept,
+            tuple(chat.messages[kept:]),
+            None if chat.tools == before.tools else chat.tools,
+        )
 
     def after(self, before: Chat) -> Chat:
         """Return the chat, which shares the messages that stay.
@@ -51,8 +54,10 @@ class ChatDelta(NamedTuple):
         """
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
-        tools = before.tools if self.tools is None else self.tools
-        prefix = Chat(before.first(self.kept).messages, tools)
+        prefix = Chat(
+            before.first(self.kept).messages,
+            before.tools if self.tools is None else self.tools,
+        )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
         # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
@@ -112,10 +117,11 @@ class Recent(Generic[T]):
 
     Args:
         empty: The first, which stays.
+        size: Counts all that can be kept of an item.
     """
 
-    def __init__(self, empty: T) -> None:
-        self.items = [empty]
+    def __init__(self, empty: T, size: Callable[[T], int]) -> None:
+        self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
         """Return the place of the item of which a new one keeps most, and how much it keeps."""
@@ -123,9 +129,9 @@ class Recent(Generic[T]):
         most = max(counts)
         return counts.index(most), most
 
-    def add(self, item: T, base: int, *, goes_on: bool) -> None:
-        """Add an item, in place of its base if it goes on from the whole of that."""
-        if goes_on and base:
+    def add(self, item: T, base: int, kept: int) -> None:
+        """Add an item, in place of its base if it keeps the whole of that."""
+        if base and kept == self._size(self.items[base]):
             del self.items[base]
         self.items.append(item)
         if len(self.items) > 1 + _MOST_RECENT:
@@ -136,43 +142,36 @@ class Border:
     """One side of a border that chats and replies cross; those on both sides do the same."""
 
     def __init__(self) -> None:
-        self._chats, self._replies = Recent(Chat()), Recent(Reply(""))
+        self._chats = Recent(Chat(), lambda chat: len(chat.messages))
+        self._replies = Recent(Reply(""), lambda reply: len(reply.prompt_ids) + len(reply.ids))
 
     def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
         """Return the form of a chat in which it crosses."""
         base, kept = self._chats.nearest(chat.shared_prefix)
         delta = ChatDelta.of(chat, self._chats.items[base], kept)
-        self._add_chat(chat, base, delta)
+        self._chats.add(chat, base, kept)
         return base, delta
 
     def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
         """Return the chat that has crossed."""
         chat = delta.after(self._chats.items[base])
-        self._add_chat(chat, base, delta)
+        self._chats.add(chat, base, delta.kept)
         return chat
 
     def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
         """Return the form of a reply in which it crosses."""
         base, kept = self._replies.nearest(lambda before: continued(reply, before))
         delta = ReplyDelta.of(reply, self._replies.items[base], kept)
-        self._add_reply(reply, base, delta)
+        if reply.prompt_ids:
+            self._replies.add(reply, base, kept)
         return base, delta
 
     def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
         """Return the reply that has crossed."""
         reply = delta.after(self._replies.items[base])
-        self._add_reply(reply, base, delta)
-        return reply
-
-    def _add_chat(self, chat: Chat, base: int, delta: ChatDelta) -> None:
-        goes_on = delta.kept == len(self._chats.items[base].messages)
-        self._chats.add(chat, base, goes_on=goes_on)
-
-    def _add_reply(self, reply: Reply, base: int, delta: ReplyDelta) -> None:
         if reply.prompt_ids:
-            before = self._replies.items[base]
-            goes_on = delta.kept == len(before.prompt_ids) + len(before.ids)
-            self._replies.add(reply, base, goes_on=goes_on)
+            self._replies.add(reply, base, delta.kept)
+        return reply
 
 
 def continued(reply: Reply, before: Reply) -> int:

@@ -23,6 +23,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     describe,
+    start_thread,
 )
 from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.trajectory import Trajectory
@@ -124,25 +125,22 @@ class Dispatcher:
             self._begin(slot, _Run(*following))
         return bool(self._runs)
 
-    def advance(self, wait: float | None) -> bool:
+    def advance(self, wait: float | None) -> None:
         """Record the answers that have come, and give up the slots that hang.
 
         Args:
             wait: The most seconds to wait if there is no answer; None for no limit.
-
-        Returns:
-            Whether there was anything.
         """
-        answers = self._answers.get(self._shortest(wait))
-        for slot, answer in answers:
+        if self._deadlines:
+            rest = max(0.0, self._deadlines[0][0] - time.monotonic())
+            wait = rest if wait is None else min(rest, wait)
+        for slot, answer in self._answers.get(wait):
             if slot in self._runs:
                 self._record(slot, answer)
             else:
                 self.counts.late += 1
-        hung = list(self._hung())
-        for slot in hung:
+        for slot in list(self._hung()):
             self._record(slot, Failure(f"it hung: no answer in {self._timeout:g} seconds"))
-        return bool(answers or hung)
 
     @contextmanager
     def advancing(
@@ -162,8 +160,7 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
                 errors.append(error)
 
-        thread = threading.Thread(target=advance, name="agentgym-dispatcher", daemon=True)
-        thread.start()
+        thread = start_thread(advance, "agentgym-dispatcher")
         try:
             yield
         finally:
@@ -201,9 +198,8 @@ class Dispatcher:
                 self._await_answer(slot)
                 slot.step(reply)
         for slot, error in silent:
-            run = self._runs.pop(slot)
             self._idle.append(slot)
-            self._break_off(run, describe(error))
+            self._break_off(self._runs.pop(slot), describe(error))
 
     @property
     def under_way(self) -> int:
@@ -252,12 +248,6 @@ class Dispatcher:
         if self._timeout is not None:
             heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
 
-    def _shortest(self, wait: float | None) -> float | None:
-        if not self._deadlines:
-            return wait
-        rest = max(0.0, self._deadlines[0][0] - time.monotonic())
-        return rest if wait is None else min(rest, wait)
-
     def _hung(self) -> Iterator[Slot]:
         """Yield the slots that have worked too long on what they were asked.
 
@@ -289,7 +279,11 @@ class Dispatcher:
         elif run.recording is not None:
             run.recording.add(*answer)
             if run.recording.over:
-                self._end(slot, run.recording)
+                del self._runs[slot]
+                self._idle.append(slot)
+                self._broken = 0
+                self.counts.ended += 1
+                self.ended.append((run.place, run.recording.trajectory()))
             else:
                 self.ready.append(slot)
 
@@ -303,13 +297,6 @@ class Dispatcher:
             return
         self.counts.retried += 1
         self._begin(self._open(slot.number), _Run(run.place, run.seed, run.attempt + 1))
-
-    def _end(self, slot: Slot, recording: Recording) -> None:
-        run = self._runs.pop(slot)
-        self._idle.append(slot)
-        self._broken = 0
-        self.counts.ended += 1
-        self.ended.append((run.place, recording.trajectory()))
 
     def _break_off(self, run: _Run, cause: str) -> None:
         self._broken += 1

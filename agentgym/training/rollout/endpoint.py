@@ -106,6 +106,7 @@ class RequestConfig(Config):
             raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
 
 
+T = TypeVar("T")
 QuestionT = TypeVar("QuestionT")
 AnswerT = TypeVar("AnswerT")
 QuestionT_contra = TypeVar("QuestionT_contra", contravariant=True)
@@ -166,8 +167,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     @property
     def provenance(self) -> dict[str, Any]:
         """Return the model, the address and the sampler, which are recorded with each episode."""
-        options = asdict(self.config)
-        return {name: value for name, value in options.items() if name not in _TRANSPORT}
+        return {k: v for k, v in asdict(self.config).items() if k not in _TRANSPORT}
 
     def connect(self) -> Client[QuestionT, AnswerT]:
         """Return a client, which must hold no reference to this object."""
@@ -180,7 +180,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             EndpointError: A question got no answer; its `replies` are those to the others.
         """
         lane = self._open()
-        future: Future[list[AnswerT]] = lane.submit(self._answers(lane, questions))
+        future = lane.submit(self._answers(lane, questions))
         try:
             return future.result()
         except CancelledError:
@@ -253,8 +253,9 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         config = self.config
         where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
         if isinstance(failure, Refusal):
-            message = f"{where} answered {failure.status}: {failure.message[:500]}"
-            return self._refused(failure, message)
+            return self._refused(
+                failure, f"{where} answered {failure.status}: {failure.message[:500]}"
+            )
         if isinstance(failure, TimeoutError):
             return EndpointError(
                 f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "
@@ -312,12 +313,11 @@ class HttpPolicy(HttpClient[ConfigT, Chat, Reply]):
         """
         lane = self._open()
         try:
-            reply: Reply = await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
+            return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
         except asyncio.CancelledError:
             if lane.closed:
                 raise EndpointError(_CLOSED) from None
             raise
-        return reply
 
 
 _FAILURES = (TimeoutError, Refusal, UnreachableError, AnswerError)
@@ -338,11 +338,10 @@ class Lane(Generic[QuestionT, AnswerT]):
         self._thread = threading.Thread(target=self._run, name="agentgym-endpoint", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop."""
-        with (
-            self._lock
-        ):  # work that follows the stop would never be run, nor its future be resolved
+        # Work that follows the stop would never be run, nor its future be resolved.
+        with self._lock:
             if self.closed:
                 work.close()
                 raise EndpointError(_CLOSED)
@@ -353,9 +352,8 @@ class Lane(Generic[QuestionT, AnswerT]):
     def close(self) -> None:
         """Cancel all work and end the thread."""
         if self._pid != os.getpid():
-            _orphans.append(
-                self
-            )  # a forked process that freed a loop would be warned that it had not closed it
+            # A forked process that freed a loop would be warned that it had not closed it.
+            _orphans.append(self)
             return
         with self._lock:
             if not self.closed:

@@ -70,9 +70,16 @@ class Recording:
             failure: The cause, if the episode could not be played to its end; it is truncated then.
                 An episode that its env calls invalid is a failure too.
         """
-        truncated = self._truncated or bool(failure)
-        ends = self._terminated, truncated, self.labels, failure or self._invalid
-        return Trajectory(self.spec, self.seed, tuple(self._steps), self.chat, *ends)
+        return Trajectory(
+            self.spec,
+            self.seed,
+            tuple(self._steps),
+            self.chat,
+            self._terminated,
+            self._truncated or bool(failure),
+            self.labels,
+            failure or self._invalid,
+        )
 
 
 class Player:
@@ -80,31 +87,31 @@ class Player:
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
+
+    Attributes:
+        policy: The policy; None if replies come from somewhere else.
+        chat: The chat that the policy is shown next.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
-        self._policy: Policy | None = None
-        self._chat = Chat()
-
-    def use(self, policy: Policy) -> None:
-        """Play with this policy from now on."""
-        self._policy = policy
+        self.policy: Policy | None = None
+        self.chat = Chat()
 
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
-        self._chat = self.env.reset(seed=seed)[0]
-        return self._chat
+        self.chat = self.env.reset(seed=seed)[0]
+        return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         if reply is None:
-            if self._policy is None:
+            if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
-            (reply,) = self._policy([self._chat])
-        self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
+            (reply,) = self.policy([self.chat])
+        self.chat, reward, terminated, truncated, info = self.env.step(reply.text)
         return reply, StepOutcome(
-            self._chat, float(reward), terminated, truncated, to_jsonable(info)
+            self.chat, float(reward), terminated, truncated, to_jsonable(info)
         )
 
     def close(self) -> None:
@@ -127,9 +134,8 @@ class Episode(Recording):
     def __init__(
         self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None
     ) -> None:
-        spec = spec_of(env)
         self.env, self._player = env, Player(env)
-        super().__init__(spec, seed, self._player.reset(seed), labels)
+        super().__init__(spec_of(env), seed, self._player.reset(seed), labels)
 
     def play(self, reply: Reply) -> StepOutcome:
         """Play a reply, and return what came of it."""

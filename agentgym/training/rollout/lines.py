@@ -90,10 +90,7 @@ def torn_at(path: Path) -> int:
     size of the file.
     """
     if is_compressed(path):
-        end = 0
-        for chunk in read_chunks(path):
-            end = chunk.end
-        return end
+        return max((chunk.end for chunk in read_chunks(path)), default=0)
     with path.open("rb") as file:
         keep, block = file.seek(0, os.SEEK_END), 1 << 16
         while keep and not _ends_line(file, keep):
@@ -115,8 +112,7 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
         file.seek(start)
         if not length:
             # Behind a frame that is damaged another one may begin; behind one that is torn, none.
-            rest = file.read()
-            length = rest.find(_MAGIC, 1)
+            length = file.read().find(_MAGIC, 1)
             if length < 0:
                 return
             file.seek(start)

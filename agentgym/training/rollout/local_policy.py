@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,7 +15,7 @@ from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
 from agentgym.token_ids import TokenIds
-from agentgym.training.rollout.renderer import Renderer, stop_ids
+from agentgym.training.rollout.renderer import Renderer, list_ids
 from agentgym.training.rollout.sampler import BATCH, TransformersSampler
 from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions, find_fault
 
@@ -55,8 +55,8 @@ class TokenPolicy:
         """Seed the sampling by the number of this copy of the policy, so that copies draw
         differently.
         """
-        mixed = np.random.SeedSequence([self.seed, number]).generate_state(1)
-        self.sampler.seed(int(mixed[0]))
+        (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
+        self.sampler.seed(int(mixed))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to all chats.
@@ -71,19 +71,23 @@ class TokenPolicy:
         samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
         if len(samples) != len(fitting):
             raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
-        outcomes: list[Reply | PolicyError] = [self._too_long(len(prompt)) for prompt in prompts]
+        outcomes: list[Reply | PolicyError] = [
+            PolicyError(
+                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; play "
+                "with a window or a longer context"
+            )
+            for prompt in prompts
+        ]
         for k, sample in zip(fitting, samples, strict=True):
             outcomes[k] = self._read(sample, prompts[k], options)
-        replies: list[Reply] = []
         for chat, outcome in zip(chats, outcomes, strict=True):
             if isinstance(outcome, Reply):
                 self.renderer.remember(chat, outcome)
-                replies.append(outcome)
         if errors := [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]:
             whole = copy.copy(errors[0])
             whole.replies = outcomes
             raise whole
-        return replies
+        return cast("list[Reply]", outcomes)
 
     def _read(
         self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
@@ -94,12 +98,6 @@ class TokenPolicy:
         if fault := find_fault(sample, options, self.vocabulary):
             return PolicyError(f"the answer of the sampler cannot be used: {fault}")
         return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
-
-    def _too_long(self, length: int) -> PolicyError:
-        return PolicyError(
-            f"a prompt has {length} tokens and the model takes {self.sampler.context}; play with a "
-            "window or a longer context"
-        )
 
 
 class LocalPolicy(TokenPolicy):
@@ -133,9 +131,13 @@ class LocalPolicy(TokenPolicy):
     ) -> None:
         renderer = make_renderer(model, tokenizer, template, native_tools=native_tools)
         sampler = TransformersSampler(model, renderer.pad, batch_size=batch_size)
-        vocabulary = count_ids(model)
         super().__init__(
-            sampler, renderer, temperature, max_new_tokens, seed, vocabulary=vocabulary
+            sampler,
+            renderer,
+            temperature,
+            max_new_tokens,
+            seed,
+            vocabulary=count_ids(model),
         )
         self.model = model
 
@@ -154,5 +156,5 @@ def make_renderer(
     native_tools: bool = False,
 ) -> Renderer:
     """Return a renderer that ends replies where the model does."""
-    stops = stop_ids(model.generation_config)
+    stops = list_ids(getattr(model.generation_config, "eos_token_id", None))
     return Renderer(tokenizer, stops, template, native_tools=native_tools)

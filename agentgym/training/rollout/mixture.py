@@ -65,10 +65,10 @@ def mixture(specs: Sequence[EnvSpec]) -> EnvSpec:
     Example:
         >>> env = gymnasium.make(mixture([agentgym.spec("ListWorld"), agentgym.spec("ListWorld", oracles="SP")]))
     """
-    texts = [spec.to_json() for spec in specs]
-    options: dict[str, Any] = {
-        "order_enforce": False,
-        "disable_env_checker": True,
-        "kwargs": {"specs": texts},
-    }
-    return EnvSpec("agentgym/Mixture-v0", f"{__name__}:Mixture", **options)
+    return EnvSpec(
+        "agentgym/Mixture-v0",
+        f"{__name__}:Mixture",
+        order_enforce=False,
+        disable_env_checker=True,
+        kwargs={"specs": [spec.to_json() for spec in specs]},
+    )

@@ -46,9 +46,11 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
     """
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -58,11 +60,9 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    fast: Any = PreTrainedTokenizerFast  # it has no types
-    tokenizer_fast: PreTrainedTokenizerFast = fast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE
     )
-    return tokenizer_fast
 
 
 def make_model(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Generic, Literal
 
 import openai
 from pydantic import Field
@@ -21,6 +21,7 @@ from agentgym.training.rollout.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.chat_completions import load_answer, to_reply, to_usage
 from agentgym.training.rollout.endpoint import (
     Client,
+    ConfigT,
     HttpPolicy,
     Refusal,
     RequestConfig,
@@ -80,38 +81,41 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         return _Client(self.config)
 
 
-class _Client:
-    """Client of a chat-completions endpoint."""
+class OpenAIClient(Generic[ConfigT]):
+    """Client with the connections of OpenAI's library, which leaves limits and further attempts to
+    `HttpClient`.
+    """
 
-    def __init__(self, config: EndpointConfig) -> None:
-        self._config, self._client = config, open_client(config)
-
-    async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Ask for the reply to a chat."""
-        config = self._config
-        with failures_of_openai():
-            create = self._client.chat.completions.with_raw_response.create
-            response = await create(**_request(config, chat))
-        answer = load_answer(response.http_response.text)
-        return to_reply(answer, config.dialect, logprobs=config.logprobs), to_usage(answer)
+    def __init__(self, config: ConfigT) -> None:
+        self._config = config
+        self._client = openai.AsyncOpenAI(
+            api_key=os.environ.get(config.api_key_env) or "none",
+            base_url=config.base_url,
+            max_retries=0,
+            timeout=None,
+            default_headers=PLAIN,
+            http_client=openai.DefaultAsyncHttpxClient(
+                timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
+            ),
+        )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
 
-def open_client(config: RequestConfig) -> openai.AsyncOpenAI:
-    """Return a client that leaves limits and further attempts to `HttpClient`."""
-    return openai.AsyncOpenAI(
-        api_key=os.environ.get(config.api_key_env) or "none",
-        base_url=config.base_url,
-        max_retries=0,
-        timeout=None,
-        default_headers=PLAIN,
-        http_client=openai.DefaultAsyncHttpxClient(
-            timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
-        ),
-    )
+class _Client(OpenAIClient[EndpointConfig]):
+    """Client of a chat-completions endpoint."""
+
+    async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
+        """Ask for the reply to a chat."""
+        config = self._config
+        with failures_of_openai():
+            response = await self._client.chat.completions.with_raw_response.create(
+                **_request(config, chat)
+            )
+        answer = load_answer(response.http_response.text)
+        return to_reply(answer, config.dialect, logprobs=config.logprobs), to_usage(answer)
 
 
 @contextmanager
@@ -166,11 +170,17 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
                 for m in chat.messages
             ],
         )
-    messages = to_encodable((chat if native else as_text(chat.messages)).to_openai())
     options = {
-        name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "max_tokens": config.max_tokens,
+        "seed": config.seed,
+        "tools": [tool.to_openai() for tool in chat.tools] or None if native else None,
+        "logprobs": config.logprobs or None,
     }
-    options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
-    options["logprobs"] = config.logprobs or None
-    request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
-    return request | {name: value for name, value in options.items() if value is not None}
+    return {
+        "model": config.model,
+        "messages": to_encodable((chat if native else as_text(chat.messages)).to_openai()),
+        "extra_body": dict(config.extra_body),
+        **{name: value for name, value in options.items() if value is not None},
+    }

@@ -1,16 +1,23 @@
-"""Policies by name, for the command line and for runs that have to be described in JSON."""
+"""Policies by name, for the command line and for runs that have to be described in JSON, and what
+tells two of them apart that have one name.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import importlib.util
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from agentgym.arguments import list_names
 from agentgym.config import Config, Seed
+from agentgym.digests import digest
 from agentgym.imports import import_named
 from agentgym.knobs import check_values, read_knobs, split_knobs
 from agentgym.messages import Chat
@@ -21,12 +28,17 @@ from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
 from agentgym.training.extras import MissingExtraError, needs_extra
-from agentgym.training.rollout.model_options import ModelOptions
+from agentgym.training.rollout.sampling import ModelOptions
+from agentgym.training.rollout.trajectory import Trajectory
 
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""
 _APART = 1_000_003
 """Between the seeds of two samples: a prime beyond the seeds that people choose by hand."""
+_SPEED_ONLY = ("batch_size", "device")
+"""Options of a model that change how fast it plays, and not what."""
+_WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
+"""The files of a model's folder that say what it writes."""
 EXTERNAL = "external"
 """An agent outside of this process, which calls tools over MCP (`agentgym serve --out`); its name may
 follow: `external:name`.
@@ -108,10 +120,9 @@ class PolicyConfig(Config):
                 f"{name} holds no trained model: `agentgym train --out {name}` has to run to its "
                 "end first"
             )
-        remedy = list_names(name, tuple(SCRIPTED), "policies")
         raise ValueError(
-            f"there is no policy {name!r}; {remedy}, package.module:factory, or the folder of a "
-            "trained model"
+            f"there is no policy {name!r}; {list_names(name, tuple(SCRIPTED), 'policies')}, "
+            "package.module:factory, or the folder of a trained model"
         )
 
     @property
@@ -146,19 +157,30 @@ class PolicyConfig(Config):
         name, options = self._split()
         if name in SCRIPTED:
             return self._scripted(env_id, name, options, sample)
-        if name.partition(":")[0] == EXTERNAL:
+        module, _, function = name.partition(":")
+        if module == EXTERNAL:
             return _play_outside
         if self.is_model:
-            written = max(file.stat().st_mtime_ns for file in self._model_files())
-            return _load(self.name, written, self.model.to_json(), self.seed)
-        factory = self._import(name)
+            return _load(
+                self.name,
+                max(file.stat().st_mtime_ns for file in self._model_files()),
+                self.model.to_json(),
+                self.seed,
+            )
+        try:
+            factory: Callable[..., Policy] = getattr(import_named(module), function)
+        except MissingExtraError:
+            raise
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
+            ) from error
         given = read_knobs(name, factory, options)
         seeded = inspect.signature(factory).parameters.get("seed")
         if sample and seeded is not None:
             first = given.get("seed", seeded.default)
             given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
-        policy: Policy = factory(env_id, **given)
-        return policy
+        return factory(env_id, **given)
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name without its options, and these as texts; a folder may have any name."""
@@ -182,18 +204,6 @@ class PolicyConfig(Config):
     def _model_files(self) -> list[Path]:
         return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
 
-    def _import(self, name: str) -> Callable[..., Policy]:
-        module, _, function = name.partition(":")
-        try:
-            factory: Callable[..., Policy] = getattr(import_named(module), function)
-        except MissingExtraError:
-            raise
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
-            ) from error
-        return factory
-
 
 def _seed_of(sample: int, seed: int) -> int:
     """Return the seed of a sample; the first has the seed that was given."""
@@ -212,3 +222,71 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
     with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
     return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
+
+
+def provenance(config: PolicyConfig, policy: Policy | None = None) -> dict[str, Any]:
+    """Return what plays under the name of a policy, as JSON-able data.
+
+    The version of agentgym, the name and seed; of a trained model its sampler and the hash of its
+    files; of a factory the hash of its file, and what the policy says of itself in an attribute
+    `provenance`, as those behind an endpoint do: model, address, sampler.
+
+    Args:
+        config: The choice of the policy.
+        policy: The policy, if there is one.
+    """
+    facts: dict[str, Any] = {
+        "agentgym": importlib.metadata.version("agentgym"),
+        "policy": config.name,
+        "seed": config.seed,
+    }
+    if config.is_model:
+        folder = Path(config.name)
+        facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
+        facts["files"] = _hash_files(sorted({f for name in _WEIGHTS for f in folder.glob(name)}))
+    elif config.module:
+        spec = importlib.util.find_spec(config.module)
+        if spec is not None and spec.origin and Path(spec.origin).is_file():
+            facts["file"] = _hash_files([Path(spec.origin)])
+    facts |= getattr(policy, "provenance", {})
+    return dict(json.loads(json.dumps(facts)))
+
+
+def other(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Return the first fact in which two provenances differ; empty if they play alike.
+
+    Of the versions of agentgym, the last number does not matter: the same seed gives the same bytes
+    within a minor version.
+    """
+    return next((name for name in [*kept, *found] if _fact(kept, name) != _fact(found, name)), "")
+
+
+def _fact(facts: Mapping[str, Any], name: str) -> Any:
+    fact = facts.get(name)
+    return str(fact).split(".")[:2] if name == "agentgym" else fact
+
+
+def hash_prompt(chat: Chat) -> str:
+    """Return the digest of all that a policy is shown before its first reply."""
+    return digest([[message.to_dict() for message in chat.messages], list(chat.tools)])
+
+
+def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
+    """Return the tokens of the prompts and of the replies of an episode, by the ids of a local
+    model; None if there are none.
+    """
+    replies = [step.reply for step in trajectory.steps]
+    if not any(reply.ids for reply in replies):
+        return None
+    return sum(len(reply.prompt_ids) for reply in replies), sum(len(reply.ids) for reply in replies)
+
+
+def _hash_files(files: Iterable[Path]) -> str:
+    """Return the digest of the names and contents of files."""
+    return digest([[file.name, _hash_file(file, file.stat().st_mtime_ns)] for file in files])
+
+
+@lru_cache(maxsize=1_024)  # the files of some models, which are read once in a process
+def _hash_file(file: Path, written: int) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

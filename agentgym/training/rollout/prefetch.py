@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -40,8 +40,9 @@ class Prefetcher:
     """
 
     def __init__(self, make_env: MakeEnv, workers: int | None = None) -> None:
-        half = (os.cpu_count() or 1) // 2
-        self._workers = max(1, min(_MOST_WORKERS, half)) if workers is None else workers
+        self._workers = (
+            max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2)) if workers is None else workers
+        )
         check_int("workers", self._workers, 1, 1_000)
         self._make_env = make_env
         self._pickled = b""
@@ -54,9 +55,11 @@ class Prefetcher:
             return
         if self._pool is None:
             self._pickled = cloudpickle.dumps(self._make_env)
-            folder = os.environ[reset_cache.VARIABLE]
             self._pool = ProcessPoolExecutor(
-                self._workers, get_context("forkserver"), _begin_worker, (folder,)
+                self._workers,
+                get_context("forkserver"),
+                _begin_worker,
+                (os.environ[reset_cache.VARIABLE],),
             )
         self._pending = {seed: draw for seed, draw in self._pending.items() if not draw.done()}
         with suppress(BrokenProcessPool), interrupts_left_to_parent():
@@ -86,8 +89,7 @@ def _begin_worker(folder: str) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _env(make_env: bytes) -> gymnasium.Env[Any, Any]:
-    env: gymnasium.Env[Any, Any] = cloudpickle.loads(make_env)()
-    return env
+    return cast("gymnasium.Env[Any, Any]", cloudpickle.loads(make_env)())
 
 
 def _draw(make_env: bytes, seed: int) -> None:

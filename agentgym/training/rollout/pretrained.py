@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.local_policy import LocalPolicy
-from agentgym.training.rollout.model_options import ModelOptions
+from agentgym.training.rollout.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
@@ -91,8 +91,9 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used here ({reason}); try cpu") from None
+        raise ValueError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); try cpu"
+        ) from None
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
@@ -105,8 +106,7 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
             are `float32` unless another type is named.
     """
     if name != "auto":
-        dtype: torch.dtype = getattr(torch, name)
-        return dtype
+        return cast(torch.dtype, getattr(torch, name))
     return torch.float32 if master or device.type == "cpu" else "auto"
 
 
@@ -143,8 +143,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
     """Return a model with its adapter, whose folder names that of the model."""
     with needs_extra("an adapter", "lora"):
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
-    config = PeftConfig.from_pretrained(str(folder))
-    base_folder = Path(str(config.base_model_name_or_path))
+    base_folder = Path(str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path))
     if not (base_folder / MODEL).is_file():
         raise ValueError(
             f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is not "
@@ -184,14 +183,16 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
     # alpha = 2 rank, no dropout: the usual choice, and sampler and trainer compute the same.
-    config = LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
+    return get_peft_model(
+        model,
+        LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            lora_dropout=0.0,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        ),
     )
-    return get_peft_model(model, config)
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:

@@ -59,8 +59,9 @@ class Ray(WorkerEngine):
         super().__init__(workers)
         if not ray.is_initialized():
             ray.init(configure_logging=False)
-        options = resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
-        self._actors = ray.remote(RayServer).options(**options)
+        self._actors = ray.remote(RayServer).options(
+            **(resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"})
+        )
 
     def share(self, policy: Policy) -> Any:
         """Return a reference to the policy in the object store."""

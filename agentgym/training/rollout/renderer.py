@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -80,8 +81,12 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        self.takes_system = self._accepts([Message("system", _SYSTEM), user]) or self._drops_system(
-            user
+        # A template that names system messages and shows none leaves them out on purpose; one that
+        # knows nothing of them leaves them out by accident.
+        with_system = [Message("system", _SYSTEM), user]
+        names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
+        self.takes_system = self._accepts(with_system) or (
+            names_system and self._try(with_system) is not None
         )
 
     def render(
@@ -102,33 +107,29 @@ class ChatTemplate:
 
     def _accepts(self, messages: Sequence[Message]) -> bool:
         """Return whether the template shows the text of each message."""
-        try:
-            text = self._apply(messages)
-        except (TemplateError, LookupError, TypeError, ValueError):
-            return False  # templates refuse a role with whatever error comes to hand
-        return all(message.text in text for message in messages)
+        text = self._try(messages)
+        return text is not None and all(message.text in text for message in messages)
 
-    def _drops_system(self, user: Message) -> bool:
-        """Return whether the template leaves system messages out on purpose: it names them, and
-        does not refuse them. One that knows nothing of them leaves them out by accident.
+    def _try(self, messages: Sequence[Message]) -> str | None:
+        """Return messages as text; None if the template refuses one of their roles, which it does
+        with whatever error comes to hand.
         """
-        try:
-            self._apply([Message("system", _SYSTEM), user])
-        except (TemplateError, LookupError, TypeError, ValueError):
-            return False
-        return "'system'" in str(self.tokenizer.chat_template).replace('"', "'")
+        with suppress(TemplateError, LookupError, TypeError, ValueError):
+            return self._apply(messages)
+        return None
 
     def _apply(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        text = self.tokenizer.apply_chat_template(
-            [{"role": m.role, "content": m.raw or m.text} for m in messages],
-            tools=[tool.to_openai() for tool in tools] if tools and self.native_tools else None,
-            tokenize=False,
-            add_generation_prompt=prompt,
-            **self.options,
+        return str(
+            self.tokenizer.apply_chat_template(
+                [{"role": m.role, "content": m.raw or m.text} for m in messages],
+                tools=[tool.to_openai() for tool in tools] if tools and self.native_tools else None,
+                tokenize=False,
+                add_generation_prompt=prompt,
+                **self.options,
+            )
         )
-        return str(text)
 
 
 def _system_as_user(messages: Sequence[Message]) -> list[Message]:
@@ -177,7 +178,7 @@ class Renderer:
     ) -> None:
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer, options, native_tools=native_tools)
-        named = {*stops, *(_flat(tokenizer.eos_token_id))}
+        named = {*stops, *list_ids(tokenizer.eos_token_id)}
         self._end = self._turn_end(named)
         self.stops = frozenset({*named, self._end})
         self.pad = pad_id(tokenizer)
@@ -265,8 +266,10 @@ class Renderer:
         marks = named | {
             i for i, mark in self.tokenizer.added_tokens_decoder.items() if mark.special
         }
-        after = self._encode(text.rpartition(_REPLY)[2])
-        end = next((i for i in after if i in marks), min(named, default=None))
+        end = next(
+            (i for i in self._encode(text.rpartition(_REPLY)[2]) if i in marks),
+            min(named, default=None),
+        )
         if end is None:
             raise ValueError(
                 f"nothing ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
@@ -282,16 +285,11 @@ def _digest(text: str) -> bytes:
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """Return an id to pad with: any will do, since nothing attends to it."""
-    return next(iter([*_flat(tokenizer.pad_token_id), *_flat(tokenizer.eos_token_id)]), 0)
+    return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 
-def _flat(ids: Any) -> list[int]:
+def list_ids(ids: Any) -> list[int]:
     """Return the ids of a setting that is one id, a list of ids or None."""
     if ids is None:
         return []
     return [int(i) for i in ids] if isinstance(ids, (list, tuple)) else [int(ids)]
-
-
-def stop_ids(generation_config: Any) -> list[int]:
-    """Return the ids that end a reply according to a model's `generation_config`."""
-    return _flat(getattr(generation_config, "eos_token_id", None))

@@ -92,8 +92,12 @@ def replay(trajectory: Trajectory) -> Trajectory:
             )
         return [reply for _ in chats]
 
-    env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
-    replayed = rollout(env, recorded_policy, trajectory.seed, trajectory.labels)
+    replayed = rollout(
+        gymnasium.make(EnvSpec.from_json(trajectory.spec)),
+        recorded_policy,
+        trajectory.seed,
+        trajectory.labels,
+    )
     if next(replies, None) is not None:
         raise ValueError(
             "the episode ends before its trajectory does: it was recorded with another spec or "

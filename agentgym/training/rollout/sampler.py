@@ -7,18 +7,24 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from agentgym.arguments import check_int
-from agentgym.training.rollout.prefix_cache import Prefix, PrefixCache, shared_runs
 from agentgym.training.rollout.sampling import Sample, SamplingOptions
 
+States = Sequence[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of each layer, of shape (heads, tokens, width)."""
+_SHORTEST = 16
+"""Tokens that prompts must have in common to be worth a pass of their own."""
 BATCH = 32
 """Prompts that go through a model together, unless told otherwise: more of them hardly raise the
 throughput of a processor, and bound the memory that key-value states take.
@@ -63,7 +69,8 @@ class TransformersSampler:
         self.prefilled = 0
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
-        if not _keeps_positions(model):
+        # Other layers do not keep all positions.
+        if any(type(x) is not DynamicLayer for x in DynamicCache(config=model.config).layers):
             self._cache = PrefixCache(0)
         self._short_logits = takes_logits_to_keep(model)
         self._weights: tuple[object, ...] = ()
@@ -99,8 +106,8 @@ class TransformersSampler:
         samples: list[Sample] = []
         with sampling_mode(self.model):
             for start in range(0, len(prompts), self.batch_size):
-                some = prompts[start : start + self.batch_size]
-                samples += [Sample(*pair, version) for pair in self._sample(some, options)]
+                pairs = self._sample(prompts[start : start + self.batch_size], options)
+                samples += [Sample(*pair, version) for pair in pairs]
         return samples
 
     def _sample(
@@ -134,11 +141,13 @@ class TransformersSampler:
         width, depth = max(map(len, new)), max(known)
         self.prefilled += sum(map(len, new))
         ids = torch.tensor([[self.pad] * (width - len(n)) + list(n) for n in new], device=device)
-        mask = [
-            [0] * (depth - k) + [1] * k + [0] * (width - len(n)) + [1] * len(n)
-            for k, n in zip(known, new, strict=True)
-        ]
-        self._mask = torch.tensor(mask, device=device)
+        self._mask = torch.tensor(
+            [
+                [0] * (depth - k) + [1] * k + [0] * (width - len(n)) + [1] * len(n)
+                for k, n in zip(known, new, strict=True)
+            ],
+            device=device,
+        )
         positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, depth:]
         self._past = _join_states(matches, depth) if depth else None
         return self._forward(ids, positions)
@@ -241,11 +250,6 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
     )
 
 
-def _keeps_positions(model: PreTrainedModel) -> bool:
-    """Return whether each layer keeps the states of all positions."""
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
-
-
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:
     """Return whether a model computes logits for some positions alone, if asked to."""
     base = getattr(model, "get_base_model", lambda: model)()
@@ -265,3 +269,103 @@ def _free_memory() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS
         return 0
+
+
+@dataclass(eq=False, slots=True)
+class Prefix:
+    """States of a token sequence.
+
+    Attributes:
+        ids: The sequence.
+        states: Its keys and values.
+        shared: It is the common beginning of several prompts, and others may begin so too.
+        size: Bytes of the states.
+    """
+
+    ids: np.ndarray
+    states: States
+    shared: bool
+    size: int
+
+
+class PrefixCache:
+    """Sequences with their states; those that were not used for the longest time are dropped.
+
+    Args:
+        limit: The most bytes of states; 0 keeps none.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._prefixes: OrderedDict[int, Prefix] = OrderedDict()
+        self._bytes = 0
+
+    def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
+        """Return the sequence that a prompt has most in common with, and how many tokens; the last
+        token of the prompt is not counted, since the model has to be run on something.
+        """
+        prompt = np.asarray(ids[:-1])
+        best, length = None, 0
+        for prefix in self._prefixes.values():
+            if (common := common_length(prefix.ids, prompt)) > length:
+                best, length = prefix, common
+        if best is not None:
+            self._prefixes.move_to_end(id(best))
+        return best, length
+
+    def add(self, ids: Sequence[int], states: States, *, shared: bool = False) -> None:
+        """Keep a sequence."""
+        size = sum(part.numel() * part.element_size() for pair in states for part in pair)
+        prefix = Prefix(np.asarray(ids), states, shared, size)
+        self._prefixes[id(prefix)] = prefix
+        self._bytes += size
+        while self._bytes > self.limit:
+            self._bytes -= self._prefixes.popitem(last=False)[1].size
+
+    def discard(self, prefixes: Iterable[Prefix | None]) -> None:
+        """Drop sequences of episodes, which have been continued."""
+        for prefix in prefixes:
+            if prefix is not None and not prefix.shared and id(prefix) in self._prefixes:
+                self._bytes -= self._prefixes.pop(id(prefix)).size
+
+    def clear(self) -> None:
+        """Drop all sequences."""
+        self._prefixes.clear()
+        self._bytes = 0
+
+
+def common_length(first: np.ndarray, second: np.ndarray) -> int:
+    """Return the number of tokens with which two sequences begin alike."""
+    size = min(len(first), len(second))
+    differing = first[:size] != second[:size]
+    return int(differing.argmax()) if differing.any() else size
+
+
+def shared_runs(
+    prompts: Sequence[tuple[int, ...]], known: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """Yield common beginnings of several prompts that are worth computing once.
+
+    Args:
+        prompts: The prompts.
+        known: The tokens of each whose states are at hand.
+    """
+    new = sorted(
+        (prompt, length)
+        for prompt, length in zip(prompts, known, strict=True)
+        if len(prompt) - length > _SHORTEST
+    )
+    common, count = np.empty(0, dtype=int), 0
+    deepest = 0
+    for prompt, length in new:
+        ids = np.asarray(prompt[:-1])
+        shared = common_length(common, ids)
+        # A run ends where it would lose more than half of what its prompts have in common.
+        if count and shared - max(deepest, length) >= _SHORTEST and 2 * shared >= len(common):
+            common, count, deepest = common[:shared], count + 1, max(deepest, length)
+            continue
+        if count > 1:
+            yield tuple(common.tolist())
+        common, count, deepest = ids, 1, length
+    if count > 1:
+        yield tuple(common.tolist())

@@ -1,18 +1,52 @@
-"""The seam between training and whatever samples: token ids in, ids and log-probabilities out, with
-the version of the weights.
+"""Options of the models that play in this process, and the seam between training and whatever samples:
+token ids in, ids and log-probabilities out, with the version of the weights.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Config, TokenCount
 from agentgym.policy import PolicyError
 from agentgym.training.rollout.chat_completions import ROUNDING
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Config):
+    """Options of a model of transformers that plays.
+
+    Attributes:
+        device: The device, as PyTorch names it; `auto` for a GPU if there is one.
+        dtype: The type of the weights; `auto` for that of the folder on a GPU, and `float32` on a
+            processor, most of which compute slowly in bfloat16.
+        temperature: Of the sampling; 0 for the most probable token.
+        max_new_tokens: The most tokens of a reply; None for the number that the folder gives, else
+            512.
+        batch_size: The most episodes that are played at once, in one batch.
+        template: Variables of the chat template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the chat template too.
+    """
+
+    device: str = "auto"
+    dtype: DType = "auto"
+    temperature: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
+    template: Mapping[str, Any] = field(default_factory=dict)
+    native_tools: bool = False
+
+    def to_json(self) -> str:
+        """Return the options as JSON text."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +91,17 @@ class Sampler(Protocol):
     @property
     def version(self) -> int:
         """Return the version of the weights, which grows when they change."""
-        ...
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample for each prompt, in order, or the cause why that one has none."""
-        ...
 
     def seed(self, seed: int) -> None:
         """Seed the draws."""
-        ...
 
     def update(self, model: Any, tokenizer: Any) -> None:
         """Sample with the weights of a model of transformers from now on."""
-        ...
 
 
 class RequestSeeds:
@@ -88,8 +118,7 @@ class RequestSeeds:
     def draw(self, count: int) -> list[int]:
         """Return the seeds of so many requests."""
         start, self._count = self._count, self._count + count
-        state = np.random.SeedSequence([self._seed, start]).generate_state(count)
-        return [int(value) for value in state]
+        return list(map(int, np.random.SeedSequence([self._seed, start]).generate_state(count)))
 
 
 def find_fault(

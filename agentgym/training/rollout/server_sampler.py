@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import httpx2
 from pydantic import Field
 
 from agentgym.config import TokenCount
 from agentgym.policy import PolicyError
-from agentgym.training.rollout.chat_completions import AnswerError, dig, load_json, quote, to_usage
+from agentgym.training.rollout.chat_completions import (
+    AnswerError,
+    dig,
+    load_json,
+    load_json_or_none,
+    quote,
+    to_usage,
+)
 from agentgym.training.rollout.endpoint import Client, EndpointError, HttpClient, RequestConfig
-from agentgym.training.rollout.openai_policy import failures_of_openai, open_client
+from agentgym.training.rollout.openai_policy import OpenAIClient, failures_of_openai
 from agentgym.training.rollout.sampling import RequestSeeds, Sample, SamplingOptions
 from agentgym.training.rollout.token_usage import EndpointUsage
 
@@ -96,6 +102,10 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         config: The server.
         folder: Where weights are handed over; None for a server whose weights stay as they are.
         seed: Seeds the draws: each request has a seed of its own.
+
+    Attributes:
+        context: The most tokens of a prompt and its reply.
+        version: The number of times that weights were handed over.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {
@@ -110,16 +120,11 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
     ) -> None:
         super().__init__(config)
         self.context, self.folder = config.context, folder
-        self._model, self._version = config.model, 0
+        self._model, self.version = config.model, 0
         self._seeds = RequestSeeds(seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.config, self.folder)
-
-    @property
-    def version(self) -> int:
-        """Return the number of times that weights were handed over."""
-        return self._version
 
     def seed(self, seed: int) -> None:
         """Seed the draws."""
@@ -133,18 +138,16 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample for each prompt, in order, or the cause why that one has none."""
-        seeds = self._seeds.draw(len(prompts))
         requests = [
-            _Prompt(prompt, self._body(prompt, options, seed), self._version)
-            for prompt, seed in zip(prompts, seeds, strict=True)
+            _Prompt(prompt, self._body(prompt, options, seed), self.version)
+            for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
         ]
         try:
             return self.ask(requests)
         except EndpointError as error:
             if len(error.replies) != len(prompts):
                 raise
-            outcomes: Sequence[Any] = error.replies
-            return outcomes
+            return cast("Sequence[Sample | PolicyError]", error.replies)
 
     def _body(self, prompt: tuple[int, ...], options: SamplingOptions, seed: int) -> dict[str, Any]:
         return {
@@ -178,55 +181,42 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         from agentgym.training.rollout.pretrained import has_adapter, save_model  # noqa: PLC0415 - needs another extra
 
         save_model(model, tokenizer, self.folder)
-        folder, adapter = str(self.folder.resolve()), has_adapter(model)
-        body: dict[str, Any]
-        if adapter:
-            body = {"lora_name": ADAPTER_NAME, "lora_path": folder, "load_inplace": True}
-            self.ask([_Control("v1/load_lora_adapter", body)])
+        folder = str(self.folder.resolve())
+        if has_adapter(model):
+            adapter = {"lora_name": ADAPTER_NAME, "lora_path": folder, "load_inplace": True}
+            self.ask([_Control("v1/load_lora_adapter", adapter)])
             self._model = ADAPTER_NAME
         else:
-            body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
-            self.ask([_Control("collective_rpc", body)])
+            reload = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+            self.ask([_Control("collective_rpc", reload)])
         (forgotten,) = self.ask([_Control("reset_prefix_cache", {})])
         if not dig(forgotten, "success"):
             raise EndpointError(
                 f"{self.config.base_url} did not forget the states of the weights before; update "
                 "when no request is running"
             )
-        self._version += 1
-        self.ask([_Control("update_weight_version", {"new_version": str(self._version)})])
+        self.version += 1
+        self.ask([_Control("update_weight_version", {"new_version": str(self.version)})])
 
 
-class _Client:
+class _Client(OpenAIClient[SamplingServerConfig]):
     """Client of a completions endpoint."""
-
-    def __init__(self, config: SamplingServerConfig) -> None:
-        self._client = open_client(config)
-        self._root = config.base_url.rstrip("/").removesuffix("/v1")
 
     async def ask(self, question: _Prompt | _Control) -> tuple[Any, EndpointUsage]:
         """Sample after a prompt, or change something."""
         if isinstance(question, _Control):
+            root = self._config.base_url.rstrip("/").removesuffix("/v1")
             with failures_of_openai():
-                url, body = f"{self._root}/{question.path}", dict(question.body)
-                done = await self._client.post(url, body=body, cast_to=httpx2.Response)
-            return _json_or_none(done.text), EndpointUsage()
+                done = await self._client.post(
+                    f"{root}/{question.path}",
+                    body=dict(question.body),
+                    cast_to=httpx2.Response,
+                )
+            return load_json_or_none(done.text), EndpointUsage()
         with failures_of_openai():
-            create = self._client.completions.with_raw_response.create
-            response = await create(**question.body)
+            response = await self._client.completions.with_raw_response.create(**question.body)
         answer = load_json(response.http_response.text)
         return to_sample(answer, question.ids, question.version), to_usage(answer)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
-
-
-def _json_or_none(text: str) -> Any:
-    """Return the data of an answer; None for plain text, with which some paths confirm."""
-    with suppress(AnswerError):
-        return load_json(text)
-    return None
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
@@ -258,6 +248,9 @@ def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
             raise AnswerError(
                 f"weights {quote(dig(span, 'version'))} sampled, where {version} were handed over"
             )
-    # JSON has no floats: some servers write a whole number without its point.
-    scores = (float(score) if type(score) is int else score for score in logprobs)
-    return Sample(tuple(ids), tuple(scores), version)
+    return Sample(
+        tuple(ids),
+        # JSON has no floats: some servers write a whole number without its point.
+        tuple(float(score) if type(score) is int else score for score in logprobs),
+        version,
+    )

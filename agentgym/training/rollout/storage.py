@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
@@ -68,8 +68,10 @@ class DamagedFileError(ValueError):
 
     def __str__(self) -> str:
         where = f"{self.path}, line {self.line}" if self.line else str(self.path)
-        run = self.path if self.line else self.path.parent
-        return f"{where}: {self.problem}; to repair it: agentgym doctor {run} --repair"
+        return (
+            f"{where}: {self.problem}; to repair it: agentgym doctor "
+            f"{self.path if self.line else self.path.parent} --repair"
+        )
 
 
 class RunLock:
@@ -112,33 +114,27 @@ class RunLock:
 
     def check(self) -> None:
         """Raise `RunLockedError` if another writer holds the lock, and write nothing."""
-        with suppress(FileNotFoundError, PermissionError):
-            descriptor = os.open(self.path, os.O_RDWR)
-            try:
-                self._lock(descriptor)
-            finally:
-                os.close(descriptor)
+        with (
+            suppress(FileNotFoundError, PermissionError),
+            self.path.open("rb+", buffering=0) as file,
+        ):
+            self._lock(file.fileno())
 
     def _acquire(self) -> None:
         if not self._folder:
             check_regular(self.target)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
+        while self._descriptor < 0:
+            with ExitStack() as stack:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                stack.callback(os.close, descriptor)
                 self._lock(descriptor)
                 # The last holder may have removed the file after it was opened here.
-                current = self._is_current(descriptor)
-                if current:
+                if self._is_current(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, _holder().encode())
-            except BaseException:
-                os.close(descriptor)
-                raise
-            if current:
-                break
-            os.close(descriptor)
-        self._descriptor = descriptor
+                    stack.pop_all()
+                    self._descriptor = descriptor
         _HELD.add(self)
 
     def _lock(self, descriptor: int) -> None:
@@ -189,8 +185,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _holder() -> str:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+    )
 
 
 def _describe(descriptor: int) -> str:
@@ -384,8 +385,7 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
     if path.exists():
         check_regular(path)
-        lines = (line for chunk in read_chunks(path) for line in chunk.lines)
-        yield from enumerate(lines, 1)
+        yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
@@ -27,6 +26,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     failure_of,
+    start_thread,
 )
 from agentgym.training.rollout.episode import Player
 
@@ -79,7 +79,7 @@ class ThreadPool:
                 self._activate()
             elif self._active < self._limit and not self._short.is_set():
                 self._short.set()
-                self._watch = self._watch or self._start(self._grow)
+                self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
     def abandon(self, slot: ThreadSlot) -> bool:
         """Put another thread in the place of the one that works for this slot, if one does."""
@@ -109,12 +109,7 @@ class ThreadPool:
             self._parked -= 1
             self._calls.put("go on")
         else:
-            self._threads.add(self._start(self._run))
-
-    def _start(self, target: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=target, name="agentgym-env", daemon=True)
-        thread.start()
-        return thread
+            self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
         """Double the active threads each time that slots wait although the interpreter is idle."""
@@ -233,7 +228,7 @@ class ThreadSlot(Slot):
             if self._seed is None:
                 return player.step(self._reply)
             seed, self._seed = self._seed, None
-            player.use(self._policy)
+            player.policy = self._policy
             return player.reset(seed)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             return failure_of(error)
@@ -271,7 +266,6 @@ class AsyncPolicy(Protocol):
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat."""
-        ...
 
 
 class Asyncio(Threads):
@@ -297,10 +291,9 @@ class Asyncio(Threads):
             ValueError: It has no `areply`.
         """
         if not isinstance(policy, AsyncPolicy):
-            name = type(policy).__name__
             raise ValueError(
-                f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has "
-                "none; use threads"
+                "the asyncio engine needs a policy with `async def areply(chat)`, and "
+                f"{type(policy).__name__} has none; use threads"
             )
         return policy
 
@@ -322,7 +315,6 @@ class _AwaitingSlot(ThreadSlot):
     ) -> None:
         super().__init__(make_env, number, answers, pool)
         self._loop = loop
-        self._chat = Chat()
         self._task: asyncio.Task[None] | None = None
 
     @override
@@ -339,15 +331,16 @@ class _AwaitingSlot(ThreadSlot):
 
     def await_reply(self) -> None:
         """Begin to wait for a reply, in the event loop; stop to if the slot is closed."""
-        if not self.dead:
-            self._task = asyncio.get_running_loop().create_task(self._await_reply())
+        player = self._player
+        if player is not None and not self.dead:
+            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.chat))
         elif self._task is not None:
             self._task.cancel()
 
-    async def _await_reply(self) -> None:
+    async def _await_reply(self, chat: Chat) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(self._chat)
+            reply = await self._policy.areply(chat)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
@@ -355,15 +348,6 @@ class _AwaitingSlot(ThreadSlot):
             super().step(reply)
         finally:
             self._task = None
-
-    @override
-    def _answer(self) -> Answer:
-        answer = super()._answer()
-        if isinstance(answer, Chat):
-            self._chat = answer
-        elif isinstance(answer, tuple):
-            self._chat = answer[1].chat
-        return answer
 
 
 class _Loop:
@@ -373,10 +357,7 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
         self._posted: deque[_AwaitingSlot] = deque()
         self._woken = False
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="agentgym-asyncio", daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread(self._loop.run_forever, "agentgym-asyncio")
 
     def post(self, slot: _AwaitingSlot) -> None:
         """Have a slot wait for its reply, or stop to."""

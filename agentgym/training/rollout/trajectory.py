@@ -90,9 +90,10 @@ class Trajectory:
         agent has its own part of it, as the report of the team says, with its own last step.
         """
         rewards = [step.reward for step in self.steps]
-        shares = self._team_report().get("rewards")
+        detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
+        shares = ((detail.get("report") or {}).get("team") or {}).get("rewards")
         if shares is not None:
-            rewards[-1] -= self.steps[-1].info["detail"].get("score") or 0.0
+            rewards[-1] -= detail.get("score") or 0.0
             for agent, numbers in self.by_agent().items():
                 rewards[numbers[-1]] += shares.get(agent, 0.0)
         return tuple(rewards)
@@ -107,11 +108,6 @@ class Trajectory:
     def agent_of(self, step: int) -> str:
         """Return the agent that took a step; the name is empty in an episode without a team."""
         return _agent(self.steps[step].info)
-
-    def _team_report(self) -> Mapping[str, Any]:
-        """Return the report of the team at the end; empty if there is none."""
-        report = self.steps[-1].info.get("detail", {}).get("report") if self.steps else None
-        return (report or {}).get("team") or {}
 
     def segments(self) -> list[Sequence[int]]:
         """Return the steps, cut where a prompt does not begin with the prompt before and its reply:
@@ -136,12 +132,11 @@ class Trajectory:
         return {agent: tuple(own) if agent else range(len(own)) for agent, own in numbers.items()}
 
     def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-        pairs = enumerate(pairwise(numbers), 1)
         starts = [
             0,
             *(
                 k
-                for k, (one, two) in pairs
+                for k, (one, two) in enumerate(pairwise(numbers), 1)
                 if not _continues(self.steps[one], self.steps[two].chat)
             ),
         ]
@@ -153,14 +148,11 @@ class Trajectory:
         """
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
-        before = _NOTHING
         for step in self.steps:
-            before = newest.get(_agent(step.info), _NOTHING)
-            deltas.append(
-                (ChatDelta.of(step.chat, before[0]), ReplyDelta.of(step.reply, before[1]))
-            )
-            before = newest[_agent(step.info)] = (step.chat, step.reply)
-        return deltas, ChatDelta.of(self.last, before[0])
+            chat, reply = newest.get(_agent(step.info), _NOTHING)
+            deltas.append((ChatDelta.of(step.chat, chat), ReplyDelta.of(step.reply, reply)))
+            newest[_agent(step.info)] = step.chat, step.reply
+        return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the parts from which a pickle rebuilds it, which grow as those of `to_json`."""
@@ -187,15 +179,17 @@ class Trajectory:
             }
             for step, (chat, reply) in zip(self.steps, deltas, strict=True)
         ]
-        head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
-        if self.failure:
-            head["failure"] = self.failure
-        ends = {
+        data = {
+            "spec": json.loads(self.spec),
+            "seed": self.seed,
+            "labels": dict(self.labels),
+            **({"failure": self.failure} if self.failure else {}),
             "last": _chat_to_json(last),
             "terminated": self.terminated,
             "truncated": self.truncated,
+            "steps": steps,
         }
-        return json.dumps({**head, **ends, "steps": steps}, default=_plain)
+        return json.dumps(data, default=_plain)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
@@ -253,10 +247,9 @@ class TrajectoryLog:
         """
         for number, line in whole_lines(self.path):
             try:
-                trajectory = Trajectory.from_json(line.decode("utf-8"))
+                yield Trajectory.from_json(line.decode("utf-8"))
             except ValueError as error:
                 raise DamagedFileError(self.path, str(error), number) from None
-            yield trajectory
 
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
@@ -279,11 +272,10 @@ class TrajectoryLog:
             if all(is_like):
                 yield trajectory
             elif alone or is_like[0]:
-                world = json.loads(trajectory.spec).get("id")
                 raise OtherRunError(
-                    f"{self.path} holds an episode of another run ({world}, seed "
-                    f"{trajectory.seed}, labels {trajectory.labels}); choose another file or "
-                    "delete it"
+                    f"{self.path} holds an episode of another run "
+                    f"({json.loads(trajectory.spec).get('id')}, seed {trajectory.seed}, labels "
+                    f"{trajectory.labels}); choose another file or delete it"
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
@@ -316,7 +308,7 @@ class TrajectoryLog:
             OSError: They cannot be written; the file is as it was before.
         """
         with self._lock, self._turn:
-            data = [line.encode("utf-8") + b"\n" for line in lines]
+            data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
@@ -329,14 +321,14 @@ class TrajectoryLog:
 def _continues(step: Step, chat: Chat) -> bool:
     """Return whether a chat begins with the chat and the reply of a step, word for word."""
     length = len(step.chat.messages)
-    if (
-        chat.shared_prefix(step.chat) < length
-        or len(chat.messages) <= length
-        or chat.tools != step.chat.tools
-    ):
-        return False
-    reply = chat.messages[length]
-    return reply.role == "assistant" and reply.raw == step.reply.text
+    reply = chat.messages[length] if length < len(chat.messages) else None
+    return (
+        reply is not None
+        and reply.role == "assistant"
+        and reply.raw == step.reply.text
+        and chat.tools == step.chat.tools
+        and chat.shared_prefix(step.chat) == length
+    )
 
 
 def _agent(info: Mapping[str, Any]) -> str:
@@ -372,13 +364,12 @@ _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], Chat]:
     """Return the steps that some deltas make, and the last chat."""
     newest: dict[str, tuple[Chat, Reply]] = {}
-    steps = []
-    before = _NOTHING
+    steps: list[Step] = []
     for chat, reply, reward, info in parts:
         before = newest.get(_agent(info), _NOTHING)
         before = newest[_agent(info)] = (chat.after(before[0]), reply.after(before[1]))
         steps.append(Step(*before, reward, info))
-    return tuple(steps), last.after(before[0])
+    return tuple(steps), last.after(steps[-1].chat if steps else Chat())
 
 
 def _rebuilt(
@@ -400,8 +391,11 @@ def _chat_to_json(delta: ChatDelta) -> dict[str, Any]:
 
 
 def _chat_from_json(data: Mapping[str, Any]) -> ChatDelta:
-    tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None
-    return ChatDelta(data["kept"], tuple(map(Message.from_dict, data["messages"])), tools)
+    return ChatDelta(
+        data["kept"],
+        tuple(map(Message.from_dict, data["messages"])),
+        tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None,
+    )
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class VLLMSampler:
 
     Attributes:
         context: The most tokens of a prompt and its reply.
+        version: The number of times that weights were handed over.
     """
 
     def __init__(
@@ -40,12 +41,7 @@ class VLLMSampler:
         self.folder, self.sleeps = folder, sleeps
         self.context: int = self._llm.model_config.max_model_len
         self._adapter: Any = None
-        self._version, self._seeds = 0, RequestSeeds(seed)
-
-    @property
-    def version(self) -> int:
-        """Return the number of times that weights were handed over."""
-        return self._version
+        self.version, self._seeds = 0, RequestSeeds(seed)
 
     def seed(self, seed: int) -> None:
         """Seed the draws."""
@@ -76,7 +72,7 @@ class VLLMSampler:
             lora_request=self._adapter,
         )
         return [
-            _to_sample(output, prompt, self._version)
+            _to_sample(output, prompt, self.version)
             for output, prompt in zip(outputs, prompts, strict=True)
         ]
 
@@ -84,9 +80,9 @@ class VLLMSampler:
         """Write the weights of a model to the folder and have vLLM sample with them."""
         save_model(model, tokenizer, self.folder)
         path = str(self.folder.resolve())
-        self._version += 1
+        self.version += 1
         if has_adapter(model):  # one of a new number is read again, and shares no states
-            self._adapter = LoRARequest(ADAPTER_NAME, self._version, path)
+            self._adapter = LoRARequest(ADAPTER_NAME, self.version, path)
             return
         if self.sleeps:
             self._llm.sleep(level=2)
@@ -109,5 +105,5 @@ def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | P
     steps = completion.logprobs or ()
     if len(steps) != len(ids) or any(i not in step for i, step in zip(ids, steps, strict=True)):
         return PolicyError(f"vLLM gave {len(ids)} ids and the log-probabilities of others")
-    logprobs = tuple(float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
-    return Sample(ids, logprobs, version)
+    logprobs = (float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
+    return Sample(ids, tuple(logprobs), version)

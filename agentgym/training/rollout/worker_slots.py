@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -32,6 +33,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     describe,
+    start_thread,
 )
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.wire import FarAnswer
@@ -60,7 +62,7 @@ class WorkerDied(RuntimeError):
     """The process or the actor of a worker is gone."""
 
 
-class FarEnd:
+class FarEnd(ABC):
     """A worker, seen from here. A subclass fills all."""
 
     @property
@@ -68,6 +70,7 @@ class FarEnd:
         """Return whether it is there, as far as can be seen from here."""
         return True
 
+    @abstractmethod
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         """Yield the answers to requests in their order.
 
@@ -78,15 +81,14 @@ class FarEnd:
         Raises:
             WorkerDied: The worker is gone.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def kill(self) -> None:
         """End it at once; what is awaited from it raises `WorkerDied`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """End it when its envs are closed."""
-        raise NotImplementedError
 
 
 class WorkerEngine(Engine):
@@ -133,7 +135,7 @@ class WorkerSlot(Slot):
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
         self._worker = worker
-        self._key = worker.new_key()
+        self._key = next(worker.keys)
         self._border = Border()
         self._seed = 0
         self._texts: list[str] = []
@@ -187,8 +189,7 @@ class WorkerSlot(Slot):
         succeeded, content = answer
         if not succeeded:
             return Failure(f"in a worker: {content[0]} when the episode was played again")
-        chat = Border().receive_chat(*content)
-        if chat != self._chat:
+        if Border().receive_chat(*content) != self._chat:
             return Failure(
                 "the episode was played again after its worker had died, and went another way"
             )
@@ -227,6 +228,7 @@ class Worker:
 
     Attributes:
         recovered: How often an episode was brought back to where it was.
+        keys: Yields the keys of new slots.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class Worker:
         self._answers = answers
         self._queue: SimpleQueue[WorkerSlot | None] = SimpleQueue()
         self._again: deque[WorkerSlot] = deque()
-        self._keys = count()
+        self.keys = count()
         self._policy: Any = None
         self._policy_of: FarEnd | None = None  # the worker that has the policy
         self._far: FarEnd | None = None
@@ -246,14 +248,7 @@ class Worker:
         self._lock = threading.Lock()  # of the two that follow
         self._head: WorkerSlot | None = None  # the slot whose step is played
         self._killed_for: WorkerSlot | None = None
-        self._thread = threading.Thread(
-            target=self._run, name=f"agentgym-worker-{number}", daemon=True
-        )
-        self._thread.start()
-
-    def new_key(self) -> int:
-        """Return the key of a new slot."""
-        return next(self._keys)
+        self._thread = start_thread(self._run, f"agentgym-worker-{number}")
 
     def use(self, policy: Any) -> None:
         """Play with this policy from now on."""

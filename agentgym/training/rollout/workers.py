@@ -21,9 +21,8 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.deltas import Border
-from agentgym.training.rollout.engines import GRACE, MakeEnv, describe
+from agentgym.training.rollout.engines import GRACE, MakeEnv, RareGarbageCollection, describe
 from agentgym.training.rollout.episode import Player
-from agentgym.training.rollout.garbage import RareGarbageCollection
 from agentgym.training.rollout.wire import (
     FarAnswer,
     Frames,
@@ -53,40 +52,41 @@ class PlayerServer:
 
     Args:
         make_env: Makes the env.
+
+    Attributes:
+        player: The player, with its policy.
     """
 
     def __init__(self, make_env: MakeEnv) -> None:
-        self._player = Player(make_env())
+        self.player = Player(make_env())
         self._border = Border()
-
-    def use(self, policy: Policy) -> None:
-        """Play with this policy from now on."""
-        self._player.use(policy)
 
     def reset(self, seed: int) -> SentChat:
         """Begin an episode."""
         self._border = Border()
-        return self._border.send_chat(self._player.reset(seed))
+        return self._border.send_chat(self.player.reset(seed))
 
     def step(self, text: str | None) -> SentStep:
         """Play a text, and send no reply back; or one of the own policy."""
-        reply, outcome = self._player.step(None if text is None else Reply(text))
+        reply, outcome = self.player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
-        ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
-        return played, self._border.send_chat(outcome.chat), *ends
+        return (
+            played,
+            self._border.send_chat(outcome.chat),
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            outcome.info,
+        )
 
     def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
         """Play the texts of an episode with this seed again, and send the last chat whole."""
         seed, texts = episode
-        chat = self._player.reset(seed)
+        chat = self.player.reset(seed)
         for text in texts:
-            chat = self._player.step(Reply(text))[1].chat
+            chat = self.player.step(Reply(text))[1].chat
         self._border = Border()
         return self._border.send_chat(chat)
-
-    def close(self) -> None:
-        """Close the env."""
-        self._player.close()
 
 
 class WorkerServer:
@@ -125,7 +125,7 @@ class WorkerServer:
         """Close the env of a slot, if it is open."""
         if (player := self._players.pop(key, None)) is not None:
             RareGarbageCollection.end(1)
-            player.close()
+            player.player.close()
 
     def close_all(self) -> None:
         """Close all envs."""
@@ -134,21 +134,20 @@ class WorkerServer:
 
     def _player(self, key: int) -> PlayerServer:
         if self._sent is not None:
-            self._take_policy(self._sent)
+            self._policy = (
+                cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
+            )
+            self._sent = None  # only now, so that an error is the answer to each request
+            if hasattr(self._policy, "reseed"):
+                self._policy.reseed(self._number)
+            for player in self._players.values():
+                player.player.policy = self._policy
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
             RareGarbageCollection.begin(1)
-            self._players[key].use(self._policy)
+            self._players[key].player.policy = self._policy
         return self._players[key]
-
-    def _take_policy(self, sent: bytes | Policy) -> None:
-        self._policy = cloudpickle.loads(sent) if isinstance(sent, bytes) else sent
-        self._sent = None
-        if hasattr(self._policy, "reseed"):
-            self._policy.reseed(self._number)
-        for player in self._players.values():
-            player.use(self._policy)
 
 
 class Processes(WorkerEngine):

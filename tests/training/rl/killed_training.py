@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agentgym.training.rl import LearnConfig, Learning, cloning, metrics_log
+from agentgym.training.rl import LearnConfig, Learning, cloning, trainer
 from agentgym.training.rollout import LocalPolicy, storage
 
 TINY = LearnConfig(
@@ -62,7 +62,7 @@ class Clock:
         torch.optim.AdamW.step = self.around(torch.optim.AdamW.step)  # type: ignore[method-assign]
         os.replace, os.fsync = self.around(os.replace), self.around(os.fsync)
         torch.save = self.saving(torch.save)
-        metrics_log.append_text = self.torn(storage.append_text)
+        trainer.append_text = self.torn(storage.append_text)
 
     def saving(self, save: Callable[..., Any]) -> Callable[..., Any]:
         def in_two_parts(state: Any, file: Any) -> None:

@@ -13,9 +13,9 @@ import pytest
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import GRPO, GRPOConfig, HorizonCurriculum
-from agentgym.training.rl.experience import Experience
+from agentgym.training.rl.batches import Experience
+from agentgym.training.rl.episodes import Branches
 from agentgym.training.rollout import Collector, make_model
-from agentgym.training.rollout.branching import Branches
 from tests.training.rl.echo_trainers import small_model
 from tests.training.rl.echo_world import make_env
 
@@ -142,7 +142,7 @@ def test_copies_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
         copies += 1
         return original(env)
 
-    monkeypatch.setattr("agentgym.training.rollout.branching.clone", count)
+    monkeypatch.setattr("agentgym.training.rl.episodes.clone", count)
     env = Branches().factory(
         agentgym.spec("ListWorld", items=60, removals=50, max_failed_rounds=None)
     )()

@@ -20,7 +20,8 @@ from agentgym.training.evaluation import Ablation, load_results, log_of, run_abl
 from agentgym.training.rl import Curve, FineTuneConfig
 from agentgym.training.rl import finetuning as tuning
 from agentgym.training.rl.episodes import EpisodeSource
-from agentgym.training.rl.finetuning import CURVE, HANDOVER, FineTuning
+from agentgym.training.rl.finetuning import HANDOVER, FineTuning
+from agentgym.training.rl.learning_curve import CURVE
 from agentgym.training.rollout import (
     ModelOptions,
     PolicyConfig,

@@ -25,8 +25,7 @@ from agentgym.training.cli import app
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import Curve, LearnConfig, Learning, Point
 from agentgym.training.rl import from_scratch as learn
-from agentgym.training.rl.from_scratch import CURVE
-from agentgym.training.rl.learning_curve import learning_figure
+from agentgym.training.rl.learning_curve import CURVE, learning_figure
 from agentgym.training.rollout import PolicyConfig, collect, load_policy, replay, rollout
 from agentgym.training.rollout.mixture import mixture
 

@@ -12,7 +12,7 @@ import agentgym
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.training.rl import Cloning, CloningConfig, grpo
 from agentgym.training.rl.grpo import GRPO
-from agentgym.training.rl.grpo_config import GRPOConfig
+from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import collect, make_model, make_tokenizer
 
 LINES = 350

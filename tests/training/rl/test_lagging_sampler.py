@@ -14,8 +14,13 @@ import torch
 
 from agentgym import Chat, Reply
 from agentgym.training.rl import GRPO, GRPOConfig, rows
-from agentgym.training.rl.batches import batch, logprobs_of
-from agentgym.training.rl.experience import Experience, corrected, experience
+from agentgym.training.rl.batches import (
+    Experience,
+    batch,
+    corrected,
+    experience,
+    logprobs_of,
+)
 from agentgym.training.rollout import Step, Trajectory
 from tests.training.rl.echo_trainers import gradients, small_model, wavering_model
 from tests.training.rl.echo_world import make_env

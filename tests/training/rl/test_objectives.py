@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from agentgym.training.rl import GRPO, Cloning, CloningConfig, GRPOConfig
-from agentgym.training.rl.batches import Prediction
-from agentgym.training.rl.experience import experience, mean_over_replies, spread
+from agentgym.training.rl.batches import Prediction, experience, mean_over_replies, spread
 from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.trainer import CHECKPOINT
 from agentgym.training.rollout import LocalPolicy, ModelOptions, load_policy, save_policy

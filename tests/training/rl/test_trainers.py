@@ -16,10 +16,17 @@ import torch
 
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import GRPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, rows
-from agentgym.training.rl.batches import batch, logprobs_of, predict
-from agentgym.training.rl.experience import Experience, experience, reply_lengths, spread
+from agentgym.training.rl.batches import (
+    Experience,
+    batch,
+    experience,
+    logprobs_of,
+    predict,
+    reply_lengths,
+    spread,
+)
 from agentgym.training.rl.grpo import advantages
-from agentgym.training.rl.metrics_log import Recorder
+from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
 from tests.training.rl.echo_trainers import (
     Echo,

@@ -28,7 +28,7 @@ from agentgym.training.rl import (
     GRPOConfig,
     Trainer,
 )
-from agentgym.training.rl.metrics_log import Recorder
+from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import Collector, DamagedFileError, RunLockedError
 from tests.training.rl.echo_trainers import (
     Echo,

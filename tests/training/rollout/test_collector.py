@@ -366,7 +366,7 @@ def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
         chat, over = outcome.chat, terminated or truncated
     assert len(sent) > 20
     assert Counter(sent).most_common(1)[0][0] == 2, "a reply and its result"
-    server.close()
+    server.player.close()
 
 
 def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:

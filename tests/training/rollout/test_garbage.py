@@ -10,9 +10,14 @@ import pytest
 
 from agentgym import Chat, Message, Reply
 from agentgym.training.rollout import Collector, Engine
-from agentgym.training.rollout.engines import Answers, MakeEnv, Slot
+from agentgym.training.rollout.engines import (
+    YOUNG,
+    Answers,
+    MakeEnv,
+    RareGarbageCollection,
+    Slot,
+)
 from agentgym.training.rollout.episode import StepOutcome
-from agentgym.training.rollout.garbage import YOUNG, RareGarbageCollection
 from tests.training.rollout.faulty_world import make_env
 
 TURNS = 6

@@ -190,7 +190,7 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
     def sent(size: int) -> float:
         make_env = lambda: make("DocumentWorld", operations=size, **STACKS[stack])  # noqa: E731
         server = PlayerServer(make_env)
-        server.use(Tokenized(OraclePolicy("DocumentWorld"), renderer))
+        server.player.policy = Tokenized(OraclePolicy("DocumentWorld"), renderer)
         server.reset(0)
         sizes = []
         over = False
@@ -222,7 +222,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
     server = PlayerServer(lambda: make(env_id))
-    server.use(TeamPolicy(env_id))
+    server.player.policy = TeamPolicy(env_id)
     _, first = server.reset(0)
     sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)
     assert sent <= 1.1 * len(shown) + len(steps) / 10

@@ -76,7 +76,7 @@ def test_an_answer_arrives_as_it_was() -> None:
 def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
     policy = (TeamPolicy if "duel" in env_id else OraclePolicy)(env_id)
     server = PlayerServer(lambda: agentgym.make(env_id))
-    server.use(policy)
+    server.player.policy = policy
     assert encode_answer("reset", (True, server.reset(0)))[:1] == b"c"
     sent = pickled = 0
     for _ in range(20):
@@ -87,7 +87,7 @@ def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
         if answer[3] or answer[4]:
             break
     assert sent < 0.95 * pickled
-    server.close()
+    server.player.close()
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):

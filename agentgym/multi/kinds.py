@@ -1,0 +1,263 @@
+"""Kinds of teams without a referee: agents that share one world and tell each other what they find
+out, a manager with its workers, and rivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.messages import Content
+from agentgym.multi.team import Team, TeamProtocol, default_roles, list_agents, read_roles
+from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.world import World
+
+MANAGER = "manager_0"
+
+
+class Split(TeamProtocol):
+    """Protocol of a team whose agents each have a subset of the world's tools, and `tell` and
+    `wait`.
+    """
+
+    kind = "split"
+
+    def assign_tools(
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
+    ) -> dict[str, tuple[str, ...]]:
+        """Return one agent for each role."""
+        return read_roles(roles or default_roles(world, tools), tools)
+
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
+        """Return the tools for talking."""
+        return Talk(agent, team, self.max_message)
+
+    def notes(self, agent: str) -> str:
+        """Say who is who, and what talking costs."""
+        return (
+            f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents "
+            "with their tools:\n"
+            f"{list_agents(self.agents)}\nYou see your own calls only. What the others find out "
+            "you learn when they tell you, and "
+            "they learn from you in the same way. With tell you send another agent at most "
+            f"{self.max_message} characters, which "
+            "it is shown before its next reply. Who waits is asked for no reply until it is told "
+            "something. tell and wait take no "
+            "turn of the budget; any other reply of anybody takes one. The episode ends for all at "
+            "once, and success is shared."
+        )
+
+
+class _AgentTools(Toolset):
+    """Toolset of an agent of a team, who may send at most `limit` characters at a time."""
+
+    def __init__(self, agent: str, team: Team, limit: int) -> None:
+        self._agent, self._team, self._limit = agent, team, limit
+
+
+class Talk(_AgentTools):
+    """Toolset of an agent: telling and waiting."""
+
+    @tool
+    def tell(self, agent: str, text: str, wait: bool = False) -> str:
+        """Tell another agent something. It takes no turn of the budget.
+
+        Args:
+            agent: The name of the agent.
+            text: What to tell it.
+            wait: Whether to wait then until you are told something.
+        """
+        team = self._team
+        others = [name for name in team.agents if name != self._agent]
+        if agent not in others:
+            raise ToolError(
+                f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}"
+            )
+        team.post(agent, f"{self._agent} tells you", text, self._limit)
+        if wait:
+            team.idle.add(self._agent)
+        return f"{agent} will be shown it."
+
+    @tool
+    def wait(self) -> str:
+        """Wait until another agent tells you something. It takes no turn of the budget."""
+        self._team.idle.add(self._agent)
+        return "You wait."
+
+
+class Management(TeamProtocol):
+    """Protocol of the sub-agent design.
+
+    The first agent delegates; any other begins a new chat with each sub-task and ends it by a
+    report.
+
+    By default the manager has the tools that end the task, and one worker has the others.
+    """
+
+    kind = "manager"
+
+    def assign_tools(
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the manager and its workers."""
+        if roles is None:
+            final = [name for name, ends in tools.items() if ends]
+            own = final or list(default_roles(world, tools).values())[-1]
+            roles = {"manager": own, "worker": [name for name in tools if name not in own]}
+        agents = read_roles(roles, tools)
+        if next(iter(agents)) != MANAGER:
+            raise ValueError(
+                f"the first role of this team is the manager, got {next(iter(agents))}"
+            )
+        return agents
+
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
+        """Return the tool for delegating, or for reporting."""
+        kind = Delegation if agent == MANAGER else Reporting
+        return kind(agent, team, self.max_message)
+
+    def notes(self, agent: str) -> str:
+        """Say what is delegated to whom."""
+        if agent == MANAGER:
+            return (
+                f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its "
+                "tools. These are the agents with "
+                f"theirs:\n{list_agents(self.agents)}\nWith delegate you give a sub-task to a "
+                "worker. It begins with nothing but "
+                f"the rules and what you write, at most {self.max_message} characters, so say all "
+                "that it needs to know. You are "
+                "asked for no reply until the workers have reported, and see of their work only "
+                "what they report. delegate takes "
+                "no turn of the budget; any other reply of anybody takes one."
+            )
+        return (
+            f"# Team\nYou are {agent}. The sub-task that you are given is a part of a task that "
+            f"{MANAGER} leads. Do it with your "
+            f"tools, then call report with at most {self.max_message} characters: only what you "
+            f"report is known to {MANAGER}. "
+            "report takes no turn of the budget that is shared by all."
+        )
+
+    def begin(self, team: Team) -> None:
+        """Let the manager act first."""
+        team.idle = set(team.agents) - {MANAGER}
+
+    def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
+        """Return the rules, and the task or the sub-task."""
+        if agent == MANAGER:
+            return super().opening(agent, team)
+        return team.worlds[agent].rules(), team.tasks.get(
+            agent, "There is no sub-task for you yet."
+        )
+
+    def restated_task(self, agent: str, team: Team) -> str | None:
+        """Return the task of the manager; a sub-task stays as it is."""
+        return super().restated_task(agent, team) if agent == MANAGER else None
+
+    def rouse(self, team: Team) -> None:
+        """Wake the manager, who always can go on."""
+        team.mail[MANAGER].append("Nobody has a sub-task. Go on.")
+
+
+class Delegation(_AgentTools):
+    """Toolset of the manager."""
+
+    @tool
+    def delegate(self, task: str) -> str:
+        """Give a sub-task to a free worker, who begins with a clean context. It takes no turn of the budget.
+
+        Args:
+            task: All that the worker needs to know.
+        """
+        team = self._team
+        if not task.strip():
+            raise ToolError("the sub-task is empty; say what is to be done")
+        if len(task) > self._limit:
+            raise ToolError(
+                f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter"
+            )
+        free = [
+            agent
+            for agent in team.agents
+            if agent != MANAGER and agent in team.idle and agent not in team.restarting
+        ]
+        if not free:
+            raise ToolError("no worker is free; wait for a report")
+        team.tasks[free[0]] = task
+        team.restarting.add(free[0])
+        team.messages += 1
+        team.idle.add(MANAGER)
+        return f"{free[0]} works on it."
+
+
+class Reporting(_AgentTools):
+    """Toolset of a worker."""
+
+    @tool
+    def report(self, text: str) -> str:
+        """End your sub-task with a report to the manager. It takes no turn of the budget.
+
+        Args:
+            text: What you have found out and done.
+        """
+        self._team.post(MANAGER, f"{self._agent} reports", text, self._limit)
+        self._team.idle.add(self._agent)
+        return "You are done."
+
+
+class Duel(TeamProtocol):
+    """Protocol of rivals.
+
+    Each agent plays a world of its own, of the same configuration and seed, with all tools, and
+    sees nothing of the others.
+
+    The first to solve it ends the episode and earns 1; those that do so in the same cycle share it.
+    Whose world has ended without success is asked no more.
+    """
+
+    kind = "duel"
+    one_world = False
+
+    def assign_tools(
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
+    ) -> dict[str, tuple[str, ...]]:
+        """Return two players, unless others are named."""
+        return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
+
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
+        """Return no tools: there is nothing besides the world."""
+        return Toolset()
+
+    def notes(self, agent: str) -> str:
+        """Name the rivals."""
+        rivals = ", ".join(name for name in self.agents if name != agent)
+        return (
+            f"# Duel\nYou are {agent}. {rivals} has the same task and plays at the same time; "
+            "neither sees what the other does. "
+            "Who solves it in fewer turns wins."
+        )
+
+    def finished(self, agent: str, team: Team, reason: str) -> None:
+        """Record that the agent has won, or is out."""
+        team.idle.add(agent)
+        team.pending_end = reason
+        if team.worlds[agent].score() >= 1.0:
+            team.winners.add(agent)
+
+    def settle(self, team: Team) -> None:
+        """End the episode when somebody has won, or nobody can any more."""
+        if team.winners or len(team.idle) == len(team.agents):
+            team.end("world" if team.winners else team.pending_end)
+
+    def shares(self, team: Team, score: float) -> dict[str, float]:
+        """Divide the reward among the winners."""
+        return {agent: (agent in team.winners) / max(1, len(team.winners)) for agent in team.agents}
