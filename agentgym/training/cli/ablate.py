@@ -5,6 +5,8 @@ their reports.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,10 +26,13 @@ from agentgym.training.cli.common import (
     Temperature,
     Template,
     Window,
+    complete,
+    complete_context,
+    complete_oracles,
+    complete_worlds,
     console,
     exit_on_user_error,
     model_options,
-    named_policy,
     parse_arms,
     parse_options,
     parse_sizes,
@@ -37,12 +42,6 @@ from agentgym.training.cli.common import (
     show_table,
     split,
     split_label,
-)
-from agentgym.training.cli.completion import (
-    complete,
-    complete_context,
-    complete_oracles,
-    complete_worlds,
 )
 from agentgym.training.cli.spending import (
     EstimateOnly,
@@ -70,7 +69,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
-from agentgym.training.rollout import RunLock, TrajectoryLog
+from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
@@ -156,16 +155,18 @@ def ablate(
         ablations = [
             Ablation(
                 **settings,
-                policy=named_policy(name, model),
+                policy=PolicyConfig(name, model=model, label=label),
                 hint_scope=hint_scope,
                 oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
                 shots=shots,
                 contexts=split(context),
                 samples=samples,
             )
-            for name in policy
+            for label, name in map(split_label, policy)
         ]
-        _check_names([each.policy.column for each in ablations])
+        columns = [each.policy.column for each in ablations]
+        if len(set(columns)) != len(columns):
+            raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:
             return
@@ -193,11 +194,6 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
         if results:
             _report(results, out)
     _tell_the_end(losses, [budget for budget in budgets if budget.stopped])
-
-
-def _check_names(columns: list[str]) -> None:
-    if len(set(columns)) != len(columns):
-        raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
 
 
 def _tell_the_end(losses: list[str], stopped: list[Budget]) -> None:
@@ -230,20 +226,18 @@ def _from_preset(
     options, besides.
     """
     check_choice("preset", preset, list(presets()))
-    settings = dict(presets()[preset])
-    if world is not None:
-        settings["worlds"] = split(world)
-    if oracles is not None:
-        settings["arms"] = parse_arms(oracles)
-    if sizes is not None:
-        settings["horizons"] = parse_sizes(sizes)
-    if axis is not None:
-        settings["axis"] = axis
+    readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
+        "worlds": (world, split),
+        "arms": (oracles, parse_arms),
+        "horizons": (sizes, parse_sizes),
+        "axis": (axis, str),
+        "window": (window, partial(parse_tokens, "window")),
+    }
+    given = {name: read(text) for name, (text, read) in readers.items() if text is not None}
+    settings = {**presets()[preset], **given}
     if episodes is not None:
         check_int("episodes", episodes, 1, 1_000_000)
         settings["seeds"] = episodes
-    if window is not None:
-        settings["window"] = parse_tokens("window", window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")

@@ -22,15 +22,19 @@ from agentgym.training.cli.common import (
     Template,
     Window,
     WorldId,
+    complete,
+    complete_context,
+    complete_oracles,
     console,
     exit_on_user_error,
+    fail,
     model_options,
     parse_options,
     parse_tokens,
     progress_bar,
     resume_hint,
+    short_id,
 )
-from agentgym.training.cli.completion import complete, complete_context, complete_oracles
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import keep_settings, read_settings
 
@@ -64,11 +68,10 @@ def list_worlds(
     ]
     if not entries:
         text = " and ".join(parts)
-        names = {part.removesuffix("World") for e in everything for part in _short(e.id).split("-")}
-        found = (suggest(word, sorted(names)) for word in words or ())
-        remedy = next(filter(None, found), "agentgym list --all shows all")
-        typer.echo(f"error: no id holds {text}; {remedy}", err=True)
-        raise typer.Exit(2)
+        names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
+        near = (suggest(word, sorted(names)) for word in words or ())
+        remedy = next(filter(None, near), "agentgym list --all shows all")
+        fail(f"error: no id holds {text}; {remedy}")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
@@ -80,10 +83,6 @@ def list_worlds(
 def shorten(line: str, width: int) -> str:
     """Return the part of a line that a terminal shows."""
     return line if len(line) <= width else f"{line[: width - 1]}…"
-
-
-def _short(env_id: str) -> str:
-    return env_id.rpartition("/")[2].removesuffix("-v0")
 
 
 def rollout(

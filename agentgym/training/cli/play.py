@@ -65,8 +65,7 @@ class Game:
         messages = self.episode.chat.messages
         key = messages[0].text
         # The player's own reply is left out; where the history is pruned, the last message is new.
-        begin = self._shown[key] + 1 if key in self._shown else 0
-        new = messages[begin:] or messages[-1:]
+        new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
         return _paragraphs(Chat(tuple(map(_brief, new))).to_text(), self._board())
 
@@ -92,12 +91,12 @@ class Game:
 
     def result(self) -> str:
         """Return how the episode ended."""
-        info = self.episode.trajectory().steps[-1].info
-        reward = self.episode.trajectory().reward
-        faults = (info["detail"]["report"] or {}).get("faults", ())
+        trajectory = self.episode.trajectory()
+        info = trajectory.steps[-1].info
         solved = "solved" if info["success"] else "not solved"
-        lines = [f"{solved} in {info['turn']} turns, score {reward}"]
-        return "\n".join([*lines, *(f"- {fault}" for fault in faults)])
+        faults = (info["detail"]["report"] or {}).get("faults", ())
+        head = f"{solved} in {info['turn']} turns, score {trajectory.reward}"
+        return "\n".join([head, *(f"- {fault}" for fault in faults)])
 
     def _world(self) -> ToolEnv | None:
         """Return the env of the world; None for a team, whose agents have a view each."""
@@ -113,8 +112,8 @@ class Game:
         # A bare call gets the fence that the env expects; the env says what is wrong with it.
         if _CALL.fullmatch(line):
             return f"```python\n{line}\n```"
-        world = self._world()
-        return line if world and world.world.final_answer(line) else None
+        env = self._world()
+        return line if env and env.world.final_answer(line) else None
 
     def _chat(self) -> str:
         return self.episode.chat.to_text()
@@ -124,11 +123,10 @@ class Game:
         return world.world.board() if world and not self.episode.over else ""
 
     def _tools(self) -> str:
-        lines = []
-        for tool in self.episode.chat.tools:
-            names = ", ".join(tool.parameters.get("properties", {}))
-            lines.append(f"{tool.name}({names}): {tool.description}")
-        return "\n".join(lines)
+        return "\n".join(
+            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"
+            for tool in self.episode.chat.tools
+        )
 
     def _state(self) -> str:
         world = self._world()
