@@ -63,8 +63,7 @@ def _faults_of_info(info: Any) -> Iterator[str]:
     if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
         yield "the info is no dict with texts as keys"
         return
-    detail = info.get("detail")
-    score = getattr(detail, "score", None)
+    score = getattr(info.get("detail"), "score", None)
     if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
         yield f"the score in the info is not in [0, 1]: {score!r}"
 
@@ -110,8 +109,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         if not first.strip():
             yield f"{where} is an error that says nothing"
     try:
-        data = json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False)
-        data.encode("utf-8")
+        json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         yield f"{where} cannot be written as JSON in UTF-8: {error}"
 
@@ -142,5 +140,6 @@ def describe_result(before: Chat, result: StepResult) -> str:
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]
     tools = [] if chat.tools == before.tools else [tool.to_openai() for tool in chat.tools]
-    parts = [shared, new, tools, float(reward), terminated, truncated, info]
-    return json.dumps(parts, default=repr)
+    return json.dumps(
+        [shared, new, tools, float(reward), terminated, truncated, info], default=repr
+    )

@@ -10,15 +10,16 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from agentgym.env import ToolEnv
+from agentgym.env import ToolEnv, tool_env
 from agentgym.messages import Chat, ToolCall
 from agentgym.multi.gym import TeamEnv
 from agentgym.oracles import OraclePolicy, TeamPolicy
@@ -34,7 +35,7 @@ from agentgym.training.audit.probes import (
 )
 from agentgym.training.audit.replies import ReplyGenerator
 from agentgym.training.audit.resources import STEP_BYTES, ResourceLedger, peak_memory
-from agentgym.training.audit.states import differences, state_of, worlds_of
+from agentgym.training.audit.states import differences, state_of
 from agentgym.world import MissingHook, World, has_hook
 
 SLOW_SECONDS = 2.0
@@ -55,6 +56,8 @@ _IDLE_STEPS = 400
 _IDLE_REPLY = "I would rather not."
 _LEAK_ROUNDS = 5
 """Times that a given case is played to see whether it leaves something behind each time."""
+_SUGGESTED = 50
+"""Calls of each kind that a world suggests at a moment: it may have thousands."""
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -139,7 +142,9 @@ class _Player:
         except _Stop:
             pass
         finally:
-            self._close(env)
+            if env is not None:
+                with suppress(_Stop), self._watch("raise"):
+                    env.close()
             self._monitor.pause()
         if _global_generators() != generators:
             self.find("random", "the global random generators were used")
@@ -148,14 +153,6 @@ class _Player:
         if self._times:
             self.report.slowest = max(self._times)
             self.report.median = statistics.median(self._times)
-
-    def _close(self, env: gymnasium.Env[Any, Any] | None) -> None:
-        if env is not None:
-            try:
-                with self._watch("raise"):
-                    env.close()
-            except _Stop:
-                pass
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
@@ -172,8 +169,9 @@ class _Player:
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play the replies of the case, or random ones."""
         case = self.case
-        dialect = (case.options or {}).get("dialect", "auto")
-        generator = ReplyGenerator(self._rng, dialect, case.index)
+        generator = ReplyGenerator(
+            self._rng, (case.options or {}).get("dialect", "auto"), case.index
+        )
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
         probe = int(self._rng.integers(_PROBE_EVERY))
         oracle = _oracle(case.id, generator.dialect) if prefix else None
@@ -195,8 +193,7 @@ class _Player:
                 action = self._next_action(env, chat, generator, oracle if k < prefix else None)
                 if k % _PROBE_EVERY == probe:
                     self._probe(env, chat, generator)
-            last = k == count - 1
-            if last and case.smaller:
+            if k == count - 1 and case.smaller:
                 self._measure(env, case.smaller, action)
             result, state = self._step(env, chat, action, state)
             chat = result[0]
@@ -360,15 +357,14 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
     """Return the calls that the world of whoever is asked calls legal or optimal."""
     inner = env.unwrapped
     world: World[Any] = (
-        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else worlds_of(env)[0]
+        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
     )
-    calls: list[ToolCall] = []
-    for hook in ("legal_calls", "optimal_calls"):
-        if has_hook(type(world), hook):
-            calls += [
-                call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)
-            ]
-    return calls
+    return [
+        call
+        for hook in ("legal_calls", "optimal_calls")
+        if has_hook(type(world), hook)
+        for call in islice(getattr(world, hook)() or (), _SUGGESTED)
+    ]
 
 
 def _global_generators() -> tuple[Any, str]:

@@ -10,6 +10,7 @@ import sqlite3
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,6 @@ import numpy as np
 from agentgym.env import ToolEnv
 from agentgym.multi.gym import TeamEnv
 from agentgym.tools import Toolset
-from agentgym.world import World
 
 _SQLITE = b"SQLite format 3\x00"
 """The beginning of the image of a database: two images with the same records may differ."""
@@ -57,14 +57,6 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
     return {name: getattr(owner, name) for name in names}
 
 
-def worlds_of(env: gymnasium.Env[Any, Any]) -> list[World[Any]]:
-    """Return the worlds that an env plays."""
-    inner = env.unwrapped
-    if isinstance(inner, TeamEnv):
-        return list(inner.game.team.worlds.values())
-    return [inner.world] if isinstance(inner, ToolEnv) else []
-
-
 def differences(before: bytes, after: bytes) -> list[str]:
     """Return what differs between two states, as paths with both values; nothing where the pickles
     differ but what they hold does not (the sharing of equal objects, the order of a set, the pages
@@ -73,7 +65,7 @@ def differences(before: bytes, after: bytes) -> list[str]:
     if before == after:
         return []
     found = _Comparison().compare("", pickle.loads(before), pickle.loads(after))
-    return [text for text, _ in zip(found, range(_MAX_DIFFERENCES), strict=False)]
+    return list(islice(found, _MAX_DIFFERENCES))
 
 
 class _Comparison:
@@ -140,10 +132,9 @@ def _parts(value: Any) -> list[Any]:
     parts = reduce(value) if reduce else value.__reduce_ex__(4)
     if isinstance(parts, str):
         return [parts]
-    listed = [*parts, None, None, None][:5]
-    listed[2] = dict(listed[2]) if isinstance(listed[2], dict) else listed[2]
-    listed[3:] = [None if items is None else list(items) for items in listed[3:]]
-    return listed
+    function, arguments, state, *items = [*parts, None, None, None][:5]
+    own = dict(state) if isinstance(state, dict) else state
+    return [function, arguments, own, *(None if each is None else list(each) for each in items)]
 
 
 def _equal_values(one: Any, two: Any) -> bool:
