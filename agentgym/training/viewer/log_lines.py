@@ -39,29 +39,28 @@ class StepHead(msgspec.Struct, frozen=True):
     info: dict[str, Any]
 
 
-class Head(msgspec.Struct, frozen=True):
+class LoggedFacts(msgspec.Struct, frozen=True):
+    """Facts about an episode, besides its steps."""
+
+    spec: dict[str, Any]
+    seed: int
+    labels: dict[str, Any]
+    terminated: bool
+    truncated: bool
+    failure: str = ""
+
+
+class Head(LoggedFacts, frozen=True, kw_only=True):
     """Figures of an episode, without its texts."""
 
-    spec: dict[str, Any]
-    seed: int
-    labels: dict[str, Any]
-    terminated: bool
-    truncated: bool
     steps: list[StepHead]
-    failure: str = ""
 
 
-class LoggedEpisode(msgspec.Struct, frozen=True):
+class LoggedEpisode(LoggedFacts, frozen=True, kw_only=True):
     """One line of a log of trajectories."""
 
-    spec: dict[str, Any]
-    seed: int
-    labels: dict[str, Any]
-    terminated: bool
-    truncated: bool
     steps: list[LoggedStep]
     last: LoggedChat
-    failure: str = ""
 
 
 _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
@@ -166,10 +165,9 @@ def context_of(head: Head) -> str:
     """Return the context strategies of an episode, by its label or by its wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
-    wrappers = head.spec.get("additional_wrappers") or ()
     names = [
         str(item.get("name", ""))
-        for item in wrappers
+        for item in head.spec.get("additional_wrappers") or ()
         if str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
     ]
     return "+".join(name for name in names if name != "Trim") or "none"

@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym.env import tool_env
 from agentgym.training.rollout import Trajectory
-from agentgym.training.viewer.episode_view import build_view
+from agentgym.training.viewer.episode_view import build_view, call_data
 
 _SHOWN = 20
 """Optimal calls of one step that are shown; a world may have thousands, and more tell no more."""
@@ -62,8 +62,4 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
 def _described(calls: Any) -> dict[str, Any] | None:
     if calls is None:
         return None
-    first = islice(calls, _SHOWN)
-    return {
-        "count": len(calls),
-        "calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in first],
-    }
+    return {"count": len(calls), "calls": call_data(islice(calls, _SHOWN))}

@@ -73,9 +73,8 @@ class ViewerServer(ThreadingHTTPServer):
 
     def _rows(self, start: int, generation: int) -> dict[str, Any]:
         more = self.index.refresh()
-        if generation != self.index.generation:
-            start = 0
-        rows = [row_data(row) for row in self.index.rows[max(0, start) :]]
+        first = max(0, start) if generation == self.index.generation else 0
+        rows = [row_data(row) for row in self.index.rows[first:]]
         return {"generation": self.index.generation, "rows": rows, "more": more}
 
 
@@ -112,11 +111,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode("utf-8", "replace")
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": content_policy(script(), asset("style.css")),
+            **_HEADERS,
+        }
         self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", content_policy(script(), asset("style.css")))
-        for name, value in _HEADERS.items():
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
