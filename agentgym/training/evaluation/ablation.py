@@ -157,8 +157,6 @@ class Ablation(Config):
                     f"{name}={given[name]!r} contradicts the size {horizon} of {world}, which sets "
                     f"{name}={sizes[name]!r}; leave {name} out, or vary it as the axis"
                 )
-        options = {**sizes, **given}
-        managed: dict[str, Any] = {"context": context, "window": self.tokens_shown}
         return spec(
             env_id,
             oracles=arm,
@@ -166,8 +164,9 @@ class Ablation(Config):
             oracle_options=self.oracle_options,
             shots=self.shots,
             labels=True,
-            **managed,
-            **options,
+            context=context,
+            window=self.tokens_shown,
+            **{**sizes, **given},
         )
 
     @property

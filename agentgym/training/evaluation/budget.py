@@ -132,10 +132,8 @@ def estimate(
     counts = Counter(cell[:4] for cell in cells)
     first = {cell[:4]: cell for cell in reversed(cells)}
     for kind, count in counts.items():
-        if kind not in tokens:
-            optimal = _play_optimally(ablation, first[kind], reply_tokens)
-            if optimal is not None:
-                tokens[kind] = optimal
+        if kind not in tokens and (optimal := _play_optimally(ablation, first[kind], reply_tokens)):
+            tokens[kind] = optimal
         on_cells(count)
     sums = [
         sum(count * tokens[kind][side] for kind, count in counts.items() if kind in tokens)

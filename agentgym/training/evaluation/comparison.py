@@ -12,7 +12,7 @@ from pathlib import Path
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.scoring import CELL, Result, group_by
 from agentgym.training.evaluation.selection import LEVEL, find_levels, level_horizons, pass_at
 from agentgym.training.evaluation.study import (
     Study,
@@ -112,22 +112,19 @@ def comparison_tables(
     policies = list(dict.fromkeys(row.policy for row in results))
     if len(policies) < 2:
         return []
-    worlds = list(dict.fromkeys(row.world for row in results))
-    tables = [_rates_table(world, results) for world in worlds]
-    tables += _differences_table(results, policies)
-    return [*tables, *_levels_tables(results, levels or {})]
+    return [
+        *(_rates_table(world, rows) for world, rows in group_by(results, "world").items()),
+        *_differences_table(results, policies),
+        *_levels_tables(results, levels or {}),
+    ]
 
 
 def pass_table(results: Sequence[Result]) -> list[Table]:
     """Return the table of pass@k; none where instances were played once."""
-    counts: dict[object, int] = {}
-    for row in results:
-        cell = result_cell(row)._replace(sample=0)
-        counts[cell] = counts.get(cell, 0) + 1
-    most = min(counts.values())
-    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
+    most = min(map(len, group_by(results, *CELL, "seed").values()))
     if most < 2:
         return []
+    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
     rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
     rows = [
         [str(policy), str(world), str(arm) or "none"]
@@ -138,8 +135,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
     return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks)], rows)]
 
 
-def _rates_table(world: str, results: Sequence[Result]) -> Table:
-    rows = [row for row in results if row.world == world]
+def _rates_table(world: str, rows: Sequence[Result]) -> Table:
     arms = sort_arms(row.arm for row in rows)
     rates = summarize(rows, ("policy", "arm"), "success")
     lines = [
@@ -153,23 +149,18 @@ def _rates_table(world: str, results: Sequence[Result]) -> Table:
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
     """Return the differences of each policy to the first."""
     first = policies[0]
-    changes: dict[tuple[str, str, str], Interval] = {}
-    shared: dict[tuple[str, str, str], str] = {}
-    for world, arm in dict.fromkeys((row.world, row.arm) for row in results):
-        rows = [row for row in results if (row.world, row.arm) == (world, arm)]
-        if not any(row.policy == first for row in rows):
-            continue
-        found = differences(rows, (), "success", first, "policy")
-        for (policy,), change in found.items():
-            changes[str(policy), world, arm] = change
-            shared[str(policy), world, arm] = _pairing(rows, first, str(policy))
-    corrected = holm([change.p_value for change in changes.values()])
+    changes: dict[tuple[str, str, str], tuple[Interval, str]] = {}
+    for (world, arm), rows in group_by(results, "world", "arm").items():
+        if any(row.policy == first for row in rows):
+            for (name,), change in differences(rows, (), "success", first, "policy").items():
+                policy = str(name)
+                changes[policy, world, arm] = change, _pairing(rows, first, policy)
+    corrected = holm([change.p_value for change, _ in changes.values()])
     lines = [
-        [
-            *(key[0], key[1], key[2] or "none"),
-            *(percent(change, signed=True), p_value(p), shared[key]),
-        ]
-        for (key, change), p in zip(changes.items(), corrected, strict=True)
+        [policy, world, arm or "none", percent(change, signed=True), p_value(p), pairing]
+        for ((policy, world, arm), (change, pairing)), p in zip(
+            changes.items(), corrected, strict=True
+        )
     ]
     title = (
         f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
@@ -205,7 +196,7 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
     if not rows or len({row.horizon for row in rows}) < 2:
         return []
     levels = find_levels(rows, by_world=by_world)
-    found = [
+    sizes = [
         [
             *(policy, world, f"{100 * by_world.get(world, LEVEL):.0f}"),
             *(str(level.horizon), percent(level.success)),
@@ -214,7 +205,7 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
         for (policy, world), level in levels.items()
     ]
     header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
-    tables = [("Sizes at which policies succeed about as often, %", header, found)]
+    tables = [("Sizes at which policies succeed about as often, %", header, sizes)]
     levelled = level_horizons(rows, by_world=by_world)
     changes = {
         (metric, *key): change

@@ -8,7 +8,7 @@ from math import comb
 
 from agentgym.arguments import check_int
 from agentgym.training.evaluation.intervals import Interval, summarize
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 LEVEL = 0.3
 """Success without oracles at which policies are compared, if nobody says otherwise (LUMINA, 4.4)."""
@@ -45,8 +45,8 @@ def find_levels(
         ValueError: There is a policy and a world without an episode without oracles.
     """
     levels: dict[tuple[str, str], Level] = {}
-    for policy, world in dict.fromkeys((row.policy, row.world) for row in results):
-        bare = [row for row in results if (row.policy, row.world, row.arm) == (policy, world, "")]
+    for (policy, world), rows in group_by(results, "policy", "world").items():
+        bare = [row for row in rows if not row.arm]
         if not bare:
             raise ValueError(
                 f"{policy!r} has no episodes without oracles in {world} to level by; run the arm "
@@ -79,13 +79,9 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
     Instances with fewer samples are left out. Where k is 1 it is the mean over the samples.
     """
     check_int("k", k, 1, 10_000)
-    samples: dict[tuple[object, ...], list[Result]] = {}
-    for row in results:
-        instance = (row.policy, row.world, row.arm, row.context, row.horizon, row.seed)
-        samples.setdefault(instance, []).append(row)
     return [
         replace(some[0], sample=0, success=1 - comb(len(some) - solved, k) / comb(len(some), k))
-        for some in samples.values()
+        for some in group_by(results, *CELL, "seed").values()
         if len(some) >= k
         for solved in [sum(row.success == 1 for row in some)]
     ]

@@ -11,7 +11,7 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -225,8 +225,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
                     f"{stray.seed}); choose another folder or delete it"
                 )
         if grown != study:
-            data = {"runs": grown.runs, "policies": grown.policies}
-            write_text(out / SETTINGS, json.dumps(data, indent=1) + "\n")
+            write_text(out / SETTINGS, json.dumps(asdict(grown), indent=1) + "\n")
     return log
 
 
