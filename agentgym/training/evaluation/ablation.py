@@ -175,13 +175,8 @@ class Ablation(Config):
         return window_of(self.contexts, self.window)
 
     def cells(self) -> list[Cell]:
-        """Return all episodes; those that are alike but for the arm stand together.
-
-        Samples and seeds come first, so that a study that is stopped has a part of each size.
-        """
-        axes = (range(self.samples), range(self.seeds), self.worlds, self.horizons)
-        each = product(*axes, self.arms, self.contexts)
-        return [Cell(w, a, c, h, seed, k, self.policy.column) for k, seed, w, h, a, c in each]
+        """Return all episodes, in the order of `cells_of`."""
+        return cells_of(vars(self), self.policy.column)
 
     def play(
         self, cell: Cell, played_by: Mapping[str, Any] | None = None, *, count: bool = False
@@ -214,12 +209,29 @@ class Ablation(Config):
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the labels of the trajectory of a cell."""
-        labels = {name: getattr(cell, name) for name in LABELS}
-        return {**labels, "axis": self.axis, "provenance": dict(played_by or {})}
+        return {
+            **{name: getattr(cell, name) for name in LABELS},
+            "axis": self.axis,
+            "provenance": dict(played_by or {}),
+        }
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
+
+
+def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
+    """Return all episodes of a run; those that are alike but for the arm stand together.
+
+    Samples and seeds come first, so that a study that is stopped has a part of each size.
+
+    Args:
+        run: The settings of the run, by the names of the fields of `Ablation`.
+        policy: What the policy is called.
+    """
+    axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
+    each = product(*axes, run["arms"], run["contexts"])
+    return [Cell(w, a, c, h, seed, k, policy) for k, seed, w, h, a, c in each]
 
 
 def window_of(contexts: Sequence[str], window: int | None) -> int | None:
@@ -266,6 +278,5 @@ def cell_of(trajectory: Trajectory) -> Cell:
     Raises:
         KeyError: It was not recorded by an ablation.
     """
-    world, arm, context, horizon, policy = (trajectory.labels[name] for name in LABELS[:-1])
-    sample = trajectory.labels.get("sample", 0)
-    return Cell(world, arm, context, horizon, trajectory.seed, sample, policy)
+    labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
+    return Cell(**{name: labels[name] for name in Cell._fields})

@@ -26,7 +26,6 @@ Tokens = tuple[float, float]
 """Tokens of the prompts and of the replies."""
 REPLY_TOKENS = 200
 """Tokens that a reply is taken to have before any was seen: a short thought and a call."""
-_MILLION = 1e6
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Price(Config):
 
     def of(self, tokens: Tokens) -> float:
         """Return the price of some tokens."""
-        return (tokens[0] * self.prompt + tokens[1] * self.reply) / _MILLION
+        return (tokens[0] * self.prompt + tokens[1] * self.reply) / 1e6
 
 
 @dataclass(frozen=True)

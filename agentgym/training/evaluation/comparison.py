@@ -1,19 +1,20 @@
 """Policies side by side, from one or many folders: their rates, their differences over the instances
-that both have played, and the effects of oracles at sizes of one success.
+that both have played, pass@k, and the effects of oracles at sizes of one success.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import comb
 from pathlib import Path
 
+from agentgym.arguments import check_int
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
-from agentgym.training.evaluation.selection import LEVEL, find_levels, level_horizons, pass_at
 from agentgym.training.evaluation.study import (
     Study,
     conflicts,
@@ -30,6 +31,9 @@ from agentgym.training.evaluation.tables import (
     percent,
 )
 from agentgym.training.rollout.provenance import other
+
+LEVEL = 0.3
+"""Success without oracles at which policies are compared, if nobody says otherwise (LUMINA, 4.4)."""
 
 
 def load_folders(folders: Mapping[Path, str]) -> list[Result]:
@@ -77,18 +81,19 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
-    """Return what the policies of each folder are called, by the folder and their name in it."""
+    """Return what the policies of each folder are called, by the folder and their name in it, where
+    they need another name.
+    """
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
     for folder, column in known:
         others = [studies[place] for place, name in known if name == column and place != folder]
-        apart = not all(_alike(studies[folder], study, column) for study in others)
         if label := folders[folder]:
             single = len(studies[folder].columns()) == 1
             names[folder, column] = label if single else f"{label}: {column}"
-        else:
-            names[folder, column] = f"{column} ({folder})" if apart else column
+        elif not all(_alike(studies[folder], study, column) for study in others):
+            names[folder, column] = f"{column} ({folder})"
     return names
 
 
@@ -116,6 +121,22 @@ def comparison_tables(
         *(_rates_table(world, rows) for world, rows in group_by(results, "world").items()),
         *_differences_table(results, policies),
         *_levels_tables(results, levels or {}),
+    ]
+
+
+def pass_at(results: Sequence[Result], k: int) -> list[Result]:
+    """Return one result for each instance, whose `success` is the chance that one of k samples
+    drawn from those that were played is solved (Chen et al. 2021, Evaluating Large Language Models
+    Trained on Code, section 2.1).
+
+    Instances with fewer samples are left out. Where k is 1 it is the mean over the samples.
+    """
+    check_int("k", k, 1, 10_000)
+    return [
+        replace(some[0], sample=0, success=1 - comb(len(some) - solved, k) / comb(len(some), k))
+        for some in group_by(results, *CELL, "seed").values()
+        if len(some) >= k
+        for solved in [sum(row.success == 1 for row in some)]
     ]
 
 
@@ -182,6 +203,63 @@ def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
         return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"
     others = sum(sides[0][key] != sides[1][key] for key in both if sides[0][key] and sides[1][key])
     return f"{len(both)} instances" + (f"; {others} with other prompts" if others else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Size at which a policy succeeds about as often as others.
+
+    Attributes:
+        horizon: The size.
+        success: Its success there without oracles.
+    """
+
+    horizon: int
+    success: Interval
+
+
+def find_levels(
+    results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
+) -> dict[tuple[str, str], Level]:
+    """Return the size at which each policy comes nearest to a share of success without oracles in
+    each world; of two that are equally near, the smaller.
+
+    Args:
+        results: The episodes of one or many policies.
+        success: The share to come near to.
+        by_world: The share in some of the worlds.
+
+    Returns:
+        By policy and world.
+
+    Raises:
+        ValueError: There is a policy and a world without an episode without oracles.
+    """
+    levels: dict[tuple[str, str], Level] = {}
+    for (policy, world), rows in group_by(results, "policy", "world").items():
+        bare = [row for row in rows if not row.arm]
+        if not bare:
+            raise ValueError(
+                f"{policy!r} has no episodes without oracles in {world} to level by; run the arm "
+                "none"
+            )
+        wanted = (by_world or {}).get(world, success)
+        rates = {
+            int(key[0]): rate for key, rate in summarize(bare, ("horizon",), "success").items()
+        }
+        horizon = min(sorted(rates), key=lambda size: abs(rates[size].value - wanted))
+        levels[policy, world] = Level(horizon, rates[horizon])
+    return levels
+
+
+def level_horizons(
+    results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
+) -> list[Result]:
+    """Return the episodes at the sizes of `find_levels`, so that effects can be compared between
+    policies and worlds (LUMINA, figure 6).
+    """
+    levels = find_levels(results, success, by_world)
+    return [row for row in results if row.horizon == levels[row.policy, row.world].horizon]
 
 
 def _nearness(success: Interval, wanted: float) -> str:

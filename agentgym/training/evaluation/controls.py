@@ -99,8 +99,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
     envs = {arm: make(world, oracles=arm, labels=True, **options) for arm in arms}
 
     def play(policy: Policy, arm: str, seed: int) -> Result:
-        labels = {"world": world, "arm": arm, "horizon": 0}
-        return score(rollout(envs[arm], policy, seed, labels))
+        return score(rollout(envs[arm], policy, seed, {"world": world, "arm": arm, "horizon": 0}))
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []

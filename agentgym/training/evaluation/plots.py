@@ -163,9 +163,12 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
             changes = effects(rows, (), metric)
             letters = [letter for letter in INTERVENTIONS if (letter,) in changes]
-            intervals = [changes[letter,] for letter in letters]
             draw_bars(
-                panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters)
+                panel,
+                np.arange(len(letters)) + side,
+                [changes[letter,] for letter in letters],
+                0.38,
+                [colour] * len(letters),
             )
             panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)

@@ -88,8 +88,13 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     for panel, letter in zip(axes, letters, strict=False):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
             places = [k for k, name in enumerate(policies) if (name, letter) in changes[metric]]
-            intervals = [changes[metric][policies[place], letter] for place in places]
-            draw_bars(panel, np.array(places) + side, intervals, 0.38, [colour] * len(places))
+            draw_bars(
+                panel,
+                np.array(places) + side,
+                [changes[metric][policies[place], letter] for place in places],
+                0.38,
+                [colour] * len(places),
+            )
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set_title(INTERVENTIONS[letter])
         names = [fill(name, _NAME_WIDTH) for name in policies]

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.oracles import sort_arms
-from agentgym.training.evaluation.comparison import comparison_tables, pass_table
+from agentgym.training.evaluation.comparison import (
+    comparison_tables,
+    level_horizons,
+    pass_table,
+)
 from agentgym.training.evaluation.intervals import (
     PAIRS,
     Interval,
@@ -22,7 +26,6 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, group_by, ordered_contexts
-from agentgym.training.evaluation.selection import level_horizons
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,

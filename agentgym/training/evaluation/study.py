@@ -12,13 +12,20 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 from zlib import crc32
 
 from agentgym.policy import Policy
-from agentgym.training.evaluation.ablation import Ablation, Cell, cell_of, finish, window_of
+from agentgym.training.evaluation.ablation import (
+    Ablation,
+    Cell,
+    cell_of,
+    cells_of,
+    finish,
+    window_of,
+)
 from agentgym.training.evaluation.budget import Budget, Limits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
@@ -92,7 +99,8 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Return the cells of all runs, each once."""
-        return list(dict.fromkeys(cell for run in self.runs for cell in _cells_of(run)))
+        cells = (cell for run in self.runs for cell in cells_of(run, _column(run)))
+        return list(dict.fromkeys(cells))
 
     def holds(self, trajectory: Trajectory) -> bool:
         """Return whether a trajectory is one of a cell of the study."""
@@ -144,12 +152,6 @@ def _default_settings() -> Mapping[str, Any]:
 
 def _column(run: Mapping[str, Any]) -> str:
     return str(run["policy"]["label"] or run["policy"]["name"])
-
-
-def _cells_of(run: Mapping[str, Any]) -> Iterator[Cell]:
-    axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
-    for k, seed, world, horizon, arm, context in product(*axes, run["arms"], run["contexts"]):
-        yield Cell(world, arm, context, horizon, seed, k, _column(run))
 
 
 def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
@@ -332,8 +334,8 @@ def _read_results(out: Path) -> tuple[list[Result], int, int]:
             doubles += 1
         else:
             results[result_cell(result)] = result
-    place = (study or Study()).order
-    return [results[cell] for cell in sorted(results, key=place)], doubles, strays
+    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
+    return ordered, doubles, strays
 
 
 def result_cell(result: Result) -> Cell:
