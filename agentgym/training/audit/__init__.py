@@ -4,8 +4,6 @@ battery of shortcuts, which must not earn the reward of a task without doing it.
 worlds are in `laws`.
 """
 
-from __future__ import annotations
-
 from agentgym.training.audit.battery import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.audit.campaign import Campaign, Tally, minimize, replay, replay_findings
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings

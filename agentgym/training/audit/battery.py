@@ -249,8 +249,7 @@ def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
     """Return what a probe shows at the start of an episode."""
     if not (calls := probe(seen)):
         return seen
-    _, shown = play(begun.clone(), lambda now: () if now.turns else calls)
-    return shown
+    return play(begun.clone(), lambda now: () if now.turns else calls)[1]
 
 
 def _play_seed(

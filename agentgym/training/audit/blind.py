@@ -39,7 +39,6 @@ class Shortcut(Protocol):
 
     def act(self, seen: Transcript) -> Calls:
         """Return the next calls; none to give up."""
-        ...
 
 
 class Answer:
@@ -51,8 +50,8 @@ class Answer:
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
-        (self.tool, *names), _ = shapes.most_common(1)[0]
-        shape = (self.tool, *names)
+        shape, _ = shapes.most_common(1)[0]
+        self.tool, *names = shape
         alike = [x for x in examples if (x[1].name, *sorted(x[1].arguments)) == shape]
         self.constants: dict[str, Any] = {}
         self.guesses: dict[str, tuple[Guess, type]] = {}
@@ -60,8 +59,8 @@ class Answer:
             values = [call.arguments[name] for _, call in alike]
             kind = type(values[0])
             if kind in (int, float, str) and len(set(map(str, values))) > 1:
-                pairs = [(seen, str(call.arguments[name])) for seen, call in alike]
-                self.guesses[name] = learn_guess(pairs), kind
+                guess = learn_guess([(seen, str(call.arguments[name])) for seen, call in alike])
+                self.guesses[name] = guess, kind
             else:
                 common, _ = Counter(map(repr, values)).most_common(1)[0]
                 self.constants[name] = next(v for v in values if repr(v) == common)
@@ -73,8 +72,9 @@ class Answer:
             for guess, kind in self.guesses.values()
         ]
         for values in zip(*picks, strict=False) if picks else [()]:
-            varied = dict(zip(self.guesses, values, strict=True))
-            yield ToolCall(self.tool, {**self.constants, **varied})
+            yield ToolCall(
+                self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
+            )
 
     def likeliest(self, seen: Transcript) -> Calls:
         """Return the likeliest call alone; nothing if no rule picks anything."""
@@ -181,14 +181,8 @@ class GuessIds:
 
     name = "ids by guessing"
 
-    def __init__(self, demonstrations: Sequence[Transcript], answer: Answer) -> None:
-        self._answer = answer
-        self._candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
-
-    @property
-    def has_ids(self) -> bool:
-        """Return whether there is any id to guess."""
-        return bool(self._candidates)
+    def __init__(self, candidates: Calls, answer: Answer) -> None:
+        self._candidates, self._answer = candidates, answer
 
     def act(self, seen: Transcript) -> Calls:
         """Guess ids, then answer."""
@@ -226,7 +220,7 @@ def opaque_ids(seen: Transcript) -> set[str]:
     """Return the ids in the calls of an episode that the task does not tell and nobody chooses."""
     calls = [call for exchange in seen.turns for call, _ in exchange]
     values = [value for call in calls for _, value in hidden_values(call, seen.task)]
-    return {value for value in values if _OPAQUE.fullmatch(value)}
+    return set(filter(_OPAQUE.fullmatch, values))
 
 
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
@@ -299,8 +293,7 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
         ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
     ]
     for name, probe in _probes(demonstrations).items():
-        seen = probing(probe)
-        pairs = zip(seen, demonstrations, strict=True)
+        pairs = zip(probing(probe), demonstrations, strict=True)
         answer = Answer([(s, d.final_call) for s, d in pairs if d.final_call])
         shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
         if name == _FIRST:
@@ -310,8 +303,8 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
         *(Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)),
         CopyByPosition(demonstrations),
     ]
-    ids = GuessIds(demonstrations, shown)
-    return [*shortcuts, ids] if ids.has_ids else shortcuts
+    candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
+    return [*shortcuts, GuessIds(candidates, shown)] if candidates else shortcuts
 
 
 _OPTIONS: Mapping[str, Callable[[list[str]], str]] = {

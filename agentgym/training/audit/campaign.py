@@ -18,6 +18,7 @@ from typing import TypeVar
 from agentgym.arguments import check_float, check_int
 from agentgym.registry import resolve, spec
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids
+from agentgym.training.audit.checks import parting
 from agentgym.training.audit.processes import PATIENCE, Worker
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout.storage import append_text
@@ -172,10 +173,9 @@ class Campaign:
             while (env_id := self._next_id()) is not None:
                 tally = self.tallies[env_id]
                 for _ in range(_BLOCK):
-                    if self._is_over(tally) or self._stop.is_set():
-                        break
                     if end is not None and time.monotonic() > end:
                         self._stop.set()
+                    if self._is_over(tally) or self._stop.is_set():
                         break
                     self._play_episode(env_id, tally, worker, mirror)
                     on_progress(sum(each.texts for each in self.tallies.values()))
@@ -198,9 +198,9 @@ class Campaign:
         mirrored = index % _MIRROR_EVERY == 0
         report = worker.play(case, ledger="shared", full=mirrored)
         tally.add(report)
-        findings = list(report.findings)
+        findings = report.findings
         if mirrored and not findings:
-            findings += _compare(report, mirror, case)
+            findings = _compare(report, mirror, case)
         for finding in findings:
             world = () if finding.kind in _NAMELESS else (resolve(env_id).partition("-")[0],)
             cause = (finding.kind, finding.mark, *world)
@@ -214,9 +214,11 @@ class Campaign:
 
     def _add(self, finding: Finding, worker: Worker) -> bool:
         """Minimise a finding, and write it down; return False if it did not come again."""
-        smallest = finding
-        if finding.kind != "elsewhere":  # that takes two processes to see
-            smallest = minimize(finding, player(finding, worker), self._trials)
+        smallest = (
+            finding
+            if finding.kind == "elsewhere"  # that takes two processes to see
+            else minimize(finding, player(finding, worker), self._trials)
+        )
         with self._lock:
             self.findings.append(smallest)
             if self._out is not None:
@@ -244,15 +246,14 @@ def replay_findings(
         closing(Worker(step_seconds, patience, _ENVIRONMENT)) as worker,
         closing(Worker(step_seconds, patience, _MIRROR)) as mirror,
     ):
-        results: list[tuple[Finding, Finding | None]] = []
-        for finding in findings:
-            if finding.kind == "elsewhere":
-                report = worker.play(replace(finding.case, quick=True), full=True)
-                again = next(iter(_compare(report, mirror, finding.case)), None)
-            else:
-                again = replay(finding, player(finding, worker))
-            results.append((finding, again))
-    return results
+        return [(finding, _replay_with(finding, worker, mirror)) for finding in findings]
+
+
+def _replay_with(finding: Finding, worker: Worker, mirror: Worker) -> Finding | None:
+    if finding.kind != "elsewhere":
+        return replay(finding, player(finding, worker))
+    report = worker.play(replace(finding.case, quick=True), full=True)
+    return next(iter(_compare(report, mirror, finding.case)), None)
 
 
 def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
@@ -266,13 +267,10 @@ def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
         actions=report.actions,
         quick=True,
     )
-    marks = mirror.play(given, full=True).marks
-    for k, (one, two) in enumerate(zip(report.marks, marks, strict=False)):
-        if one != two:
-            when = f"the reply {k}" if k else "the reset"
-            text = f"the episode differs after {when} in a process with {_MIRROR}"
-            return [Finding("elsewhere", text, "elsewhere", replace(given, quick=False))]
-    return []
+    if not (when := parting(report.marks, mirror.play(given, full=True).marks)):
+        return []
+    text = f"the episode differs after {when} in a process with {_MIRROR}"
+    return [Finding("elsewhere", text, "elsewhere", replace(given, quick=False))]
 
 
 def replay(finding: Finding, play: Play) -> Finding | None:

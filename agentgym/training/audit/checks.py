@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, get_args
 
@@ -132,6 +132,14 @@ class Transcript:
         """Take in the result of a reset or a step."""
         self._hash.update(describe_result(before, result).encode("utf-8", "backslashreplace"))
         self.marks.append(self._hash.hexdigest()[:16])
+
+
+def parting(one: Sequence[str], two: Sequence[str]) -> str:
+    """Return the step after which two episodes differ, by their marks; empty if they are alike."""
+    for k, (left, right) in enumerate(zip(one, two, strict=False)):
+        if left != right:
+            return f"the reply {k}" if k else "the reset"
+    return ""
 
 
 def describe_result(before: Chat, result: StepResult) -> str:

@@ -25,17 +25,24 @@ from agentgym.multi.gym import TeamEnv
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.registry import is_team, make
 from agentgym.training.audit.cases import Case, Finding, Report, draw_options
-from agentgym.training.audit.checks import StepResult, Transcript, faults_of_result, is_refused
+from agentgym.training.audit.checks import (
+    StepResult,
+    Transcript,
+    faults_of_result,
+    is_refused,
+    parting,
+)
 from agentgym.training.audit.probes import (
     GROWTH_UNITS,
     compare_copy,
     copy_for,
+    differences,
     growth_reply,
     measure_growth,
+    state_of,
 )
 from agentgym.training.audit.replies import ReplyGenerator
 from agentgym.training.audit.resources import STEP_BYTES, ResourceLedger, peak_memory
-from agentgym.training.audit.states import differences, state_of
 from agentgym.world import MissingHook, World, has_hook
 
 SLOW_SECONDS = 2.0
@@ -97,8 +104,7 @@ def play(
     options = draw_options(case) if case.options is None else dict(case.options)
     case = replace(case, options=options, env_seed=case.instance)
     player = _Player(case, monitor or Monitor())
-    rounds = _LEAK_ROUNDS if player.thorough and ledger is not None else 1
-    for _ in range(rounds):
+    for _ in range(_LEAK_ROUNDS if player.thorough and ledger is not None else 1):
         player.play()
         if ledger is not None:
             characters = sum(map(len, player.report.actions))
@@ -113,8 +119,7 @@ class _Player:
     def __init__(self, case: Case, monitor: Monitor) -> None:
         self.case, self._monitor = case, monitor
         self.thorough = case.actions is not None and not case.quick
-        key = (zlib.crc32(case.id.encode()), case.seed, case.index)
-        self._rng = np.random.default_rng(key)
+        self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
         self.report = Report(options=case.options or {})
 
     def find(self, kind: str, text: str, mark: str = "") -> None:
@@ -253,7 +258,8 @@ class _Player:
         after = state_of(env)
         if changes := differences(state, after):
             text = f"a refused reply changed the state: {'; '.join(changes)}"
-            self.find("state", text, _path_of(changes[0]))
+            path, _, _ = changes[0].partition(": ")
+            self.find("state", text, re.sub(r"\d+", "#", path))
         return result, after
 
     def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
@@ -304,11 +310,8 @@ class _Player:
                 result = env.step(action)
                 again.add(chat, result)
                 chat = result[0]
-        for k, (one, two) in enumerate(zip(self._transcript.marks, again.marks, strict=False)):
-            if one != two:
-                when = f"the reply {k}" if k else "the reset"
-                self.find("repeat", f"the same episode played again differs after {when}", "repeat")
-                return
+        if when := parting(self._transcript.marks, again.marks):
+            self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
     def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play an episode in which nothing is done: it has to score 0."""
@@ -395,8 +398,3 @@ def _is_library(file: str) -> bool:
 def _mark_of(text: str) -> str:
     """Return a text without its numbers and quotations."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]
-
-
-def _path_of(difference: str) -> str:
-    """Return the path of a difference without its numbers."""
-    return re.sub(r"\d+", "#", difference.partition(": ")[0])

@@ -153,9 +153,8 @@ def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selecto
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
         for source, text in (("task", seen.task), ("result", seen.last_result)):
-            lines = _LINES.split(cut(text))
-            line = next((x for x in lines if len(x) < _LINE_CHARS and answer in words(x)), "")
-            parts = words(line)
+            lines = (line for line in _LINES.split(cut(text)) if len(line) < _LINE_CHARS)
+            parts = next((own for own in map(words, lines) if answer in own), [])
             found[source].update(set(parts) - {answer})
             if answer in parts:
                 places[Selector(source, "words", "front", parts.index(answer))] += 1
@@ -239,8 +238,7 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    best = max(FEATURES, key=hits)  # the first of equals: the simplest
-    return _fit(best, lessons)
+    return _fit(max(FEATURES, key=hits), lessons)  # the first of equals: the simplest
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
@@ -253,8 +251,7 @@ def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
 
 def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
     """Return the number of lessons whose answer is guessed at once."""
-    firsts = (next(guess.rules_for(seen), None) for seen, _ in lessons)
-    return sum(rule in right for rule, (_, right) in zip(firsts, lessons, strict=True))
+    return sum(next(guess.rules_for(seen), None) in right for seen, right in lessons)
 
 
 def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:

@@ -128,12 +128,11 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
     expected = hashlib.sha256(lines.encode()).hexdigest()
     path = os.pathsep.join(filter(None, sys.path))  # a world may be in a folder of the user's
     for hash_seed in ("0", "4242"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, *env_ids],
             capture_output=True,
             check=False,
-            env=environment,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         )
         error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
@@ -367,8 +366,9 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
     campaign.run()
     for finding in campaign.findings:
         cause = finding.text.strip().rpartition("\n")[2]
-        line = f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
-        raise BrokenLaw(f"{finding.kind}: {cause}", line)
+        raise BrokenLaw(
+            f"{finding.kind}: {cause}", f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
+        )
 
 
 def check_spec(env_id: str, **options: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield the starts of episodes with what is seen by a policy that succeeds.
+    """Return the starts of episodes with what is seen by a policy that succeeds.
 
     They are played by the optimal calls of the world; where there are none, they are the random
     episodes that happened to succeed, as reinforcement learning would find them.
@@ -132,17 +132,17 @@ def demonstrations(
         count: The number of episodes.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
-    found = 0
-    for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
-        begun = start(env, seed)
-        score, seen = (
-            play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
-        )
-        if score >= 1.0 and seen.turns:
-            found += 1
-            yield begun, seen
-        if found == count:
-            return
+
+    def successes() -> Iterator[tuple[ToolEnv, Transcript]]:
+        for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
+            begun = start(env, seed)
+            score, seen = (
+                play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
+            )
+            if score >= 1.0 and seen.turns:
+                yield begun, seen
+
+    return islice(successes(), count)
 
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
