@@ -263,11 +263,9 @@ def score(
         if missing := [str(log) for log in train if not log.is_file()]:
             raise ValueError(f"there is no log {missing[0]}; --train takes files of trajectories")
         _report(results, folder)
-    if train:
-        with exit_on_user_error():
+        if train:
             training = chain.from_iterable(map(TrajectoryLog, train))
-            table = overlap_table(log_of(folder), training)
-        show_table(table)
+            show_table(overlap_table(log_of(folder), training))
 
 
 def compare(

@@ -151,8 +151,9 @@ def fuzz(
             workers=workers,
             out=out,
         )
-    columns = TextColumn("{task.completed} texts"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(
+        TextColumn("{task.completed} texts"), TimeElapsedColumn(), console=console, transient=True
+    ) as progress:
         task = progress.add_task("")
         with exit_on_user_error():
             campaign.run(lambda total: progress.update(task, completed=total))

@@ -41,8 +41,6 @@ _GO_ON = "the same command goes on from here"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables in a file or a pipe keep their width; a terminal's own width is used there."""
 
-POLICY_NAMES = ", ".join(SCRIPTED)
-STRATEGY_NAMES = ", ".join(strategies())
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
 
 
@@ -86,7 +84,7 @@ WorldId = Annotated[
 ]
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
 CONTEXT_HELP = (
-    f"none, {STRATEGY_NAMES}; several joined by +, each with arguments if wanted, as in "
+    f"none, {', '.join(strategies())}; several joined by +, each with arguments if wanted, as in "
     "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
 )
 Window = Annotated[
@@ -97,7 +95,7 @@ Window = Annotated[
     ),
 ]
 _POLICY_HELP = (
-    f"{POLICY_NAMES}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
+    f"{', '.join(SCRIPTED)}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
     "model; or package.module:factory, with options too."
 )
 PolicyName = Annotated[

@@ -52,21 +52,19 @@ def doctor(
             repair_run(run)
             typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
             faults = []
-        if not any(fault.path.name == SETTINGS for fault in faults):
-            _list_missing(run)
+        can_count = not any(fault.path.name == SETTINGS for fault in faults)
+        cells = missing_cells(run) if can_count else []
+        for cell in cells[:_SHOWN]:
+            typer.echo(f"to be played: {cell}")
+        if cells:
+            rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
+            typer.echo(
+                f"{rest}agentgym ablate --out {run}, with the options of the run, plays them"
+            )
     if faults:
         typer.echo(f"to repair this: agentgym doctor {run} --repair")
         raise typer.Exit(1)
     typer.echo(f"{run} is whole")
-
-
-def _list_missing(run: Path) -> None:
-    cells = missing_cells(run)
-    for cell in cells[:_SHOWN]:
-        typer.echo(f"to be played: {cell}")
-    if cells:
-        rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
-        typer.echo(f"{rest}agentgym ablate --out {run}, with the options of the run, plays them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +259,9 @@ def _move_lines(path: Path, numbers: set[int | None]) -> None:
             number += len(numbered)
             for line in (line for place, line in numbered if place in numbers):
                 append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
-            kept = [line for place, line in numbered if place not in numbers]
-            rest.write(encode_lines(path, kept))
+            rest.write(
+                encode_lines(path, [line for place, line in numbered if place not in numbers])
+            )
         with path.open("rb") as file:
             file.seek(torn_at(path))
             if torn := file.read():

@@ -67,11 +67,10 @@ def list_worlds(
         if all(part in entry.id.lower() for part in parts)
     ]
     if not entries:
-        text = " and ".join(parts)
         names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
         near = (suggest(word, sorted(names)) for word in words or ())
         remedy = next(filter(None, near), "agentgym list --all shows all")
-        fail(f"error: no id holds {text}; {remedy}")
+        fail(f"error: no id holds {' and '.join(parts)}; {remedy}")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from agentgym.training.cli.common import Options, WorldId, exit_on_user_error, p
 from agentgym.training.cli.episodes import Oracles, Seed
 from agentgym.training.rollout import Episode, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
+from agentgym.world import World
 
 HELP = """Type a call, such as pop(id=3); a tool without arguments by its name alone.
   tools   list the tools            state   sum up what was shown
@@ -98,10 +99,11 @@ class Game:
         head = f"{solved} in {info['turn']} turns, score {trajectory.reward}"
         return "\n".join([head, *(f"- {fault}" for fault in faults)])
 
-    def _world(self) -> ToolEnv | None:
-        """Return the env of the world; None for a team, whose agents have a view each."""
+    @property
+    def _world(self) -> World[Any] | None:
+        """Return the world; None for a team, whose agents have a view each."""
         env = self.episode.env.unwrapped
-        return env if isinstance(env, ToolEnv) else None
+        return env.world if isinstance(env, ToolEnv) else None
 
     def _reply(self, line: str) -> str | None:
         """Return the reply that a line stands for; None if an env could not read it."""
@@ -112,15 +114,13 @@ class Game:
         # A bare call gets the fence that the env expects; the env says what is wrong with it.
         if _CALL.fullmatch(line):
             return f"```python\n{line}\n```"
-        env = self._world()
-        return line if env and env.world.final_answer(line) else None
+        return line if self._world is not None and self._world.final_answer(line) else None
 
     def _chat(self) -> str:
         return self.episode.chat.to_text()
 
     def _board(self) -> str:
-        world = self._world()
-        return world.world.board() if world and not self.episode.over else ""
+        return self._world.board() if self._world is not None and not self.episode.over else ""
 
     def _tools(self) -> str:
         return "\n".join(
@@ -129,12 +129,12 @@ class Game:
         )
 
     def _state(self) -> str:
-        world = self._world()
-        return world.world.state() if world else "each agent of a team knows only its own chat"
+        if self._world is None:
+            return "each agent of a team knows only its own chat"
+        return self._world.state()
 
     def _best(self) -> str:
-        world = self._world()
-        calls = world.world.optimal_calls() if world else None
+        calls = None if self._world is None else self._world.optimal_calls()
         if calls is None:
             return "optimal calls are not defined here"
         if not len(calls):

@@ -285,9 +285,8 @@ def summarize_point(point: Point) -> str:
 
 def comparison(before: list[Result], after: list[Result]) -> Table:
     """Return success and step accuracy of each arm and horizon, before and after."""
-    by = ("arm", "context", "horizon")
     columns = [
-        summarize(results, by, metric)
+        summarize(results, ("arm", "context", "horizon"), metric)
         for metric in ("success", "step_accuracy")
         for results in (before, after)
     ]

@@ -284,8 +284,7 @@ def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenR
     ones for the rest; all are masked if the episode says nothing about the policy.
     """
     rows = episode["rows"]
-    chosen = sorted(draw.sample(range(len(rows)), min(count, len(rows))))
-    filled = [rows[k] for k in chosen]
+    filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
     filled += [_masked(_shortened(rows[0]))] * (count - len(filled))
     return [_masked(row) for row in filled] if episode["failure"] else filled
 

@@ -193,8 +193,9 @@ class _Builder:
         names = wrapper_names(episode.spec)
         # The wrappers of a team's agents are options of the env, not wrappers of it.
         team = "team" in episode.spec.get("kwargs", {})
-        tags = frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
-        self._pool = MessagePool(tags)
+        self._pool = MessagePool(
+            frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
+        )
         self._timelines: defaultdict[str, Timeline] = defaultdict(
             lambda: Timeline(self._pool, counter("heuristic"))
         )

@@ -142,8 +142,8 @@ def short_world(spec: Mapping[str, Any]) -> str:
 
 def instance_key(spec: Mapping[str, Any], seed: int) -> str:
     """Return a digest that episodes of one instance share, whatever helped the policy in them."""
-    parts = [spec.get("id"), spec.get("kwargs"), seed]
-    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
+    text = json.dumps([spec.get("id"), spec.get("kwargs"), seed], sort_keys=True)
+    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
@@ -157,8 +157,7 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 def arm_of(head: Head) -> str:
     """Return the oracle arm of an episode, by its label or by its wrappers; `none` without one."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
-    found = head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))
-    return str(found) or "none"
+    return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:

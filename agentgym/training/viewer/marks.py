@@ -46,7 +46,9 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
     (_, before), *old_notes = split_notes(first.text, tags)
     (_, text), *notes = split_notes(now.text, tags)
     if before != text or (first.images and not now.images):
-        return _text_mark(now, before, text)
+        if now.role != "tool":
+            return "rewritten"
+        return "cut" if text and text[:_SAME_START] == before[:_SAME_START] else "cleared"
     if first.thinking and not now.thinking:
         return "thinking cleared"
     if first.calls != now.calls:
@@ -62,9 +64,3 @@ def _made_by_wrapper(message: Message) -> str:
     if message.role == "assistant":
         return "summary"
     return "request" if rest.endswith(":request") else "by compaction"
-
-
-def _text_mark(now: Message, before: str, text: str) -> str:
-    if now.role != "tool":
-        return "rewritten"
-    return "cut" if text and text[:_SAME_START] == before[:_SAME_START] else "cleared"

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -152,13 +153,10 @@ class RunIndex:
     def search(self, needle: str) -> Iterator[int]:
         """Yield the numbers of the episodes in which a text stands."""
         for row in list(self.rows):
-            if row.outcome == "damaged":
-                continue
-            try:
-                if contains(self.line(row.number), needle):
+            # A log that was replaced meanwhile is noticed by the next refresh.
+            with suppress(LookupError, OSError, ValueError):
+                if row.outcome != "damaged" and contains(self.line(row.number), needle):
                     yield row.number
-            except (LookupError, OSError, ValueError):
-                continue  # the log was replaced meanwhile; the next refresh notices
 
     def _paths(self) -> list[Path]:
         if self.run.is_file():
