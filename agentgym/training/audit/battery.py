@@ -158,13 +158,14 @@ class Audit:
 
     def table(self) -> Table:
         """Return a table of the rows."""
-        ceiling = f"ceiling {100 * self.ceiling.value:.1f}"
-        chance = f"chance {100 * self.ceiling.chance:.1f} ({self.ceiling.source})"
         rows = [
             [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
             for row in self.rows
         ]
-        title = f"{self.world}: {ceiling}, {chance}; % with 99 % intervals"
+        title = (
+            f"{self.world}: ceiling {100 * self.ceiling.value:.1f}, chance "
+            f"{100 * self.ceiling.chance:.1f} ({self.ceiling.source}); % with 99 % intervals"
+        )
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows
 
 

@@ -112,8 +112,10 @@ class OptionAnswer:
         if seen.turns or not listed or len(self._answer.guesses) != 1:
             return ()
         ((name, (_, kind)),) = self._answer.guesses.items()
-        values = _typed(self._choose(listed), kind)
-        return [ToolCall(self._answer.tool, {**self._answer.constants, name: v}) for v in values]
+        return [
+            ToolCall(self._answer.tool, {**self._answer.constants, name: value})
+            for value in _typed(self._choose(listed), kind)
+        ]
 
 
 class ProbeAnswer:

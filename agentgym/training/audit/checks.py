@@ -72,8 +72,7 @@ def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
     """Yield what is wrong with the messages that are new in a chat, and with the pairs of calls and
     results.
     """
-    shared = chat.shared_prefix(before)
-    for message in chat.messages[shared:]:
+    for message in chat.messages[chat.shared_prefix(before) :]:
         yield from _faults_of_message(message)
     ids = [message.id for message in chat.messages]
     if len(set(ids)) != len(ids):

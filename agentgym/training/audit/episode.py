@@ -301,11 +301,10 @@ class _Player:
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play the same replies in the same env again: all has to come out alike."""
         again = Transcript()
-        actions = list(self.report.actions)
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
             again.add(Chat(), (chat, 0.0, False, False, info))
-            for action in actions:
+            for action in self.report.actions:
                 self._monitor.before(action)
                 result = env.step(action)
                 again.add(chat, result)

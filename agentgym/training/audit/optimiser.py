@@ -325,8 +325,7 @@ def _play(
         choices.extend(made)
         return [call]
 
-    score, _ = play(env, act)
-    return score, choices
+    return play(env, act)[0], choices
 
 
 def _reinforce(policy: MaskedPolicy, success: Success) -> None:

@@ -133,8 +133,8 @@ def differences(before: bytes, after: bytes) -> list[str]:
     """
     if before == after:
         return []
-    found = _Comparison().compare("", pickle.loads(before), pickle.loads(after))
-    return list(islice(found, _MAX_DIFFERENCES))
+    paths = _Comparison().compare("", pickle.loads(before), pickle.loads(after))
+    return list(islice(paths, _MAX_DIFFERENCES))
 
 
 class _Comparison:
@@ -241,10 +241,10 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env at one moment: another env, or a snapshot for the same one."""
+    """A copy of an env at one moment: another env, or the same one with a snapshot of it."""
 
     how: str
-    env: gymnasium.Env[Any, Any] | None
+    env: gymnasium.Env[Any, Any]
     snapshot: Snapshot | None = None
 
 
@@ -257,10 +257,9 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
             a stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
-        return Twin("restored from a snapshot", None, env.snapshot())
+        return Twin("restored from a snapshot", env, env.snapshot())
     if way:
-        copied: gymnasium.Env[Any, Any] = pickle.loads(pickle.dumps(env))
-        return Twin("unpickled", copied)
+        return Twin("unpickled", pickle.loads(pickle.dumps(env)))
     return Twin("cloned", clone(env))
 
 
@@ -279,15 +278,14 @@ def compare_copy(
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)
-    other = env if twin.env is None else twin.env
-    again = other.step(action)
+    again = twin.env.step(action)
     if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
         k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
         return (
             f"an env that was {twin.how} goes on otherwise: {one[max(0, k - 60) : k + 60]!r} "
             f"became {two[max(0, k - 60) : k + 60]!r}"
         )
-    changes = differences(state, state_of(other))
+    changes = differences(state, state_of(twin.env))
     return f"an env that was {twin.how} has another state: {'; '.join(changes)}" if changes else ""
 
 

@@ -178,7 +178,9 @@ def ablate(
 
 
 def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
-    """Play what is missing, write the report, and say what was not played."""
+    """Play what is missing, write the report, and say what was not played; exit with 1 if that is
+    anything.
+    """
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
@@ -193,21 +195,14 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
             )
         if results:
             _report(results, out)
-    _tell_the_end(losses, [budget for budget in budgets if budget.stopped])
-
-
-def _tell_the_end(losses: list[str], stopped: list[Budget]) -> None:
-    """Say what was not played, and exit with 1 if that is anything."""
+    stopped = any(budget.stopped for budget in budgets)
     if stopped:
         typer.echo(
             "the budget is used up; the same command with a larger one plays the rest", err=True
         )
     if losses:
-        typer.echo("\n".join(losses), err=True)
-        typer.echo(
-            f"{len(losses)} cells were lost and are in no figure; the same command plays them again",
-            err=True,
-        )
+        count = f"{len(losses)} cells were lost and are in no figure"
+        typer.echo("\n".join([*losses, f"{count}; the same command plays them again"]), err=True)
     if losses or stopped:
         raise typer.Exit(1)
 

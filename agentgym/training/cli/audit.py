@@ -97,9 +97,8 @@ def check(
         typer.echo(f"\nbroken: {result.name}\n{result.reason}\nto see it: {result.line}")
     missing = {error.hook: error for result in results for error in result.missing}
     if missing:
-        typer.echo("\nhooks that the world lacks:")
-    for error in missing.values():
-        typer.echo(f"  {error}")
+        lines = (f"\n  {error}" for error in missing.values())
+        typer.echo(f"\nhooks that the world lacks:{''.join(lines)}")
     count = len(results) - len(broken)
     skipped = sum(result.verdict == "skipped" for result in results)
     typer.echo(f"{count - skipped} laws hold, {len(broken)} are broken, {skipped} were skipped")

@@ -81,17 +81,14 @@ def check_out(out: Path) -> None:
             "write it with /, such as runs/mine"
         )
     existing = next(place for place in (out, *out.absolute().parents) if place.exists())
-    if existing != out and not existing.is_dir():
+    problems = {
+        "is a file": existing != out and not existing.is_dir(),
+        "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
+        "gives you no right to": not os.access(existing, os.W_OK),
+    }
+    for problem in (text for text, holds in problems.items() if holds):
         raise ValueError(
-            f"--out {out} cannot be written: {existing} is a file; choose another place"
-        )
-    if not (existing.is_dir() or existing.is_file()):
-        raise ValueError(
-            f"--out {out} cannot be written: {existing} is a device or a pipe; choose another place"
-        )
-    if not os.access(existing, os.W_OK):
-        raise ValueError(
-            f"--out {out} cannot be written: {existing} gives you no right to; choose another place"
+            f"--out {out} cannot be written: {existing} {problem}; choose another place"
         )
 
 

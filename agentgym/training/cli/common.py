@@ -238,15 +238,16 @@ def parse_sizes(text: str, name: str = "horizons") -> list[int]:
     Raises:
         ValueError: One is no number.
     """
-    sizes = []
-    for part in split(text):
-        try:
-            sizes.append(parse_count(name, part))
-        except ValueError:
-            raise ValueError(
-                f"{name} must be whole numbers separated by commas, got {part!r}"
-            ) from None
-    return sizes
+    return [_parse_size(part, name) for part in split(text)]
+
+
+def _parse_size(text: str, name: str) -> int:
+    try:
+        return parse_count(name, text)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be whole numbers separated by commas, got {text!r}"
+        ) from None
 
 
 def model_options(

@@ -127,15 +127,19 @@ def rollout(
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
         )
         player = config.make(resolve(env_id))
-        env_spec = spec(
-            env_id,
-            oracles=oracles,
-            labels=True,
-            context=context,
-            window=parse_tokens("window", window),
-            **parse_options(options),
+        collector = Collector(
+            spec(
+                env_id,
+                oracles=oracles,
+                labels=True,
+                context=context,
+                window=parse_tokens("window", window),
+                **parse_options(options),
+            ),
+            num_envs,
+            engine=engine,
+            timeout=timeout,
         )
-        collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
         if out is not None and out.is_dir():
             raise ValueError(
                 f"--out {out} is a folder; give a file in it, such as {out / 'run.jsonl'}"

@@ -211,13 +211,9 @@ def play(
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
-    if out is not None and game.episode.trajectory().steps:
-        _record(game, out)
-
-
-def _record(game: Game, out: Path) -> None:
-    """Write the episode; one that was left says nothing about its player and is not scored."""
+    # An episode that was left says nothing about its player and is not scored.
     trajectory = game.episode.trajectory("" if game.episode.over else "left before the end")
-    with exit_on_user_error():
-        TrajectoryLog(out).append(trajectory.to_json())
-    typer.echo(f"wrote the episode to {out}; agentgym view {out} shows it")
+    if out is not None and trajectory.steps:
+        with exit_on_user_error():
+            TrajectoryLog(out).append(trajectory.to_json())
+        typer.echo(f"wrote the episode to {out}; agentgym view {out} shows it")

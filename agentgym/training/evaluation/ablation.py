@@ -172,7 +172,7 @@ class Ablation(Config):
     @property
     def tokens_shown(self) -> int | None:
         """Return the tokens of the window in which all contexts are played; None for no limit."""
-        return window_of(self.contexts, self.window)
+        return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
         """Return all episodes, in the order of `cells_of`."""
@@ -234,11 +234,15 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
     return [Cell(w, a, c, h, seed, k, policy) for k, seed, w, h, a, c in each]
 
 
-def window_of(contexts: Sequence[str], window: int | None) -> int | None:
-    """Return the tokens of the window in which all contexts of an ablation are played: what is
-    given, or the paper's if there is a strategy; None for no limit.
+def window_of(run: Mapping[str, Any]) -> int | None:
+    """Return the tokens of the window in which all contexts of a run are played: what is given, or
+    the paper's if there is a strategy; None for no limit.
+
+    Args:
+        run: The settings of the run, by the names of the fields of `Ablation`.
     """
-    return WINDOW if window is None and any(map(check_context, contexts)) else window
+    window: int | None = run["window"]
+    return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
 
 def finish(
@@ -268,8 +272,9 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
     """
     cl100k = counter("cl100k_base")
     prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
-    replies = (cl100k.length(step.reply.text) for step in trajectory.steps)
-    return prompts, sum(max(reply_tokens, length) for length in replies)
+    return prompts, sum(
+        max(reply_tokens, cl100k.length(step.reply.text)) for step in trajectory.steps
+    )
 
 
 def cell_of(trajectory: Trajectory) -> Cell:

@@ -300,18 +300,18 @@ def draw_bars(
 
 def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
     """Return values in %, and the lengths of the error bars below and above them."""
-    values = [100 * interval.value for interval in intervals]
-    errors = [
-        [100 * (i.value - i.low) for i in intervals],
-        [100 * (i.high - i.value) for i in intervals],
-    ]
-    return values, np.maximum(errors, 0)
+    below = [100 * (interval.value - interval.low) for interval in intervals]
+    above = [100 * (interval.high - interval.value) for interval in intervals]
+    return [100 * interval.value for interval in intervals], np.maximum([below, above], 0)
 
 
 def name_arms(panel: Axes, arms: Sequence[str]) -> None:
     """Write the arms along an axis, upright where there are more than the paper's."""
-    rotation = 90 if len(arms) > len(ARMS) else 0
-    panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
+    panel.set_xticks(
+        range(len(arms)),
+        [arm or "none" for arm in arms],
+        rotation=90 if len(arms) > len(ARMS) else 0,
+    )
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -97,8 +97,13 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
             )
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set_title(INTERVENTIONS[letter])
-        names = [fill(name, _NAME_WIDTH) for name in policies]
-        panel.set_xticks(range(len(policies)), names, rotation=30, ha="right", fontsize="small")
+        panel.set_xticks(
+            range(len(policies)),
+            [fill(name, _NAME_WIDTH) for name in policies],
+            rotation=30,
+            ha="right",
+            fontsize="small",
+        )
         panel.set_xlim(-0.6, len(policies) - 0.4)
     axes[0].set_ylabel("change (percentage points)")
     add_changes_legend(figure)

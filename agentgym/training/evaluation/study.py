@@ -169,7 +169,7 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
     if shared and set(one["contexts"]) & set(two["contexts"]):
-        pairs.append(("its window", _window(one), _window(two)))
+        pairs.append(("its window", window_of(one), window_of(two)))
     if _column(one) == _column(two):
         pairs.append((f"its policy {_column(one)}", one["policy"], two["policy"]))
     for name, old, new in pairs:
@@ -179,10 +179,6 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
 
 def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
     return {**run["options"].get("", {}), **run["options"].get(world, {})}
-
-
-def _window(run: Mapping[str, Any]) -> int | None:
-    return window_of(run["contexts"], run["window"])
 
 
 def log_of(out: Path) -> TrajectoryLog:

@@ -108,14 +108,16 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
         spec = env.spec.to_json() if env.spec else ""
         for seed in range(config.start, config.stop):
             chat, _ = env.reset(seed=seed)
-            row = {
-                "prompt": as_text(chat.messages).to_openai(),
-                "world": world,
-                "options": config.options,
-                "seed": seed,
-            }
             yield WorldTask(
-                WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **row), config.task
+                WorldData(
+                    id=group_of(spec, seed),
+                    name=f"{world}#{seed}",
+                    prompt=as_text(chat.messages).to_openai(),
+                    world=world,
+                    options=config.options,
+                    seed=seed,
+                ),
+                config.task,
             )
 
 

@@ -194,8 +194,11 @@ class ViewerServer(ThreadingHTTPServer):
     def _rows(self, start: int, generation: int) -> dict[str, Any]:
         more = self.index.refresh()
         first = max(0, start) if generation == self.index.generation else 0
-        rows = [row_data(row) for row in self.index.rows[first:]]
-        return {"generation": self.index.generation, "rows": rows, "more": more}
+        return {
+            "generation": self.index.generation,
+            "rows": [row_data(row) for row in self.index.rows[first:]],
+            "more": more,
+        }
 
 
 class _Handler(BaseHTTPRequestHandler):
