@@ -88,11 +88,14 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
     for folder, column in known:
-        others = [studies[place] for place, name in known if name == column and place != folder]
         if label := folders[folder]:
             single = len(studies[folder].columns()) == 1
             names[folder, column] = label if single else f"{label}: {column}"
-        elif not all(_alike(studies[folder], study, column) for study in others):
+        elif not all(
+            _alike(studies[folder], studies[other_folder], column)
+            for other_folder, name in known
+            if name == column and other_folder != folder
+        ):
             names[folder, column] = f"{column} ({folder})"
     return names
 

@@ -250,11 +250,9 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
     models = dict.fromkeys((row.policy, row.model) for row in results if row.policy)
     names = ", ".join(f"{name} ({model})" if model else name for name, model in models)
-    text = (
-        f"{f'policy: {names}; ' if names else ''}n = {_span(counts)} instances per world, size and "
-        f"arm{each}; 95 % intervals{note and '; '}{note}"
-    )
-    lines = wrap(text, round(14 * figure.get_figwidth()))
+    policy = f"policy: {names}; " if names else ""
+    shown = f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
+    lines = wrap(f"{policy}{shown}{note and '; '}{note}", round(14 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), fontsize="small")
 
 
