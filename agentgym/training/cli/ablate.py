@@ -215,7 +215,7 @@ def _from_preset(
     episodes: int | None,
     window: str | None,
     options: list[str],
-    axis: str | None = None,
+    axis: str | None,
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
     options, besides.
