@@ -4,15 +4,12 @@ battery of shortcuts, which must not earn the reward of a task without doing it.
 worlds are in `laws`.
 """
 
-from __future__ import annotations
-
 from agentgym.training.audit.battery import MEASURES, Audit, AuditConfig, run_audit
-from agentgym.training.audit.campaign import Campaign, Tally, replay_findings
+from agentgym.training.audit.campaign import Campaign, Tally, minimize, replay, replay_findings
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings
 from agentgym.training.audit.conformance import LawResult, check_laws
 from agentgym.training.audit.episode import Monitor, play
 from agentgym.training.audit.laws import BrokenLaw
-from agentgym.training.audit.minimize import minimize, replay
 from agentgym.training.audit.resources import ResourceLedger
 
 __all__ = [

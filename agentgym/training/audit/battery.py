@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from statistics import fmean
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -20,6 +22,7 @@ from agentgym.messages import Chat
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.policy import Policy, Reply
 from agentgym.registry import make
+from agentgym.tools import Tool
 from agentgym.training.audit.blind import (
     GuessIds,
     Probe,
@@ -28,10 +31,10 @@ from agentgym.training.audit.blind import (
     learn_shortcuts,
     opaque_ids,
 )
-from agentgym.training.audit.ceilings import Ceiling, find_ceiling, score_interval
-from agentgym.training.audit.masked_policy import OptimisedShortcut
-from agentgym.training.audit.optimiser import optimise
+from agentgym.training.audit.guesses import options
+from agentgym.training.audit.optimiser import OptimisedShortcut, optimise
 from agentgym.training.audit.playing import (
+    Transcript,
     can_be_read,
     demonstrations,
     play,
@@ -40,9 +43,12 @@ from agentgym.training.audit.playing import (
     play_policy,
     start,
 )
-from agentgym.training.audit.transcripts import Transcript
-from agentgym.training.evaluation import Interval, Table, percent
+from agentgym.training.evaluation import Interval, Table, percent, wilson
 
+CAP = 0.10
+"""The most that a shortcut may earn in any world where chance is lower."""
+CONFIDENCE = 0.99
+"""A battery holds fifteen policies and more: at 95 % one of them would often be misjudged."""
 _CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
 """The first seeds of the episodes that estimate chance, of the demonstrations, and of the training of
 the optimiser; those that are played begin at 0, so no two meet.
@@ -76,6 +82,34 @@ class AuditConfig(Config):
     options: Mapping[str, Any] = field(default_factory=dict)
     splits: bool = True
     optimise: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that a shortcut may earn, known before any is played.
+
+    Attributes:
+        chance: The score of blind luck.
+        source: How it is known: `stated` by the world, `enumerated` from the schemas and the
+            options of the prompts, or `estimated` by random calls on seeds that nothing else plays.
+    """
+
+    chance: float
+    source: str
+
+    @property
+    def value(self) -> float:
+        """The ceiling: chance, but never below the cap."""
+        return max(CAP, self.chance)
+
+    def verdict(self, interval: Interval) -> str:
+        """Judge the interval of a score: `holds`, `leak`, or `undecided` if more seeds are needed.
+
+        Where chance itself reaches the cap, a score that agrees with it holds.
+        """
+        if interval.low > self.value:
+            return "leak"
+        return "holds" if interval.high <= self.value or self.chance >= CAP else "undecided"
 
 
 @dataclass(frozen=True)
@@ -124,13 +158,14 @@ class Audit:
 
     def table(self) -> Table:
         """Return a table of the rows."""
-        ceiling = f"ceiling {100 * self.ceiling.value:.1f}"
-        chance = f"chance {100 * self.ceiling.chance:.1f} ({self.ceiling.source})"
         rows = [
             [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
             for row in self.rows
         ]
-        title = f"{self.world}: {ceiling}, {chance}; % with 99 % intervals"
+        title = (
+            f"{self.world}: ceiling {100 * self.ceiling.value:.1f}, chance "
+            f"{100 * self.ceiling.chance:.1f} ({self.ceiling.source}); % with 99 % intervals"
+        )
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows
 
 
@@ -147,8 +182,7 @@ class WithoutMemory:
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat; any legal one where the oracle cannot tell."""
         replies = []
-        for chat in chats:
-            shown = _last_turn(chat)
+        for shown in map(_last_turn, chats):
             try:
                 replies += self._oracle([shown])
             except (IndexError, KeyError, StopIteration, ValueError):
@@ -159,8 +193,8 @@ class WithoutMemory:
 
 def _last_turn(chat: Chat) -> Chat:
     messages = chat.messages
-    replies = [k for k in range(len(messages)) if messages[k].role == "assistant"]
-    first = replies[-1] if replies else len(messages)
+    replies = (k for k, message in enumerate(messages) if message.role == "assistant")
+    first = max(replies, default=len(messages))
     return Chat((*messages[:2], *messages[first:]), chat.tools)
 
 
@@ -176,7 +210,8 @@ def run_audit(
     Raises:
         ValueError: The world or an option is unknown, or no demonstration can be had.
     """
-    train, test = _envs(config)
+    names = ("train", "test") if config.splits else (None, None)
+    train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
     starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
     if not starts:
         raise ValueError(
@@ -211,18 +246,11 @@ _BASELINES = ("random legal", "oracle without memory", "oracle")
 _KINDS = ("shortcut", "measure", "baseline")
 
 
-def _envs(config: AuditConfig) -> tuple[ToolEnv, ToolEnv]:
-    names = ("train", "test") if config.splits else (None, None)
-    train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
-    return train, test
-
-
 def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
     """Return what a probe shows at the start of an episode."""
     if not (calls := probe(seen)):
         return seen
-    _, shown = play(begun.clone(), lambda now: () if now.turns else calls)
-    return shown
+    return play(begun.clone(), lambda now: () if now.turns else calls)[1]
 
 
 def _play_seed(
@@ -252,3 +280,63 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
         return Row(name, "baseline", interval, len(scores))
     kind = "measure" if name in MEASURES else "shortcut"
     return Row(name, kind, interval, len(scores), ceiling.verdict(interval))
+
+
+def find_ceiling(
+    stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
+) -> Ceiling:
+    """Return the ceiling of a configuration.
+
+    Args:
+        stated: The chance that the world states (`World.chance`), or None.
+        lessons: Demonstrations, which say what the prompts offer.
+        random_scores: Scores of random calls that fit the schemas.
+    """
+    if stated is not None:
+        return Ceiling(stated, "stated")
+    counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
+    by_schema = max((1 / count for count in counts if count), default=0)
+    enumerated = max(by_schema, _share_of_options(lessons))
+    estimated = score_interval(random_scores)
+    if enumerated > estimated.value:
+        return Ceiling(enumerated, "enumerated")
+    # Chance that lies below the cap does not matter; above it, its own error must not flag a world.
+    return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
+
+
+def _share_of_options(lessons: Sequence[Transcript]) -> float:
+    """Return the chance of an option that is drawn blindly, where each prompt lists the answer."""
+    listed = [options(lesson.task) for lesson in lessons]
+    finals = [lesson.final_call for lesson in lessons]
+    answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
+    if all(set(some) & set(own) for some, own in zip(listed, answers, strict=True)):
+        return fmean(1 / len(some) for some in listed)
+    return 0.0
+
+
+def answers_of(tool: Tool) -> int:
+    """Return how many different calls of a tool there are: 0 if endlessly many, or only one, which
+    is no answer.
+    """
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    total = prod(map(_count, properties.values()))  # 1 where there is nothing to choose
+    return 0 if total == 1 else total
+
+
+def _count(schema: Mapping[str, Any]) -> int:
+    if "enum" in schema:
+        return len(schema["enum"])
+    if schema.get("type") == "boolean":
+        return 2
+    if schema.get("type") == "integer" and {"minimum", "maximum"} <= schema.keys():
+        return int(schema["maximum"] - schema["minimum"] + 1)
+    return 0
+
+
+def score_interval(scores: Sequence[float]) -> Interval:
+    """Return the mean of scores in [0, 1] with its 99 % interval.
+
+    It is Wilson's of as many successes as the scores sum up to, which is too wide where scores are
+    not 0 or 1: no variable in [0, 1] with that mean has a larger variance.
+    """
+    return wilson(sum(scores), len(scores), CONFIDENCE)

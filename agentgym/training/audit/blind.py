@@ -15,9 +15,8 @@ from typing import Any, Protocol
 
 from agentgym.messages import ToolCall
 from agentgym.tools import Tool
-from agentgym.training.audit.guesses import Guess, learn_guess
-from agentgym.training.audit.selectors import options, words
-from agentgym.training.audit.transcripts import Transcript, is_error
+from agentgym.training.audit.guesses import Guess, learn_guess, options, words
+from agentgym.training.audit.playing import Transcript, is_error
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
@@ -40,7 +39,6 @@ class Shortcut(Protocol):
 
     def act(self, seen: Transcript) -> Calls:
         """Return the next calls; none to give up."""
-        ...
 
 
 class Answer:
@@ -52,8 +50,8 @@ class Answer:
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
-        (self.tool, *names), _ = shapes.most_common(1)[0]
-        shape = (self.tool, *names)
+        shape, _ = shapes.most_common(1)[0]
+        self.tool, *names = shape
         alike = [x for x in examples if (x[1].name, *sorted(x[1].arguments)) == shape]
         self.constants: dict[str, Any] = {}
         self.guesses: dict[str, tuple[Guess, type]] = {}
@@ -61,8 +59,8 @@ class Answer:
             values = [call.arguments[name] for _, call in alike]
             kind = type(values[0])
             if kind in (int, float, str) and len(set(map(str, values))) > 1:
-                pairs = [(seen, str(call.arguments[name])) for seen, call in alike]
-                self.guesses[name] = learn_guess(pairs), kind
+                guess = learn_guess([(seen, str(call.arguments[name])) for seen, call in alike])
+                self.guesses[name] = guess, kind
             else:
                 common, _ = Counter(map(repr, values)).most_common(1)[0]
                 self.constants[name] = next(v for v in values if repr(v) == common)
@@ -74,8 +72,9 @@ class Answer:
             for guess, kind in self.guesses.values()
         ]
         for values in zip(*picks, strict=False) if picks else [()]:
-            varied = dict(zip(self.guesses, values, strict=True))
-            yield ToolCall(self.tool, {**self.constants, **varied})
+            yield ToolCall(
+                self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
+            )
 
     def likeliest(self, seen: Transcript) -> Calls:
         """Return the likeliest call alone; nothing if no rule picks anything."""
@@ -113,8 +112,10 @@ class OptionAnswer:
         if seen.turns or not listed or len(self._answer.guesses) != 1:
             return ()
         ((name, (_, kind)),) = self._answer.guesses.items()
-        values = _typed(self._choose(listed), kind)
-        return [ToolCall(self._answer.tool, {**self._answer.constants, name: v}) for v in values]
+        return [
+            ToolCall(self._answer.tool, {**self._answer.constants, name: value})
+            for value in _typed(self._choose(listed), kind)
+        ]
 
 
 class ProbeAnswer:
@@ -156,8 +157,8 @@ class CopyByPosition:
     name = "copy of another episode, arguments by position"
 
     def __init__(self, demonstrations: Sequence[Transcript]) -> None:
-        names = Counter(map(_names, demonstrations))
-        alike = [d for d in demonstrations if _names(d) == names.most_common(1)[0][0]]
+        common, _ = Counter(map(_names, demonstrations)).most_common(1)[0]
+        alike = [d for d in demonstrations if _names(d) == common]
         self._answers = [
             Answer([(d.before(turn), d.turns[turn][-1][0]) for d in alike])
             for turn in range(len(alike[0].turns))
@@ -182,21 +183,14 @@ class GuessIds:
 
     name = "ids by guessing"
 
-    def __init__(self, demonstrations: Sequence[Transcript], answer: Answer) -> None:
-        self._answer = answer
-        self._candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
-
-    @property
-    def has_ids(self) -> bool:
-        """Return whether there is any id to guess."""
-        return bool(self._candidates)
+    def __init__(self, candidates: Calls, answer: Answer) -> None:
+        self._candidates, self._answer = candidates, answer
 
     def act(self, seen: Transcript) -> Calls:
         """Guess ids, then answer."""
-        turn = len(seen.turns)
-        if guessed(seen) or turn * _GUESSES_IN_A_REPLY >= len(self._candidates):
+        begin = len(seen.turns) * _GUESSES_IN_A_REPLY
+        if guessed(seen) or begin >= len(self._candidates):
             return self._answer.likeliest(seen)
-        begin = turn * _GUESSES_IN_A_REPLY
         valid = [call for turns in seen.turns for call, result in turns if not is_error(result)]
         return [*self._candidates[begin : begin + _GUESSES_IN_A_REPLY], *valid[:1]]
 
@@ -206,10 +200,8 @@ def guessed(seen: Transcript) -> bool:
     shown = [seen.task]
     for exchange in seen.turns:
         text = "\n".join(shown)
-        for call, result in exchange:
-            hidden = [value for _, value in hidden_values(call, text)]
-            if hidden and not is_error(result):
-                return True
+        if any(hidden_values(call, text) and not is_error(result) for call, result in exchange):
+            return True
         shown += [result for _, result in exchange]
     return False
 
@@ -230,7 +222,7 @@ def opaque_ids(seen: Transcript) -> set[str]:
     """Return the ids in the calls of an episode that the task does not tell and nobody chooses."""
     calls = [call for exchange in seen.turns for call, _ in exchange]
     values = [value for call in calls for _, value in hidden_values(call, seen.task)]
-    return {value for value in values if _OPAQUE.fullmatch(value)}
+    return set(filter(_OPAQUE.fullmatch, values))
 
 
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
@@ -267,10 +259,12 @@ def _formed(values: Sequence[str]) -> Iterator[str]:
     """Yield texts of the most frequent form of some ids, with numbers that are frequent in them."""
     form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
     alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
-    columns = [Counter(column).most_common(_NUMBERS) for column in zip(*alike, strict=True)]
+    columns = [
+        [number for number, _ in Counter(column).most_common(_NUMBERS)]
+        for column in zip(*alike, strict=True)
+    ]
     texts = form.split("#")
-    for column in product(*columns):
-        runs = [number for number, _ in column]
+    for runs in product(*columns):
         yield "".join(map("".join, zip_longest(texts, runs, fillvalue="")))
 
 
@@ -287,29 +281,32 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
         probing: Plays probes on them.
     """
     finals = [call for d in demonstrations if (call := d.final_call)]
-    tools = demonstrations[0].tools
     blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
     shown = Answer(
         [(d.before(len(d.turns) - 1), d.final_call) for d in demonstrations if d.final_call]
     )
-    shortcuts: list[Shortcut] = [Script("nothing at all", ()), *_ends(tools, finals)]
-    common = Counter(_text(call) for call in finals).most_common(_TRIES)
+    common = Counter(map(_text, finals)).most_common(_TRIES)
     constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
-    shortcuts.append(Script("most frequent answers of other episodes", constants))
-    shortcuts += [OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()]
-    shortcuts.append(ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank))
+    shortcuts: list[Shortcut] = [
+        Script("nothing at all", ()),
+        *_ends(demonstrations[0].tools, finals),
+        Script("most frequent answers of other episodes", constants),
+        *(OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()),
+        ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
+    ]
     for name, probe in _probes(demonstrations).items():
-        seen = probing(probe)
-        pairs = zip(seen, demonstrations, strict=True)
+        pairs = zip(probing(probe), demonstrations, strict=True)
         answer = Answer([(s, d.final_call) for s, d in pairs if d.final_call])
         shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
         if name == _FIRST:
             shortcuts.append(ProbeAnswer("re-reading, then an answer", probe, answer, 3))
-    shortcuts.append(Copy("copy of another episode", demonstrations))
-    shortcuts += [Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)]
-    shortcuts.append(CopyByPosition(demonstrations))
-    ids = GuessIds(demonstrations, shown)
-    return [*shortcuts, ids] if ids.has_ids else shortcuts
+    shortcuts += [
+        Copy("copy of another episode", demonstrations),
+        *(Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)),
+        CopyByPosition(demonstrations),
+    ]
+    candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
+    return [*shortcuts, GuessIds(candidates, shown)] if candidates else shortcuts
 
 
 _OPTIONS: Mapping[str, Callable[[list[str]], str]] = {
@@ -327,13 +324,13 @@ def _text(call: ToolCall) -> str:
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
     """Return shortcuts that end the episode at once, with all choices of arguments that have few."""
     ending = {call.name for call in finals}
-    calls = [
+    calls = (
         ToolCall(tool.name, arguments)
         for tool in tools
         if tool.final or tool.name in ending
         for arguments in _choices(tool.parameters)
-    ]
-    return [Script(f"at once {_label(call)}", [[call]]) for call in calls[:_ENDS]]
+    )
+    return [Script(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
 
 
 def _label(call: ToolCall) -> str:
@@ -342,13 +339,10 @@ def _label(call: ToolCall) -> str:
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return arguments that a schema allows: each value of the first choice, and else the least."""
-    required = schema.get("required", ())
-    properties = {name: schema["properties"][name] for name in required}
-    least = {name: _values(part)[0] for name, part in properties.items()}
-    choice = next((name for name, part in properties.items() if len(_values(part)) > 1), None)
-    if choice is None:
-        return [least]
-    return [{**least, choice: value} for value in _values(properties[choice])]
+    values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
+    least = {name: choices[0] for name, choices in values.items()}
+    first = next((name for name, choices in values.items() if len(choices) > 1), None)
+    return [least] if first is None else [{**least, first: value} for value in values[first]]
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
@@ -369,19 +363,17 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
     """Return the calls to look at before an answer, by name."""
     probes: dict[str, Probe] = {}
-    tools = demonstrations[0].tools
     ending = {call.name for d in demonstrations if (call := d.final_call)}
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
-        first = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer])
-        probes[_FIRST] = first.likeliest
+        probes[_FIRST] = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer]).likeliest
+    used = {call.name for d in longer for exchange in d.turns for call, _ in exchange} - ending
     bare = [
         ToolCall(tool.name, {})
-        for tool in tools
-        if not tool.final and not tool.parameters.get("required") and tool.name not in ending
+        for tool in demonstrations[0].tools
+        if tool.name in used and not tool.final and not tool.parameters.get("required")
     ]
-    used = {call.name for d in longer for exchange in d.turns for call, _ in exchange}
-    if bare := [call for call in bare if call.name in used]:
+    if bare:
         probes["all calls without arguments"] = lambda seen: bare
     for name, page in _last_pages(longer).items():
         probes[f"the last page of {name}"] = page.likeliest

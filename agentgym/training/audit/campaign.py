@@ -11,16 +11,28 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from agentgym.arguments import check_float, check_int
 from agentgym.registry import resolve, spec
 from agentgym.training.audit.cases import Case, Finding, Report, all_ids
-from agentgym.training.audit.minimize import TRIALS, minimize, replay
+from agentgym.training.audit.checks import parting
 from agentgym.training.audit.processes import PATIENCE, Worker
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout.storage import append_text
 
+Play = Callable[[Case], Report]
+WholeT = TypeVar("WholeT", list[str], str)
+
+TRIALS = 120
+"""Runs that the minimisation of a finding may take."""
+TRIALS_OF_HANGS = 8
+"""The same for what ends a process or takes long, since each run waits for that."""
+_SLOW_KINDS = ("hang", "death", "slow", "growth", "memory")
+_MAX_TEXT_TRIALS = 60
+"""Runs for the texts, so that a long episode leaves some for them."""
 STEP_SECONDS = 60.0
 """Processor time after which a step counts as hung: six times what the longest legal query takes."""
 
@@ -161,10 +173,9 @@ class Campaign:
             while (env_id := self._next_id()) is not None:
                 tally = self.tallies[env_id]
                 for _ in range(_BLOCK):
-                    if self._is_over(tally) or self._stop.is_set():
-                        break
                     if end is not None and time.monotonic() > end:
                         self._stop.set()
+                    if self._is_over(tally) or self._stop.is_set():
                         break
                     self._play_episode(env_id, tally, worker, mirror)
                     on_progress(sum(each.texts for each in self.tallies.values()))
@@ -187,9 +198,9 @@ class Campaign:
         mirrored = index % _MIRROR_EVERY == 0
         report = worker.play(case, ledger="shared", full=mirrored)
         tally.add(report)
-        findings = list(report.findings)
+        findings = report.findings
         if mirrored and not findings:
-            findings += _compare(report, mirror, case)
+            findings = _compare(report, mirror, case)
         for finding in findings:
             world = () if finding.kind in _NAMELESS else (resolve(env_id).partition("-")[0],)
             cause = (finding.kind, finding.mark, *world)
@@ -203,9 +214,11 @@ class Campaign:
 
     def _add(self, finding: Finding, worker: Worker) -> bool:
         """Minimise a finding, and write it down; return False if it did not come again."""
-        smallest = finding
-        if finding.kind != "elsewhere":  # that takes two processes to see
-            smallest = minimize(finding, player(finding, worker), self._trials)
+        smallest = (
+            finding
+            if finding.kind == "elsewhere"  # that takes two processes to see
+            else minimize(finding, player(finding, worker), self._trials)
+        )
         with self._lock:
             self.findings.append(smallest)
             if self._out is not None:
@@ -233,15 +246,14 @@ def replay_findings(
         closing(Worker(step_seconds, patience, _ENVIRONMENT)) as worker,
         closing(Worker(step_seconds, patience, _MIRROR)) as mirror,
     ):
-        results: list[tuple[Finding, Finding | None]] = []
-        for finding in findings:
-            if finding.kind == "elsewhere":
-                report = worker.play(replace(finding.case, quick=True), full=True)
-                again = next(iter(_compare(report, mirror, finding.case)), None)
-            else:
-                again = replay(finding, player(finding, worker))
-            results.append((finding, again))
-    return results
+        return [(finding, _replay_with(finding, worker, mirror)) for finding in findings]
+
+
+def _replay_with(finding: Finding, worker: Worker, mirror: Worker) -> Finding | None:
+    if finding.kind != "elsewhere":
+        return replay(finding, player(finding, worker))
+    report = worker.play(replace(finding.case, quick=True), full=True)
+    return next(iter(_compare(report, mirror, finding.case)), None)
 
 
 def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
@@ -255,10 +267,79 @@ def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
         actions=report.actions,
         quick=True,
     )
-    marks = mirror.play(given, full=True).marks
-    for k, (one, two) in enumerate(zip(report.marks, marks, strict=False)):
-        if one != two:
-            when = f"the reply {k}" if k else "the reset"
-            text = f"the episode differs after {when} in a process with {_MIRROR}"
-            return [Finding("elsewhere", text, "elsewhere", replace(given, quick=False))]
-    return []
+    if not (when := parting(report.marks, mirror.play(given, full=True).marks)):
+        return []
+    text = f"the episode differs after {when} in a process with {_MIRROR}"
+    return [Finding("elsewhere", text, "elsewhere", replace(given, quick=False))]
+
+
+def replay(finding: Finding, play: Play) -> Finding | None:
+    """Return what a finding leads to when its case is played again, if that breaks the same law for
+    the same cause; else None.
+    """
+    cause = finding.kind, finding.mark
+    again = play(finding.case).findings
+    return next((each for each in again if (each.kind, each.mark) == cause), None)
+
+
+def minimize(finding: Finding, play: Play, trials: int = TRIALS) -> Finding:
+    """Return a finding with fewer and shorter replies; one that does not come again stays as it is.
+
+    Args:
+        finding: The finding.
+        play: Plays a case, with every check at every step.
+        trials: The most runs.
+    """
+    return _Minimizer(finding, play, trials).run()
+
+
+class _Minimizer:
+    def __init__(self, finding: Finding, play: Play, trials: int) -> None:
+        self._play, self._best = play, finding
+        self._trials = min(trials, TRIALS_OF_HANGS) if finding.kind in _SLOW_KINDS else trials
+
+    def run(self) -> Finding:
+        if not self._fails(list(self._best.case.actions or ())):
+            return replace(self._best, reproduced=False)
+        actions = list(self._best.case.actions or ())
+        # The last reply is tried alone first, since it is nearly always the one.
+        if len(actions) > 1 and self._fails(actions[-1:]):
+            actions = actions[-1:]
+        actions = self._without_parts(actions, len(actions) // 2, self._fails)
+        if self._best.kind not in _SLOW_KINDS:
+            self._trials = min(self._trials, _MAX_TEXT_TRIALS)
+            for k in reversed(range(len(actions))):
+                before, text, after = actions[:k], actions[k], actions[k + 1 :]
+                fails = partial(self._fails_with, before, after)
+                text = self._without_parts(text, max(1, len(text) // 2), fails)
+                actions = [*before, text, *after]
+        return replace(self._best, minimal=True, reproduced=True)
+
+    def _fails(self, actions: list[str]) -> bool:
+        """Play the case with other replies; remember the finding if it comes again."""
+        if self._trials <= 0:
+            return False
+        self._trials -= 1
+        case = replace(self._best.case, actions=actions)
+        again = replay(replace(self._best, case=case), self._play)
+        if again is None:
+            return False
+        # The replies that were played: an episode may be over before the last one.
+        self._best = replace(again, case=replace(again.case, smaller=case.smaller))
+        return True
+
+    def _fails_with(self, before: list[str], after: list[str], text: str) -> bool:
+        return self._fails([*before, text, *after])
+
+    def _without_parts(self, whole: WholeT, size: int, fails: Callable[[WholeT], bool]) -> WholeT:
+        """Leave out parts of replies or of a text: of a size, of half of it, and so on to 1."""
+        while size and self._trials:
+            start = 0
+            while start < len(whole) and self._trials:
+                shorter = whole[:start] + whole[start + size :]
+                if fails(shorter):
+                    whole = shorter
+                else:
+                    start += size
+            size //= 2
+        return whole

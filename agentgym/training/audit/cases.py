@@ -221,9 +221,11 @@ def draw_options(case: Case) -> dict[str, Any]:
     turn, stack = divmod(index, 4)
     layers: dict[str, Any] = {}
     if stack in (1, 3):
-        arm = _ARMS[turn % len(_ARMS)]
-        scope = ("persistent", "ephemeral")[turn % 2]
-        layers |= {"oracles": arm, "hint_scope": scope, "labels": turn % 3 > 0}
+        layers |= {
+            "oracles": _ARMS[turn % len(_ARMS)],
+            "hint_scope": ("persistent", "ephemeral")[turn % 2],
+            "labels": turn % 3 > 0,
+        }
         if turn % 7 == 6 and not is_team(case.id):
             layers["shots"] = 1
     if stack in (2, 3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, get_args
 
@@ -63,8 +63,7 @@ def _faults_of_info(info: Any) -> Iterator[str]:
     if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
         yield "the info is no dict with texts as keys"
         return
-    detail = info.get("detail")
-    score = getattr(detail, "score", None)
+    score = getattr(info.get("detail"), "score", None)
     if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
         yield f"the score in the info is not in [0, 1]: {score!r}"
 
@@ -73,8 +72,7 @@ def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
     """Yield what is wrong with the messages that are new in a chat, and with the pairs of calls and
     results.
     """
-    shared = chat.shared_prefix(before)
-    for message in chat.messages[shared:]:
+    for message in chat.messages[chat.shared_prefix(before) :]:
         yield from _faults_of_message(message)
     ids = [message.id for message in chat.messages]
     if len(set(ids)) != len(ids):
@@ -110,8 +108,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         if not first.strip():
             yield f"{where} is an error that says nothing"
     try:
-        data = json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False)
-        data.encode("utf-8")
+        json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         yield f"{where} cannot be written as JSON in UTF-8: {error}"
 
@@ -136,11 +133,20 @@ class Transcript:
         self.marks.append(self._hash.hexdigest()[:16])
 
 
+def parting(one: Sequence[str], two: Sequence[str]) -> str:
+    """Return the step after which two episodes differ, by their marks; empty if they are alike."""
+    for k, (left, right) in enumerate(zip(one, two, strict=False)):
+        if left != right:
+            return f"the reply {k}" if k else "the reset"
+    return ""
+
+
 def describe_result(before: Chat, result: StepResult) -> str:
     """Return the result of a step as text: what is new in the chat, and the rest."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]
     tools = [] if chat.tools == before.tools else [tool.to_openai() for tool in chat.tools]
-    parts = [shared, new, tools, float(reward), terminated, truncated, info]
-    return json.dumps(parts, default=repr)
+    return json.dumps(
+        [shared, new, tools, float(reward), terminated, truncated, info], default=repr
+    )

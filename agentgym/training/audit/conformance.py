@@ -63,7 +63,7 @@ def world_laws(seeds: int = 5) -> list[Law]:
         seeds: The instances that each is checked on.
     """
     some = range(seeds)
-    found = [
+    return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),
         Law("spaces, rewards and infos", functools.partial(laws.check_spaces, seeds=some)),
         Law("doing nothing scores 0", functools.partial(laws.check_doing_nothing, seeds=some)),
@@ -77,18 +77,25 @@ def world_laws(seeds: int = 5) -> list[Law]:
             functools.partial(laws.check_hints, seeds=some),
             (*_HINTS, *SCRIPTED, *_READERS),
         ),
+        *(
+            Law(
+                f"the oracle solves and labels fit, arm {arm or 'none'}",
+                functools.partial(laws.check_oracle, arm=arm, seeds=some),
+                _needs(arm),
+            )
+            for arm in ARMS
+        ),
+        *(
+            Law(
+                f"the oracle solves, dialect {dialect}",
+                functools.partial(laws.check_dialect, dialect=dialect),
+                SCRIPTED,
+            )
+            for dialect in get_args(Dialect)
+        ),
+        Law("hostile replies", laws.check_hostile_replies),
+        Law("same seed, same bytes", lambda env_id: laws.check_same_bytes([env_id])),
     ]
-    for arm in ARMS:
-        name = f"the oracle solves and labels fit, arm {arm or 'none'}"
-        found.append(
-            Law(name, functools.partial(laws.check_oracle, arm=arm, seeds=some), _needs(arm))
-        )
-    for dialect in get_args(Dialect):
-        check = functools.partial(laws.check_dialect, dialect=dialect)
-        found.append(Law(f"the oracle solves, dialect {dialect}", check, SCRIPTED))
-    found.append(Law("hostile replies", laws.check_hostile_replies))
-    found.append(Law("same seed, same bytes", lambda env_id: laws.check_same_bytes([env_id])))
-    return found
 
 
 def _needs(arm: str) -> tuple[str, ...]:
@@ -138,8 +145,7 @@ def _check(law: Law, env_id: str) -> LawResult:
     except MissingHook as error:
         return LawResult(law.name, "skipped", f"needs {error.hook}", missing=(error,))
     except Exception as error:  # noqa: BLE001 - a world is code of anyone, and its faults are shown
-        reason = f"{type(error).__name__}: {error}"
-        return LawResult(law.name, "broken", reason, _line(law, env_id))
+        return LawResult(law.name, "broken", f"{type(error).__name__}: {error}", _line(law, env_id))
     return LawResult(law.name, "holds")
 
 

@@ -10,31 +10,39 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from agentgym.env import ToolEnv
+from agentgym.env import ToolEnv, tool_env
 from agentgym.messages import Chat, ToolCall
 from agentgym.multi.gym import TeamEnv
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.registry import is_team, make
 from agentgym.training.audit.cases import Case, Finding, Report, draw_options
-from agentgym.training.audit.checks import StepResult, Transcript, faults_of_result, is_refused
+from agentgym.training.audit.checks import (
+    StepResult,
+    Transcript,
+    faults_of_result,
+    is_refused,
+    parting,
+)
 from agentgym.training.audit.probes import (
     GROWTH_UNITS,
     compare_copy,
     copy_for,
+    differences,
     growth_reply,
     measure_growth,
+    state_of,
 )
 from agentgym.training.audit.replies import ReplyGenerator
 from agentgym.training.audit.resources import STEP_BYTES, ResourceLedger, peak_memory
-from agentgym.training.audit.states import differences, state_of, worlds_of
 from agentgym.world import MissingHook, World, has_hook
 
 SLOW_SECONDS = 2.0
@@ -55,6 +63,8 @@ _IDLE_STEPS = 400
 _IDLE_REPLY = "I would rather not."
 _LEAK_ROUNDS = 5
 """Times that a given case is played to see whether it leaves something behind each time."""
+_SUGGESTED = 50
+"""Calls of each kind that a world suggests at a moment: it may have thousands."""
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -94,8 +104,7 @@ def play(
     options = draw_options(case) if case.options is None else dict(case.options)
     case = replace(case, options=options, env_seed=case.instance)
     player = _Player(case, monitor or Monitor())
-    rounds = _LEAK_ROUNDS if player.thorough and ledger is not None else 1
-    for _ in range(rounds):
+    for _ in range(_LEAK_ROUNDS if player.thorough and ledger is not None else 1):
         player.play()
         if ledger is not None:
             characters = sum(map(len, player.report.actions))
@@ -110,8 +119,7 @@ class _Player:
     def __init__(self, case: Case, monitor: Monitor) -> None:
         self.case, self._monitor = case, monitor
         self.thorough = case.actions is not None and not case.quick
-        key = (zlib.crc32(case.id.encode()), case.seed, case.index)
-        self._rng = np.random.default_rng(key)
+        self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
         self.report = Report(options=case.options or {})
 
     def find(self, kind: str, text: str, mark: str = "") -> None:
@@ -139,7 +147,9 @@ class _Player:
         except _Stop:
             pass
         finally:
-            self._close(env)
+            if env is not None:
+                with suppress(_Stop), self._watch("raise"):
+                    env.close()
             self._monitor.pause()
         if _global_generators() != generators:
             self.find("random", "the global random generators were used")
@@ -148,14 +158,6 @@ class _Player:
         if self._times:
             self.report.slowest = max(self._times)
             self.report.median = statistics.median(self._times)
-
-    def _close(self, env: gymnasium.Env[Any, Any] | None) -> None:
-        if env is not None:
-            try:
-                with self._watch("raise"):
-                    env.close()
-            except _Stop:
-                pass
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
@@ -172,8 +174,9 @@ class _Player:
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play the replies of the case, or random ones."""
         case = self.case
-        dialect = (case.options or {}).get("dialect", "auto")
-        generator = ReplyGenerator(self._rng, dialect, case.index)
+        generator = ReplyGenerator(
+            self._rng, (case.options or {}).get("dialect", "auto"), case.index
+        )
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
         probe = int(self._rng.integers(_PROBE_EVERY))
         oracle = _oracle(case.id, generator.dialect) if prefix else None
@@ -195,8 +198,7 @@ class _Player:
                 action = self._next_action(env, chat, generator, oracle if k < prefix else None)
                 if k % _PROBE_EVERY == probe:
                     self._probe(env, chat, generator)
-            last = k == count - 1
-            if last and case.smaller:
+            if k == count - 1 and case.smaller:
                 self._measure(env, case.smaller, action)
             result, state = self._step(env, chat, action, state)
             chat = result[0]
@@ -256,7 +258,8 @@ class _Player:
         after = state_of(env)
         if changes := differences(state, after):
             text = f"a refused reply changed the state: {'; '.join(changes)}"
-            self.find("state", text, _path_of(changes[0]))
+            path, _, _ = changes[0].partition(": ")
+            self.find("state", text, re.sub(r"\d+", "#", path))
         return result, after
 
     def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
@@ -298,20 +301,16 @@ class _Player:
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play the same replies in the same env again: all has to come out alike."""
         again = Transcript()
-        actions = list(self.report.actions)
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
             again.add(Chat(), (chat, 0.0, False, False, info))
-            for action in actions:
+            for action in self.report.actions:
                 self._monitor.before(action)
                 result = env.step(action)
                 again.add(chat, result)
                 chat = result[0]
-        for k, (one, two) in enumerate(zip(self._transcript.marks, again.marks, strict=False)):
-            if one != two:
-                when = f"the reply {k}" if k else "the reset"
-                self.find("repeat", f"the same episode played again differs after {when}", "repeat")
-                return
+        if when := parting(self._transcript.marks, again.marks):
+            self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
     def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
         """Play an episode in which nothing is done: it has to score 0."""
@@ -360,15 +359,14 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
     """Return the calls that the world of whoever is asked calls legal or optimal."""
     inner = env.unwrapped
     world: World[Any] = (
-        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else worlds_of(env)[0]
+        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
     )
-    calls: list[ToolCall] = []
-    for hook in ("legal_calls", "optimal_calls"):
-        if has_hook(type(world), hook):
-            calls += [
-                call for call, _ in zip(getattr(world, hook)() or (), range(50), strict=False)
-            ]
-    return calls
+    return [
+        call
+        for hook in ("legal_calls", "optimal_calls")
+        if has_hook(type(world), hook)
+        for call in islice(getattr(world, hook)() or (), _SUGGESTED)
+    ]
 
 
 def _global_generators() -> tuple[Any, str]:
@@ -399,8 +397,3 @@ def _is_library(file: str) -> bool:
 def _mark_of(text: str) -> str:
     """Return a text without its numbers and quotations."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]
-
-
-def _path_of(difference: str) -> str:
-    """Return the path of a difference without its numbers."""
-    return re.sub(r"\d+", "#", difference.partition(": ")[0])

@@ -31,7 +31,7 @@ from agentgym.oracles.reading import ParsedChat
 from agentgym.parsing import Dialect
 from agentgym.policy import Policy
 from agentgym.training.audit.campaign import Campaign
-from agentgym.training.rollout import Trajectory, rollout
+from agentgym.training.rollout import rollout
 from agentgym.world import World, has_hook, load_world
 
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
@@ -42,7 +42,9 @@ of the package's worlds is a tenth of it.
 """
 _NOISE = 0.3  # as many errors as leave most episodes long enough to see something
 _IDLE = "I would rather not."
+_INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
+_PLAIN_MODULES = ("agentgym.messages", "agentgym.tools")
 _DIGEST = (
     "import sys; from agentgym.training.audit.laws import play_lines; "
     "print(*(line for each in sys.argv[1:] for line in play_lines(each)), sep='\\n')"
@@ -101,11 +103,12 @@ def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
 
 def check_gymnasium(env_id: str) -> None:
     """`check_env` of Gymnasium passes without a warning."""
-    line = f"check_env(gymnasium.make({registry.resolve(env_id)!r}).unwrapped)"
+    full = registry.resolve(env_id)
+    line = f"check_env(gymnasium.make({full!r}).unwrapped)"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            check_env(gymnasium.make(registry.resolve(env_id)).unwrapped)
+            check_env(gymnasium.make(full).unwrapped)
         except (AssertionError, UserWarning, gymnasium.error.Error) as error:
             raise BrokenLaw(f"check_env of Gymnasium: {error}", line) from error
 
@@ -125,12 +128,11 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
     expected = hashlib.sha256(lines.encode()).hexdigest()
     path = os.pathsep.join(filter(None, sys.path))  # a world may be in a folder of the user's
     for hash_seed in ("0", "4242"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, *env_ids],
             capture_output=True,
             check=False,
-            env=environment,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         )
         error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
@@ -159,8 +161,11 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
     for value in (None, 3, b"x", ["x"]):
-        outside = not (env.action_space.contains(value) or env.observation_space.contains(value))
-        require(outside, f"a space contains {value!r}", make_line(env_id))
+        require(
+            not (env.action_space.contains(value) or env.observation_space.contains(value)),
+            f"a space contains {value!r}",
+            make_line(env_id),
+        )
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
         over, reward, line = False, 0.0, rollout_line(env_id, "RandomPolicy(env.spec.id)", seed)
@@ -171,12 +176,14 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
             chat, paid, terminated, truncated, info = env.step(action)
             over, reward = terminated or truncated, float(paid)
             require(env.observation_space.contains(chat), "a chat is not in its space", line)
-            legal = sampled or not offers or info["valid"]
-            require(legal, f"legal_calls offers what is refused: {action}", line)
+            require(
+                sampled or not offers or info["valid"],
+                f"legal_calls offers what is refused: {action}",
+                line,
+            )
             for fault in info["detail"].faults:
                 raise BrokenLaw(f"a tool or the scorer broke: {fault}"[:500], line)
-            keys = {"turn", "valid", "success", "detail"}
-            require(set(info) == keys, f"info has the keys {sorted(info)}", line)
+            require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
             require(over or reward == 0.0, "a reward comes before the end", line)
         require(0.0 <= reward <= 1.0, f"the score is {reward}, not in [0, 1]", line)
 
@@ -204,11 +211,10 @@ def check_dialect(env_id: str, dialect: Dialect) -> None:
     reward = rollout(
         registry.make(env_id, dialect=dialect), OraclePolicy(env_id, dialect=dialect), 0
     ).reward
-    policy = f"OraclePolicy(env.spec.id, dialect={dialect!r})"
     require(
         reward == 1.0,
         f"the oracle policy scores {reward} in dialect {dialect}",
-        rollout_line(env_id, policy, 0, dialect=dialect),
+        rollout_line(env_id, f"OraclePolicy(env.spec.id, dialect={dialect!r})", 0, dialect=dialect),
     )
 
 
@@ -246,8 +252,8 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         ends = [list(_play_on(each, policy, chat)) for each in copies]
         for name, end in zip(("clone", "deep copy", "pickle"), ends[1:], strict=True):
             require(end == ends[0], f"a {name} goes on otherwise than its original", line)
-        owned = len({id(tool_env(each).world) for each in copies})
-        require(owned == len(copies), "a copy shares its world with the original", line)
+        worlds = {id(tool_env(each).world) for each in copies}
+        require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
             again = list(_play_on(env, policy, chat))[:-1]  # the generator goes back too
@@ -267,16 +273,15 @@ def check_plain_data(env_id: str, **options: Any) -> None:
     """Observations hold plain data: nothing that leads to the world."""
     env = registry.make(env_id, labels=True, **options)
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
-    played: Trajectory = rollout(env, erring_policy(env_id), 2)
-    for step in played.steps:
+    for step in rollout(env, erring_policy(env_id), 2).steps:
         for value in _reachable(step.chat):
-            plain = isinstance(value, _PLAIN) or type(value).__module__ in (
-                "agentgym.messages",
-                "agentgym.tools",
+            require(
+                isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,
+                f"a chat holds a {type(value).__name__}",
+                line,
             )
-            require(plain, f"a chat holds a {type(value).__name__}", line)
-        same = pickle.loads(pickle.dumps(step.chat)) == step.chat
-        require(same, "a pickled chat is another one", line)
+        again = pickle.loads(pickle.dumps(step.chat))
+        require(again == step.chat, "a pickled chat is another one", line)
 
 
 def _reachable(value: object) -> Iterator[object]:
@@ -303,8 +308,8 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
         right = call in best if best else call is None
         require(right, f"read_subtask() reads {call} from {subtask!r}", line)
     for name in ("optimal_calls", "legal_calls"):
-        equal = list(getattr(seen, name)() or ()) == list(getattr(hidden, name)() or ())
-        require(equal, f"{name}() depends on what was not shown", line)
+        calls = [list(getattr(world, name)() or ()) for world in (seen, hidden)]
+        require(calls[0] == calls[1], f"{name}() depends on what was not shown", line)
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
@@ -315,7 +320,8 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
         How many moments were compared.
     """
     policy, compared = RandomPolicy(env_id), 0
-    options: dict[str, Any] = {"budget_slack": 5} if _has_option(env_id, "budget_slack") else {}
+    has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
+    options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}
     env = registry.make(env_id, **options)
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
@@ -324,21 +330,16 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
         while not tool_env(env).over:
             hidden, parsed = tool_env(env).world, ParsedChat.of(chat)
             compare_hints(hidden, policy.recall(parsed), line)
-            told = policy.recall(ParsedChat(parsed.task, {"state": hidden.state()}))
-            same = (told.state(), told.subtask(with_state=True)) == (
-                hidden.state(),
-                hidden.subtask(with_state=True),
-            )
-            best = list(told.optimal_calls() or ()) == list(hidden.optimal_calls() or ())
-            require(same and best, "read_state() loses a part of what state() says", line)
+            recalled = policy.recall(ParsedChat(parsed.task, {"state": hidden.state()}))
+            hints = [
+                (world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ()))
+                for world in (recalled, hidden)
+            ]
+            require(hints[0] == hints[1], "read_state() loses a part of what state() says", line)
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
     return compared
-
-
-def _has_option(env_id: str, name: str) -> bool:
-    return name in registry.config_schema(env_id)["properties"]
 
 
 def check_hints_change_nothing(env_id: str) -> None:
@@ -365,8 +366,9 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
     campaign.run()
     for finding in campaign.findings:
         cause = finding.text.strip().rpartition("\n")[2]
-        line = f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
-        raise BrokenLaw(f"{finding.kind}: {cause}", line)
+        raise BrokenLaw(
+            f"{finding.kind}: {cause}", f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
+        )
 
 
 def check_spec(env_id: str, **options: Any) -> None:

@@ -1,8 +1,13 @@
-"""Playing of episodes by shortcuts and policies, and demonstrations for them to learn from."""
+"""Playing of episodes by shortcuts and policies, with transcripts of what they have seen, and
+demonstrations for them to learn from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, takewhile
 
 import numpy as np
 
@@ -11,15 +16,53 @@ from agentgym.messages import Chat, ToolCall
 from agentgym.parsing import render
 from agentgym.policy import Policy
 from agentgym.spaces import sample_call
-from agentgym.training.audit.transcripts import Transcript
+from agentgym.tools import Tool
 from agentgym.world import World, has_hook
 
-Act = Callable[[Transcript], Sequence[ToolCall]]
+Exchange = Sequence[tuple[ToolCall, str]]
+"""The calls of a reply with their results."""
 
 _MAX_REPLIES = 500
 """Replies of a shortcut before it is stopped: more than any episode that it copies."""
 _SEARCHES = 50
 """Random episodes for each demonstration of a world that does not know its optimal calls."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Chat of an episode, split up.
+
+    Attributes:
+        task: The text of the task.
+        tools: The tools on offer.
+        turns: The calls of each reply with their results, errors included.
+    """
+
+    task: str
+    tools: Sequence[Tool]
+    turns: Sequence[Exchange]
+
+    @cached_property
+    def last_result(self) -> str:
+        """The results of the last reply."""
+        return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
+
+    @property
+    def final_call(self) -> ToolCall | None:
+        """The last call of the last reply; None if it has none."""
+        return self.turns[-1][-1][0] if self.turns and self.turns[-1] else None
+
+    def before(self, turn: int) -> Transcript:
+        """Return the transcript as it was before a turn, counted from 0."""
+        return Transcript(self.task, self.tools, self.turns[:turn])
+
+
+def is_error(result: str) -> bool:
+    """Report whether a result is that of a call that was refused."""
+    return result.startswith("error:")
+
+
+Act = Callable[[Transcript], Sequence[ToolCall]]
 
 
 def start(env: ToolEnv, seed: int) -> ToolEnv:
@@ -42,8 +85,7 @@ def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
-        calls = act(seen)
-        if not calls:
+        if not (calls := act(seen)):
             break
         exchange: list[tuple[ToolCall, str]] = []
         size = len(calls) if env.most_calls is None else env.most_calls
@@ -58,12 +100,8 @@ def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
 
 def _results(chat: Chat) -> list[str]:
     """Return the results of the last reply."""
-    results: list[str] = []
-    for message in reversed(chat.messages):
-        if message.role == "assistant":
-            break
-        results.append(message.text)
-    return results[::-1]
+    after = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
+    return [message.text for message in after][::-1]
 
 
 def play_policy(env: ToolEnv, policy: Policy) -> float:
@@ -83,7 +121,7 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield the starts of episodes with what is seen by a policy that succeeds.
+    """Return the starts of episodes with what is seen by a policy that succeeds.
 
     They are played by the optimal calls of the world; where there are none, they are the random
     episodes that happened to succeed, as reinforcement learning would find them.
@@ -94,17 +132,17 @@ def demonstrations(
         count: The number of episodes.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
-    found = 0
-    for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
-        begun = start(env, seed)
-        score, seen = (
-            play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
-        )
-        if score >= 1.0 and seen.turns:
-            found += 1
-            yield begun, seen
-        if found == count:
-            return
+
+    def successes() -> Iterator[tuple[ToolEnv, Transcript]]:
+        for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
+            begun = start(env, seed)
+            score, seen = (
+                play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
+            )
+            if score >= 1.0 and seen.turns:
+                yield begun, seen
+
+    return islice(successes(), count)
 
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:

@@ -49,6 +49,7 @@ class Worker:
         self._step_seconds, self._patience = step_seconds, patience
         self._environment = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         self._folder = Path(tempfile.mkdtemp(prefix="agentgym-fuzz-"))
+        self._journal = self._folder / "journal"
         self._process: subprocess.Popen[bytes] | None = None
         self._played = 0
 
@@ -118,14 +119,11 @@ class Worker:
                     parts.append(part)
                     if not part or part.endswith(b"\n"):
                         return b"".join(parts)
-                written = self._journal().stat().st_size if self._journal().exists() else -1
+                written = self._journal.stat().st_size if self._journal.exists() else -1
                 if written != size:
                     begin, size = time.monotonic(), written
                 elif time.monotonic() - begin > self._patience:
                     return b"".join(parts)
-
-    def _journal(self) -> Path:
-        return self._folder / "journal"
 
     def _autopsy(self, case: Case, process: subprocess.Popen[bytes]) -> Report:
         """Return what a process was doing that died or hung."""
@@ -135,7 +133,7 @@ class Worker:
         self.stop()
         code = process.returncode
         errors = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace")[-1_000:]
-        lines = self._journal().read_bytes().splitlines() if self._journal().exists() else []
+        lines = self._journal.read_bytes().splitlines() if self._journal.exists() else []
         if not lines:
             raise RuntimeError(f"a worker ended with code {code} before it played: {errors}")
         played = Case.from_dict(json.loads(lines[0]))

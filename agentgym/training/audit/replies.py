@@ -1,8 +1,12 @@
-"""Random replies: legal calls, calls with wrong values, mutations of calls, and hostile texts."""
+"""Random replies: legal calls, calls with wrong values, mutations of calls, and hostile texts, with
+the words of an episode, which are the values of calls that reach deep states.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +16,21 @@ from agentgym.messages import ToolCall
 from agentgym.parsing import Dialect, render
 from agentgym.tools import Tool
 from agentgym.training.audit.hostile_texts import LITERALS, STRINGS, replies
-from agentgym.training.audit.vocabulary import Vocabulary
 
 Schema = Mapping[str, Any]
+Value = str | int | float
 
+_PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
+"""A member of a JSON object in a result, which an argument of that name may ask for."""
+_WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
+
+_READ_CHARS = 20_000
+"""The characters of a message that are read: more than enough words, at a bounded cost."""
+_VALUES = 400
+"""The values that are remembered, latest last: those of the last messages."""
+_VALUES_BY_NAME = 40
+"""The values that are remembered for each name."""
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
 _HOSTILE_TEXTS = 0.1
@@ -40,6 +55,56 @@ _KINDS: Mapping[str, float] = {
     "hostile": 0.10,
     "several": 0.04,
 }
+
+
+class Vocabulary:
+    """Values that were shown in an episode, by name where they had one."""
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque(maxlen=_VALUES)
+        self._numbers: deque[int] = deque([0, 1, 2], maxlen=_VALUES)
+        self._named: dict[str, deque[Value]] = {}
+
+    def read(self, text: str) -> None:
+        """Take in the words of a message."""
+        text = text[:_READ_CHARS]
+        for name, string, number in _PAIR.findall(text):
+            value: Value = string if not number else float(number) if "." in number else int(number)
+            self.note(name, value)
+        self._texts.extend(word.rstrip(".?!") for word in _WORD.findall(text))
+        self._numbers.extend(map(int, _NUMBER.findall(text)))
+
+    def note(self, name: str, value: Value) -> None:
+        """Take in a value of an argument or of a member of a result."""
+        self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
+
+    def text(self, rng: np.random.Generator, name: str) -> str:
+        """Return a text that was shown, preferably under a name; a short new one if there was
+        none.
+        """
+        value = self._value(rng, name, str)
+        if isinstance(value, str):
+            return value
+        if self._texts and rng.random() < 0.8:
+            return self._texts[int(rng.integers(len(self._texts)))]
+        return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
+
+    def number(self, rng: np.random.Generator, name: str) -> int:
+        """Return a whole number that was shown, preferably under a name."""
+        value = self._value(rng, name, int)
+        if isinstance(value, int):
+            return value
+        return self._numbers[int(rng.integers(len(self._numbers)))]
+
+    def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
+        """Return a value of a type that was shown under a name, or under the end of it: `id` for
+        `course_id`.
+        """
+        values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
+        fitting = [value for value in values or () if type(value) is kind]
+        if not fitting or rng.random() < 0.3:
+            return None
+        return fitting[int(rng.integers(len(fitting)))]
 
 
 class ReplyGenerator:
@@ -87,7 +152,8 @@ class ReplyGenerator:
             text = self._with_literal(tools)
         elif kind == "hostile":
             call = self._call(tools, hostile=0.0)
-            text = self._pick(replies(call.name, _to_json(call.arguments)))
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+            text = self._pick(replies(call.name, arguments))
         else:
             text = self._render(self._call(tools, hostile=0.6 if kind == "wrong" else 0.02))
         self._last = text
@@ -128,8 +194,7 @@ class ReplyGenerator:
         """Return a call in which a value stands as no encoder would write it."""
         call = self._call(tools, hostile=0.0)
         mark = "\u2603"  # no value of a legal call
-        names = list(call.arguments) or ["id"]
-        arguments = {**call.arguments, self._pick(names): mark}
+        arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
         text = render(ToolCall(call.name, arguments), self.dialect)
         return text.replace(f'"{mark}"', self._pick(LITERALS))
 
@@ -241,10 +306,6 @@ class ReplyGenerator:
         return choices[int(self._rng.integers(len(choices)))]
 
 
-def _to_json(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(dict(arguments), ensure_ascii=False)
-
-
 def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
     start = int(rng.integers(len(text) + 1))
     return start, min(len(text), start + int(rng.integers(1, 12)))
@@ -253,8 +314,7 @@ def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
 def _flip(text: str, rng: np.random.Generator) -> str:
     """Replace a character by another."""
     start, _ = _span(text, rng)
-    other = chr(int(rng.integers(1, 0x250)))
-    return text[:start] + other + text[start + 1 :]
+    return text[:start] + chr(int(rng.integers(1, 0x250))) + text[start + 1 :]
 
 
 def _cut(text: str, rng: np.random.Generator) -> str:

@@ -78,9 +78,8 @@ def main() -> None:
     counter(ContextBudget().counter).length("a text")
     for line in sys.stdin:
         job = json.loads(line)
-        case = Case.from_dict(job["case"])
         ledgers = {"shared": ledger, "fresh": ResourceLedger(), "none": None}
-        report = play(case, monitor, ledgers[job["ledger"]])
+        report = play(Case.from_dict(job["case"]), monitor, ledgers[job["ledger"]])
         if not job["full"]:
             report.actions = []
         answers.write(json.dumps(report.to_dict(), default=str) + "\n")

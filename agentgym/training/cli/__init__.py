@@ -4,8 +4,6 @@ serve, fuzz, audit, check, new-world.
 Needs the extra `cli`.
 """
 
-from __future__ import annotations
-
 import sys
 
 try:

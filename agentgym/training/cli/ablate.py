@@ -5,6 +5,8 @@ their reports.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,10 +26,13 @@ from agentgym.training.cli.common import (
     Temperature,
     Template,
     Window,
+    complete,
+    complete_context,
+    complete_oracles,
+    complete_worlds,
     console,
     exit_on_user_error,
     model_options,
-    named_policy,
     parse_arms,
     parse_options,
     parse_sizes,
@@ -37,12 +42,6 @@ from agentgym.training.cli.common import (
     show_table,
     split,
     split_label,
-)
-from agentgym.training.cli.completion import (
-    complete,
-    complete_context,
-    complete_oracles,
-    complete_worlds,
 )
 from agentgym.training.cli.spending import (
     EstimateOnly,
@@ -70,7 +69,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
-from agentgym.training.rollout import RunLock, TrajectoryLog
+from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
@@ -156,16 +155,18 @@ def ablate(
         ablations = [
             Ablation(
                 **settings,
-                policy=named_policy(name, model),
+                policy=PolicyConfig(name, model=model, label=label),
                 hint_scope=hint_scope,
                 oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
                 shots=shots,
                 contexts=split(context),
                 samples=samples,
             )
-            for name in policy
+            for label, name in map(split_label, policy)
         ]
-        _check_names([each.policy.column for each in ablations])
+        columns = [each.policy.column for each in ablations]
+        if len(set(columns)) != len(columns):
+            raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:
             return
@@ -177,7 +178,9 @@ def ablate(
 
 
 def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
-    """Play what is missing, write the report, and say what was not played."""
+    """Play what is missing, write the report, and say what was not played; exit with 1 if that is
+    anything.
+    """
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
@@ -192,26 +195,14 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
             )
         if results:
             _report(results, out)
-    _tell_the_end(losses, [budget for budget in budgets if budget.stopped])
-
-
-def _check_names(columns: list[str]) -> None:
-    if len(set(columns)) != len(columns):
-        raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
-
-
-def _tell_the_end(losses: list[str], stopped: list[Budget]) -> None:
-    """Say what was not played, and exit with 1 if that is anything."""
+    stopped = any(budget.stopped for budget in budgets)
     if stopped:
         typer.echo(
             "the budget is used up; the same command with a larger one plays the rest", err=True
         )
     if losses:
-        typer.echo("\n".join(losses), err=True)
-        typer.echo(
-            f"{len(losses)} cells were lost and are in no figure; the same command plays them again",
-            err=True,
-        )
+        count = f"{len(losses)} cells were lost and are in no figure"
+        typer.echo("\n".join([*losses, f"{count}; the same command plays them again"]), err=True)
     if losses or stopped:
         raise typer.Exit(1)
 
@@ -224,26 +215,24 @@ def _from_preset(
     episodes: int | None,
     window: str | None,
     options: list[str],
-    axis: str | None = None,
+    axis: str | None,
 ) -> dict[str, Any]:
     """Return the settings of a preset, with those that the user gives in their place or, for
     options, besides.
     """
     check_choice("preset", preset, list(presets()))
-    settings = dict(presets()[preset])
-    if world is not None:
-        settings["worlds"] = split(world)
-    if oracles is not None:
-        settings["arms"] = parse_arms(oracles)
-    if sizes is not None:
-        settings["horizons"] = parse_sizes(sizes)
-    if axis is not None:
-        settings["axis"] = axis
+    readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
+        "worlds": (world, split),
+        "arms": (oracles, parse_arms),
+        "horizons": (sizes, parse_sizes),
+        "axis": (axis, str),
+        "window": (window, partial(parse_tokens, "window")),
+    }
+    given = {name: read(text) for name, (text, read) in readers.items() if text is not None}
+    settings = {**presets()[preset], **given}
     if episodes is not None:
         check_int("episodes", episodes, 1, 1_000_000)
         settings["seeds"] = episodes
-    if window is not None:
-        settings["window"] = parse_tokens("window", window)
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
     for path, value in parse_options(options).items():
         name, _, option = path.rpartition(".")
@@ -269,11 +258,9 @@ def score(
         if missing := [str(log) for log in train if not log.is_file()]:
             raise ValueError(f"there is no log {missing[0]}; --train takes files of trajectories")
         _report(results, folder)
-    if train:
-        with exit_on_user_error():
+        if train:
             training = chain.from_iterable(map(TrajectoryLog, train))
-            table = overlap_table(log_of(folder), training)
-        show_table(table)
+            show_table(overlap_table(log_of(folder), training))
 
 
 def compare(

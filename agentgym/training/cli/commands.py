@@ -1,28 +1,138 @@
-"""The app: all commands in the order in which `agentgym --help` lists them."""
+"""The app: the class of all commands, those of papers (`longbench`, `gsm`), made of what the papers
+have registered, and all commands in the order in which `agentgym --help` lists them.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
+import os
+import re
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from agentgym.loading import loaded
 from agentgym.training.cli.ablate import ablate, compare, score
-from agentgym.training.cli.audit import audit
-from agentgym.training.cli.check import check
-from agentgym.training.cli.command import AppCommand
+from agentgym.training.cli.audit import audit, check, fuzz
+from agentgym.training.cli.common import exit_on_user_error, fail, resume_hint, show_table
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, rollout
 from agentgym.training.cli.export import export
-from agentgym.training.cli.fuzz import fuzz
 from agentgym.training.cli.new_world import new_world
-from agentgym.training.cli.papers import add_paper_commands
 from agentgym.training.cli.play import play
 from agentgym.training.cli.serve import serve
 from agentgym.training.cli.train import train
 from agentgym.training.cli.view import view
+from agentgym.training.evaluation import Command, papers
+
+RENAMED = {
+    "--arms": "--oracles",
+    "--distraction": "--policy control:distraction=0.002",
+    "--lengths": "--horizons",
+    "--noise": "--policy noisy:p=0.1, or --teacher thinking:p=0.2",
+    "--planning": "--policy control:planning=0.02",
+    "--seeds": "--episodes",
+    "--suite": "--preset",
+    "--tracking": "--policy control:tracking=0.01",
+}
+"""Options under names that people try, with what they are called in all commands."""
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
+
+
+class AppCommand(TyperCommand):
+    """Command that knows `RENAMED`, and refuses an `--out` that cannot be written before it works."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, or say what an option is called."""
+        own = {name for parameter in self.params for name in parameter.opts}
+        for name in (arg.partition("=")[0] for arg in args):
+            if name in RENAMED and name not in own:
+                ctx.fail(f"there is no option {name}; write {RENAMED[name]}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Check `--out`, and run the command; until then, an interrupt has nothing to undo."""
+        loaded()
+        try:
+            if ctx.params.get("out") is not None:
+                with exit_on_user_error():
+                    check_out(Path(ctx.params["out"]))
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            fail("interrupted", 130)
+
+
+def check_out(out: Path) -> None:
+    """Raise `ValueError` if a file or folder cannot be written, and write nothing.
+
+    Raises:
+        ValueError: It is a path of another system, or lies in a place that cannot be written.
+    """
+    if os.name != "nt" and _WINDOWS.match(str(out)):
+        raise ValueError(
+            f"--out {str(out)!r} is a path of Windows, of which this system would make one name; "
+            "write it with /, such as runs/mine"
+        )
+    existing = next(place for place in (out, *out.absolute().parents) if place.exists())
+    problems = {
+        "is a file": existing != out and not existing.is_dir(),
+        "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
+        "gives you no right to": not os.access(existing, os.W_OK),
+    }
+    for problem in (text for text, holds in problems.items() if holds):
+        raise ValueError(
+            f"--out {out} cannot be written: {existing} {problem}; choose another place"
+        )
+
+
+def add_paper_commands(app: typer.Typer) -> None:
+    """Add the commands of all papers to an app."""
+    groups: dict[str, typer.Typer] = {}
+    for command in (command for paper in papers() for command in paper.commands):
+        if command.group and command.group not in groups:
+            groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
+            app.add_typer(groups[command.group], name=command.group)
+        groups.get(command.group, app).command(command.name, cls=AppCommand)(_as_function(command))
+
+
+def _as_function(command: Command) -> Callable[..., None]:
+    """Return the function of a command as Typer wants it: with its help in options and arguments,
+    and printing its results.
+    """
+
+    @wraps(command.run)
+    def function(**options: Any) -> None:
+        place = options.get("out", options.get("folder"))
+        out = place if isinstance(place, Path) else None
+        with exit_on_user_error(), resume_hint(out) if command.resumable else nullcontext():
+            for item in command.run(**options):
+                if isinstance(item, str):
+                    typer.echo(item)
+                else:
+                    show_table(item)
+
+    hints = get_type_hints(command.run, include_extras=True)
+    parameters = []
+    for parameter in inspect.signature(command.run).parameters.values():
+        kind, help_text = hints[parameter.name].__origin__, hints[parameter.name].__metadata__[0]
+        required = (
+            parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+        )
+        info = typer.Argument(help=help_text) if required else typer.Option(help=help_text)
+        parameters.append(
+            parameter.replace(annotation=Annotated[kind, info], kind=parameter.KEYWORD_ONLY)
+        )
+    vars(function)["__signature__"] = inspect.Signature(parameters)
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
+
 
 app = typer.Typer(
     no_args_is_help=True,

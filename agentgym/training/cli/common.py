@@ -1,5 +1,5 @@
-"""Helpers of the commands: errors and interrupts as messages, options as values, progress and
-tables on the terminal.
+"""Helpers of the commands: completion of names in the shell (`agentgym --install-completion`),
+errors and interrupts as messages, options as values, progress and tables on the terminal.
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import gymnasium
 import typer
@@ -20,16 +20,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentgym.arguments import parse_count
+from agentgym.oracles import ARMS
 from agentgym.policy import PolicyError
+from agentgym.registry import teams, worlds
 from agentgym.stacks import strategies
-from agentgym.training.cli.completion import complete, complete_world
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
     ModelOptions,
     OtherRunError,
-    PolicyConfig,
     RunLockedError,
 )
 from agentgym.training.rollout.policies import SCRIPTED
@@ -41,9 +41,38 @@ _GO_ON = "the same command goes on from here"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables in a file or a pipe keep their width; a terminal's own width is used there."""
 
-POLICY_NAMES = ", ".join(SCRIPTED)
-STRATEGY_NAMES = ", ".join(strategies())
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
+
+
+def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
+    """Return a function that completes names in the shell.
+
+    Args:
+        names: Lists the names when they are asked for.
+        joints: The characters that join several names; the last of them is completed.
+    """
+
+    def matches(incomplete: str) -> list[str]:
+        start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
+        head, tail = incomplete[:start], incomplete[start:].casefold()
+        return [head + name for name in names() if name.casefold().startswith(tail)]
+
+    return matches
+
+
+def short_id(env_id: str) -> str:
+    """Return an id without its namespace and version, as users may write it."""
+    return env_id.rpartition("/")[2].removesuffix("-v0")
+
+
+def _world_names() -> Iterable[str]:
+    return (short_id(entry.id) for entry in (*worlds(presets=True), *teams()))
+
+
+complete_world = complete(_world_names)
+complete_worlds = complete(_world_names, ",")
+complete_oracles = complete(lambda: [arm or "none" for arm in ARMS], ",")
+complete_context = complete(lambda: ("none", *strategies()), ",+")
 
 WorldId = Annotated[
     str,
@@ -55,7 +84,7 @@ WorldId = Annotated[
 ]
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
 CONTEXT_HELP = (
-    f"none, {STRATEGY_NAMES}; several joined by +, each with arguments if wanted, as in "
+    f"none, {', '.join(strategies())}; several joined by +, each with arguments if wanted, as in "
     "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
 )
 Window = Annotated[
@@ -66,7 +95,7 @@ Window = Annotated[
     ),
 ]
 _POLICY_HELP = (
-    f"{POLICY_NAMES}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
+    f"{', '.join(SCRIPTED)}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
     "model; or package.module:factory, with options too."
 )
 PolicyName = Annotated[
@@ -104,14 +133,19 @@ Template = Annotated[
 ]
 
 
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with a message on stderr and an exit code."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code) from None
+
+
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
     """Turn an error in the user's input into one line and exit code 2."""
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
-        typer.echo(f"error: {_sentence(error)}", err=True)
-        raise typer.Exit(2) from None
+        fail(f"error: {_sentence(error)}")
 
 
 def _sentence(error: Exception) -> str:
@@ -131,20 +165,14 @@ def resume_hint(out: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except (RunLockedError, DamagedFileError, OtherRunError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+    except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
+        fail(f"error: {error}")
     except (PolicyError, CollectionError, OSError) as error:
         hint = f"\n{_GO_ON}" if _holds_progress(out) else ""
-        typer.echo(f"error: {error}{hint}", err=True)
-        raise typer.Exit(1) from None
-    except MissingHook as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(f"error: {error}{hint}", 1)
     except KeyboardInterrupt:
         hint = f"; {_GO_ON}" if _holds_progress(out) else ""
-        typer.echo(f"interrupted{hint}", err=True)
-        raise typer.Exit(130) from None
+        fail(f"interrupted{hint}", 130)
 
 
 def _holds_progress(out: Path | None) -> bool:
@@ -157,13 +185,13 @@ def _holds_progress(out: Path | None) -> bool:
 
 def progress_bar() -> Progress:
     """Return a bar with the number of finished parts and the remaining time."""
-    columns = (
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
+        console=console,
     )
-    return Progress(*columns, console=console)
 
 
 def show_table(table: Table) -> None:
@@ -183,39 +211,16 @@ def split(text: str) -> list[str]:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Return the name that is given to something before a `=`, and the rest; the name is empty if
-    there is none, or if all of it is the path of something.
+    """Return the name that is given to something before a `=`, as in `small=runs/train`, and the
+    rest; the name is empty if there is none, or if all of it is the path of something.
     """
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
 
-def named_policy(text: str, model: ModelOptions) -> PolicyConfig:
-    """Return a policy by its name, before which a label may stand: `small=runs/train`.
-
-    Raises:
-        ValueError: There is no such policy.
-    """
-    label, name = split_label(text)
-    return PolicyConfig(name, model=model, label=label)
-
-
 def parse_arms(text: str) -> list[str]:
     """Return oracle arms, of which `none` is the one without oracles."""
     return ["" if arm == "none" else arm for arm in split(text)]
-
-
-def parse_integer(name: str, text: str) -> int:
-    """Return a whole number of a list, such as 64 or 64k.
-
-    Raises:
-        ValueError: It is none.
-    """
-    try:
-        return parse_count(name, text)
-    except ValueError:
-        message = f"{name} must be whole numbers separated by commas, got {text!r}"
-        raise ValueError(message) from None
 
 
 def parse_tokens(name: str, text: str | None) -> int | None:
@@ -227,13 +232,22 @@ def parse_tokens(name: str, text: str | None) -> int | None:
     return None if text is None else parse_count(name, text)
 
 
-def parse_sizes(text: str) -> list[int]:
-    """Return sizes of tasks, such as 4 or 8k.
+def parse_sizes(text: str, name: str = "horizons") -> list[int]:
+    """Return sizes of tasks, such as 4 or 8k, between commas.
 
     Raises:
         ValueError: One is no number.
     """
-    return [parse_integer("horizons", part) for part in split(text)]
+    return [_parse_size(part, name) for part in split(text)]
+
+
+def _parse_size(text: str, name: str) -> int:
+    try:
+        return parse_count(name, text)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be whole numbers separated by commas, got {text!r}"
+        ) from None
 
 
 def model_options(

@@ -22,15 +22,19 @@ from agentgym.training.cli.common import (
     Template,
     Window,
     WorldId,
+    complete,
+    complete_context,
+    complete_oracles,
     console,
     exit_on_user_error,
+    fail,
     model_options,
     parse_options,
     parse_tokens,
     progress_bar,
     resume_hint,
+    short_id,
 )
-from agentgym.training.cli.completion import complete, complete_context, complete_oracles
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import keep_settings, read_settings
 
@@ -63,12 +67,10 @@ def list_worlds(
         if all(part in entry.id.lower() for part in parts)
     ]
     if not entries:
-        text = " and ".join(parts)
-        names = {part.removesuffix("World") for e in everything for part in _short(e.id).split("-")}
-        found = (suggest(word, sorted(names)) for word in words or ())
-        remedy = next(filter(None, found), "agentgym list --all shows all")
-        typer.echo(f"error: no id holds {text}; {remedy}", err=True)
-        raise typer.Exit(2)
+        names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
+        near = (suggest(word, sorted(names)) for word in words or ())
+        remedy = next(filter(None, near), "agentgym list --all shows all")
+        fail(f"error: no id holds {' and '.join(parts)}; {remedy}")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
@@ -80,10 +82,6 @@ def list_worlds(
 def shorten(line: str, width: int) -> str:
     """Return the part of a line that a terminal shows."""
     return line if len(line) <= width else f"{line[: width - 1]}…"
-
-
-def _short(env_id: str) -> str:
-    return env_id.rpartition("/")[2].removesuffix("-v0")
 
 
 def rollout(
@@ -129,15 +127,19 @@ def rollout(
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
         )
         player = config.make(resolve(env_id))
-        env_spec = spec(
-            env_id,
-            oracles=oracles,
-            labels=True,
-            context=context,
-            window=parse_tokens("window", window),
-            **parse_options(options),
+        collector = Collector(
+            spec(
+                env_id,
+                oracles=oracles,
+                labels=True,
+                context=context,
+                window=parse_tokens("window", window),
+                **parse_options(options),
+            ),
+            num_envs,
+            engine=engine,
+            timeout=timeout,
         )
-        collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
         if out is not None and out.is_dir():
             raise ValueError(
                 f"--out {out} is a folder; give a file in it, such as {out / 'run.jsonl'}"

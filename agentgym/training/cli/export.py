@@ -70,10 +70,13 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
     if not isinstance(world, CodeWorld):
         raise ValueError(f"{env_id} has no program to export; the world that has one is CodeWorld")
     files = dict(world.files())
-    helper = _HELPER.format(
-        modules=_list_modules(list(files)), needed=_list_modules(world.needed())
-    )
-    return {**files, ROOT: _LAUNCH + files[ROOT], HELPER: helper}
+    return {
+        **files,
+        ROOT: _LAUNCH + files[ROOT],
+        HELPER: _HELPER.format(
+            modules=_list_modules(list(files)), needed=_list_modules(world.needed())
+        ),
+    }
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:

@@ -44,8 +44,8 @@ def new_world(
         for source, target in _FILES.items():
             path = folder / target.format(package=package)
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = (_TEMPLATES / source).read_text(encoding="utf-8")
-            write_text(path, Template(text).substitute(words))
+            template = Template((_TEMPLATES / source).read_text(encoding="utf-8"))
+            write_text(path, template.substitute(words))
     typer.echo(
         f"wrote {folder} with the world {package}/{words['world']}-v0; next:\n"
         f"  pip install -e {folder} && pytest {folder}\n"

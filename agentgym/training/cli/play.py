@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from agentgym.training.cli.common import Options, WorldId, exit_on_user_error, p
 from agentgym.training.cli.episodes import Oracles, Seed
 from agentgym.training.rollout import Episode, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
+from agentgym.world import World
 
 HELP = """Type a call, such as pop(id=3); a tool without arguments by its name alone.
   tools   list the tools            state   sum up what was shown
@@ -65,8 +66,7 @@ class Game:
         messages = self.episode.chat.messages
         key = messages[0].text
         # The player's own reply is left out; where the history is pruned, the last message is new.
-        begin = self._shown[key] + 1 if key in self._shown else 0
-        new = messages[begin:] or messages[-1:]
+        new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
         return _paragraphs(Chat(tuple(map(_brief, new))).to_text(), self._board())
 
@@ -92,17 +92,18 @@ class Game:
 
     def result(self) -> str:
         """Return how the episode ended."""
-        info = self.episode.trajectory().steps[-1].info
-        reward = self.episode.trajectory().reward
-        faults = (info["detail"]["report"] or {}).get("faults", ())
+        trajectory = self.episode.trajectory()
+        info = trajectory.steps[-1].info
         solved = "solved" if info["success"] else "not solved"
-        lines = [f"{solved} in {info['turn']} turns, score {reward}"]
-        return "\n".join([*lines, *(f"- {fault}" for fault in faults)])
+        faults = (info["detail"]["report"] or {}).get("faults", ())
+        head = f"{solved} in {info['turn']} turns, score {trajectory.reward}"
+        return "\n".join([head, *(f"- {fault}" for fault in faults)])
 
-    def _world(self) -> ToolEnv | None:
-        """Return the env of the world; None for a team, whose agents have a view each."""
+    @property
+    def _world(self) -> World[Any] | None:
+        """Return the world; None for a team, whose agents have a view each."""
         env = self.episode.env.unwrapped
-        return env if isinstance(env, ToolEnv) else None
+        return env.world if isinstance(env, ToolEnv) else None
 
     def _reply(self, line: str) -> str | None:
         """Return the reply that a line stands for; None if an env could not read it."""
@@ -113,30 +114,27 @@ class Game:
         # A bare call gets the fence that the env expects; the env says what is wrong with it.
         if _CALL.fullmatch(line):
             return f"```python\n{line}\n```"
-        world = self._world()
-        return line if world and world.world.final_answer(line) else None
+        return line if self._world is not None and self._world.final_answer(line) else None
 
     def _chat(self) -> str:
         return self.episode.chat.to_text()
 
     def _board(self) -> str:
-        world = self._world()
-        return world.world.board() if world and not self.episode.over else ""
+        return self._world.board() if self._world is not None and not self.episode.over else ""
 
     def _tools(self) -> str:
-        lines = []
-        for tool in self.episode.chat.tools:
-            names = ", ".join(tool.parameters.get("properties", {}))
-            lines.append(f"{tool.name}({names}): {tool.description}")
-        return "\n".join(lines)
+        return "\n".join(
+            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"
+            for tool in self.episode.chat.tools
+        )
 
     def _state(self) -> str:
-        world = self._world()
-        return world.world.state() if world else "each agent of a team knows only its own chat"
+        if self._world is None:
+            return "each agent of a team knows only its own chat"
+        return self._world.state()
 
     def _best(self) -> str:
-        world = self._world()
-        calls = world.world.optimal_calls() if world else None
+        calls = None if self._world is None else self._world.optimal_calls()
         if calls is None:
             return "optimal calls are not defined here"
         if not len(calls):
@@ -213,13 +211,9 @@ def play(
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
-    if out is not None and game.episode.trajectory().steps:
-        _record(game, out)
-
-
-def _record(game: Game, out: Path) -> None:
-    """Write the episode; one that was left says nothing about its player and is not scored."""
+    # An episode that was left says nothing about its player and is not scored.
     trajectory = game.episode.trajectory("" if game.episode.over else "left before the end")
-    with exit_on_user_error():
-        TrajectoryLog(out).append(trajectory.to_json())
-    typer.echo(f"wrote the episode to {out}; agentgym view {out} shows it")
+    if out is not None and trajectory.steps:
+        with exit_on_user_error():
+            TrajectoryLog(out).append(trajectory.to_json())
+        typer.echo(f"wrote the episode to {out}; agentgym view {out} shows it")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.training.cli.common import exit_on_user_error, parse_options, parse_sizes
-from agentgym.training.cli.completion import complete_world
+from agentgym.training.cli.common import (
+    complete_world,
+    exit_on_user_error,
+    parse_options,
+    parse_sizes,
+)
 from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -87,7 +91,6 @@ def serve(
                 mcp.serve_stdio(opened[0])
 
 
-@contextmanager
 def _open(
     target: str,
     seed: int,
@@ -97,7 +100,7 @@ def _open(
     sizes: str,
     agent: str,
     most: int,
-) -> Iterator[Sequence[Episode]]:
+) -> AbstractContextManager[Sequence[Episode]]:
     """Open the episodes to serve, at most so many if that is not 0."""
     from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
 
@@ -105,13 +108,13 @@ def _open(
     if out is None:
         if sizes or agent:
             raise ValueError("--horizons and --agent belong to --out")
-        yield [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
-        return
+        return nullcontext(
+            [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
+        )
     if not sizes or seed:
         raise ValueError("--out needs --horizons, and takes the seeds from 0 on")
     ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
-    with mcp_runs.open_run(ablation, out, most or len(ablation.cells())) as opened:
-        yield opened
+    return mcp_runs.open_run(ablation, out, most or len(ablation.cells()))
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -60,9 +60,8 @@ def parse_limits(
 
 
 def _parse_price(text: str) -> Price:
-    parts = text.split(",")
     try:
-        prompt, reply = map(float, parts)
+        prompt, reply = map(float, text.split(","))
     except ValueError:
         raise ValueError(f"--price takes PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
     return Price(prompt, reply)
@@ -86,22 +85,25 @@ def plan_budgets(
     """Return the budget of each policy, and say what each will take: those behind an endpoint, those
     that are bounded, and all if `show` says so.
     """
-    asked = [show or limit.counts_tokens for limit in limits]
-    wanted = [ask or is_costly(each) for ask, each in zip(asked, ablations, strict=True)]
-    played = load_results(out) if any(wanted) and out.is_dir() else []
+    shown = [
+        show or limit.counts_tokens or is_costly(ablation)
+        for ablation, limit in zip(ablations, limits, strict=True)
+    ]
+    played = load_results(out) if any(shown) and out.is_dir() else []
     done = set(map(result_cell, played))
     size = parse_tokens("reply_tokens", reply_tokens) or REPLY_TOKENS
     budgets = []
-    for ablation, limit, want in zip(ablations, limits, wanted, strict=True):
+    for ablation, limit, is_shown in zip(ablations, limits, shown, strict=True):
         tokens = {}
-        if want:
+        if is_shown:
             missing = [cell for cell in ablation.cells() if cell not in done]
             with progress_bar() as progress:
                 task = progress.add_task(
                     f"estimate for {ablation.policy.column}", total=len(missing)
                 )
-                advance = partial(progress.advance, task)
-                expected = estimate(ablation, missing, played, size, advance)
+                expected = estimate(
+                    ablation, missing, played, size, partial(progress.advance, task)
+                )
             tokens = expected.tokens
             typer.echo(describe(ablation.policy.column, expected, limit.price))
         budgets.append(Budget(limit, tokens))
@@ -112,9 +114,9 @@ def describe(policy: str, expected: Estimate, price: Price) -> str:
     """Return an estimate in a line."""
     prompt, reply = expected.total
     cost = price.of(expected.total)
-    how = f"{expected.measured} of them by cells that were played, the others by optimal play"
     unknown = f"; of {expected.unknown} nothing is known" if expected.unknown else ""
     return (
         f"estimate for {policy}: {expected.cells:,} cells, {prompt:,.0f} tokens of prompts, "
-        f"{reply:,.0f} of replies" + (f", cost {cost:,.2f}" if cost else "") + f" ({how}{unknown})"
+        f"{reply:,.0f} of replies{f', cost {cost:,.2f}' if cost else ''} ({expected.measured} of "
+        f"them by cells that were played, the others by optimal play{unknown})"
     )

@@ -5,13 +5,17 @@ No paper is known here by name: papers register what they add (`register_paper`)
 extra `cli`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
 from agentgym.training.evaluation.budget import Budget, Limits, Price, estimate
-from agentgym.training.evaluation.comparison import comparison_tables, load_folders
+from agentgym.training.evaluation.comparison import (
+    comparison_tables,
+    find_levels,
+    level_horizons,
+    load_folders,
+    pass_at,
+)
 from agentgym.training.evaluation.intervals import (
     Interval,
     differences,
@@ -31,7 +35,6 @@ from agentgym.training.evaluation.scoring import (
     ordered_contexts,
     score,
 )
-from agentgym.training.evaluation.selection import find_levels, level_horizons, pass_at
 from agentgym.training.evaluation.study import (
     TRAJECTORIES,
     load_results,

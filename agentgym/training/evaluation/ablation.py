@@ -157,8 +157,6 @@ class Ablation(Config):
                     f"{name}={given[name]!r} contradicts the size {horizon} of {world}, which sets "
                     f"{name}={sizes[name]!r}; leave {name} out, or vary it as the axis"
                 )
-        options = {**sizes, **given}
-        managed: dict[str, Any] = {"context": context, "window": self.tokens_shown}
         return spec(
             env_id,
             oracles=arm,
@@ -166,23 +164,19 @@ class Ablation(Config):
             oracle_options=self.oracle_options,
             shots=self.shots,
             labels=True,
-            **managed,
-            **options,
+            context=context,
+            window=self.tokens_shown,
+            **{**sizes, **given},
         )
 
     @property
     def tokens_shown(self) -> int | None:
         """Return the tokens of the window in which all contexts are played; None for no limit."""
-        return window_of(self.contexts, self.window)
+        return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
-        """Return all episodes; those that are alike but for the arm stand together.
-
-        Samples and seeds come first, so that a study that is stopped has a part of each size.
-        """
-        axes = (range(self.samples), range(self.seeds), self.worlds, self.horizons)
-        each = product(*axes, self.arms, self.contexts)
-        return [Cell(w, a, c, h, seed, k, self.policy.column) for k, seed, w, h, a, c in each]
+        """Return all episodes, in the order of `cells_of`."""
+        return cells_of(vars(self), self.policy.column)
 
     def play(
         self, cell: Cell, played_by: Mapping[str, Any] | None = None, *, count: bool = False
@@ -215,19 +209,40 @@ class Ablation(Config):
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the labels of the trajectory of a cell."""
-        labels = {name: getattr(cell, name) for name in LABELS}
-        return {**labels, "axis": self.axis, "provenance": dict(played_by or {})}
+        return {
+            **{name: getattr(cell, name) for name in LABELS},
+            "axis": self.axis,
+            "provenance": dict(played_by or {}),
+        }
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
 
 
-def window_of(contexts: Sequence[str], window: int | None) -> int | None:
-    """Return the tokens of the window in which all contexts of an ablation are played: what is
-    given, or the paper's if there is a strategy; None for no limit.
+def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
+    """Return all episodes of a run; those that are alike but for the arm stand together.
+
+    Samples and seeds come first, so that a study that is stopped has a part of each size.
+
+    Args:
+        run: The settings of the run, by the names of the fields of `Ablation`.
+        policy: What the policy is called.
     """
-    return WINDOW if window is None and any(map(check_context, contexts)) else window
+    axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
+    each = product(*axes, run["arms"], run["contexts"])
+    return [Cell(w, a, c, h, seed, k, policy) for k, seed, w, h, a, c in each]
+
+
+def window_of(run: Mapping[str, Any]) -> int | None:
+    """Return the tokens of the window in which all contexts of a run are played: what is given, or
+    the paper's if there is a strategy; None for no limit.
+
+    Args:
+        run: The settings of the run, by the names of the fields of `Ablation`.
+    """
+    window: int | None = run["window"]
+    return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
 
 def finish(
@@ -257,8 +272,9 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
     """
     cl100k = counter("cl100k_base")
     prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
-    replies = (cl100k.length(step.reply.text) for step in trajectory.steps)
-    return prompts, sum(max(reply_tokens, length) for length in replies)
+    return prompts, sum(
+        max(reply_tokens, cl100k.length(step.reply.text)) for step in trajectory.steps
+    )
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
@@ -267,6 +283,5 @@ def cell_of(trajectory: Trajectory) -> Cell:
     Raises:
         KeyError: It was not recorded by an ablation.
     """
-    world, arm, context, horizon, policy = (trajectory.labels[name] for name in LABELS[:-1])
-    sample = trajectory.labels.get("sample", 0)
-    return Cell(world, arm, context, horizon, trajectory.seed, sample, policy)
+    labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
+    return Cell(**{name: labels[name] for name in Cell._fields})

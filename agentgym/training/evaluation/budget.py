@@ -26,7 +26,6 @@ Tokens = tuple[float, float]
 """Tokens of the prompts and of the replies."""
 REPLY_TOKENS = 200
 """Tokens that a reply is taken to have before any was seen: a short thought and a call."""
-_MILLION = 1e6
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Price(Config):
 
     def of(self, tokens: Tokens) -> float:
         """Return the price of some tokens."""
-        return (tokens[0] * self.prompt + tokens[1] * self.reply) / _MILLION
+        return (tokens[0] * self.prompt + tokens[1] * self.reply) / 1e6
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,8 @@ def estimate(
     counts = Counter(cell[:4] for cell in cells)
     first = {cell[:4]: cell for cell in reversed(cells)}
     for kind, count in counts.items():
-        if kind not in tokens:
-            optimal = _play_optimally(ablation, first[kind], reply_tokens)
-            if optimal is not None:
-                tokens[kind] = optimal
+        if kind not in tokens and (optimal := _play_optimally(ablation, first[kind], reply_tokens)):
+            tokens[kind] = optimal
         on_cells(count)
     sums = [
         sum(count * tokens[kind][side] for kind, count in counts.items() if kind in tokens)

@@ -1,19 +1,20 @@
 """Policies side by side, from one or many folders: their rates, their differences over the instances
-that both have played, and the effects of oracles at sizes of one success.
+that both have played, pass@k, and the effects of oracles at sizes of one success.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import comb
 from pathlib import Path
 
+from agentgym.arguments import check_int
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
-from agentgym.training.evaluation.scoring import Result
-from agentgym.training.evaluation.selection import LEVEL, find_levels, level_horizons, pass_at
+from agentgym.training.evaluation.scoring import CELL, Result, group_by
 from agentgym.training.evaluation.study import (
     Study,
     conflicts,
@@ -30,6 +31,9 @@ from agentgym.training.evaluation.tables import (
     percent,
 )
 from agentgym.training.rollout.policies import other
+
+LEVEL = 0.3
+"""Success without oracles at which policies are compared, if nobody says otherwise (LUMINA, 4.4)."""
 
 
 def load_folders(folders: Mapping[Path, str]) -> list[Result]:
@@ -77,18 +81,22 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
-    """Return what the policies of each folder are called, by the folder and their name in it."""
+    """Return what the policies of each folder are called, by the folder and their name in it, where
+    they need another name.
+    """
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
     for folder, column in known:
-        others = [studies[place] for place, name in known if name == column and place != folder]
-        apart = not all(_alike(studies[folder], study, column) for study in others)
         if label := folders[folder]:
             single = len(studies[folder].columns()) == 1
             names[folder, column] = label if single else f"{label}: {column}"
-        else:
-            names[folder, column] = f"{column} ({folder})" if apart else column
+        elif not all(
+            _alike(studies[folder], studies[other_folder], column)
+            for other_folder, name in known
+            if name == column and other_folder != folder
+        ):
+            names[folder, column] = f"{column} ({folder})"
     return names
 
 
@@ -112,22 +120,35 @@ def comparison_tables(
     policies = list(dict.fromkeys(row.policy for row in results))
     if len(policies) < 2:
         return []
-    worlds = list(dict.fromkeys(row.world for row in results))
-    tables = [_rates_table(world, results) for world in worlds]
-    tables += _differences_table(results, policies)
-    return [*tables, *_levels_tables(results, levels or {})]
+    return [
+        *(_rates_table(world, rows) for world, rows in group_by(results, "world").items()),
+        *_differences_table(results, policies),
+        *_levels_tables(results, levels or {}),
+    ]
+
+
+def pass_at(results: Sequence[Result], k: int) -> list[Result]:
+    """Return one result for each instance, whose `success` is the chance that one of k samples
+    drawn from those that were played is solved (Chen et al. 2021, Evaluating Large Language Models
+    Trained on Code, section 2.1).
+
+    Instances with fewer samples are left out. Where k is 1 it is the mean over the samples.
+    """
+    check_int("k", k, 1, 10_000)
+    return [
+        replace(some[0], sample=0, success=1 - comb(len(some) - solved, k) / comb(len(some), k))
+        for some in group_by(results, *CELL, "seed").values()
+        if len(some) >= k
+        for solved in [sum(row.success == 1 for row in some)]
+    ]
 
 
 def pass_table(results: Sequence[Result]) -> list[Table]:
     """Return the table of pass@k; none where instances were played once."""
-    counts: dict[object, int] = {}
-    for row in results:
-        cell = result_cell(row)._replace(sample=0)
-        counts[cell] = counts.get(cell, 0) + 1
-    most = min(counts.values())
-    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
+    most = min(map(len, group_by(results, *CELL, "seed").values()))
     if most < 2:
         return []
+    ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
     rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
     rows = [
         [str(policy), str(world), str(arm) or "none"]
@@ -138,8 +159,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
     return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks)], rows)]
 
 
-def _rates_table(world: str, results: Sequence[Result]) -> Table:
-    rows = [row for row in results if row.world == world]
+def _rates_table(world: str, rows: Sequence[Result]) -> Table:
     arms = sort_arms(row.arm for row in rows)
     rates = summarize(rows, ("policy", "arm"), "success")
     lines = [
@@ -153,23 +173,18 @@ def _rates_table(world: str, results: Sequence[Result]) -> Table:
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
     """Return the differences of each policy to the first."""
     first = policies[0]
-    changes: dict[tuple[str, str, str], Interval] = {}
-    shared: dict[tuple[str, str, str], str] = {}
-    for world, arm in dict.fromkeys((row.world, row.arm) for row in results):
-        rows = [row for row in results if (row.world, row.arm) == (world, arm)]
-        if not any(row.policy == first for row in rows):
-            continue
-        found = differences(rows, (), "success", first, "policy")
-        for (policy,), change in found.items():
-            changes[str(policy), world, arm] = change
-            shared[str(policy), world, arm] = _pairing(rows, first, str(policy))
-    corrected = holm([change.p_value for change in changes.values()])
+    changes: dict[tuple[str, str, str], tuple[Interval, str]] = {}
+    for (world, arm), rows in group_by(results, "world", "arm").items():
+        if any(row.policy == first for row in rows):
+            for (name,), change in differences(rows, (), "success", first, "policy").items():
+                policy = str(name)
+                changes[policy, world, arm] = change, _pairing(rows, first, policy)
+    corrected = holm([change.p_value for change, _ in changes.values()])
     lines = [
-        [
-            *(key[0], key[1], key[2] or "none"),
-            *(percent(change, signed=True), p_value(p), shared[key]),
-        ]
-        for (key, change), p in zip(changes.items(), corrected, strict=True)
+        [policy, world, arm or "none", percent(change, signed=True), p_value(p), pairing]
+        for ((policy, world, arm), (change, pairing)), p in zip(
+            changes.items(), corrected, strict=True
+        )
     ]
     title = (
         f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
@@ -193,6 +208,63 @@ def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
     return f"{len(both)} instances" + (f"; {others} with other prompts" if others else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Size at which a policy succeeds about as often as others.
+
+    Attributes:
+        horizon: The size.
+        success: Its success there without oracles.
+    """
+
+    horizon: int
+    success: Interval
+
+
+def find_levels(
+    results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
+) -> dict[tuple[str, str], Level]:
+    """Return the size at which each policy comes nearest to a share of success without oracles in
+    each world; of two that are equally near, the smaller.
+
+    Args:
+        results: The episodes of one or many policies.
+        success: The share to come near to.
+        by_world: The share in some of the worlds.
+
+    Returns:
+        By policy and world.
+
+    Raises:
+        ValueError: There is a policy and a world without an episode without oracles.
+    """
+    levels: dict[tuple[str, str], Level] = {}
+    for (policy, world), rows in group_by(results, "policy", "world").items():
+        bare = [row for row in rows if not row.arm]
+        if not bare:
+            raise ValueError(
+                f"{policy!r} has no episodes without oracles in {world} to level by; run the arm "
+                "none"
+            )
+        wanted = (by_world or {}).get(world, success)
+        rates = {
+            int(key[0]): rate for key, rate in summarize(bare, ("horizon",), "success").items()
+        }
+        horizon = min(sorted(rates), key=lambda size: abs(rates[size].value - wanted))
+        levels[policy, world] = Level(horizon, rates[horizon])
+    return levels
+
+
+def level_horizons(
+    results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
+) -> list[Result]:
+    """Return the episodes at the sizes of `find_levels`, so that effects can be compared between
+    policies and worlds (LUMINA, figure 6).
+    """
+    levels = find_levels(results, success, by_world)
+    return [row for row in results if row.horizon == levels[row.policy, row.world].horizon]
+
+
 def _nearness(success: Interval, wanted: float) -> str:
     """Return whether a size is near enough to the success that was wanted."""
     return "yes" if success.low <= wanted <= success.high else "no: play other sizes"
@@ -205,7 +277,7 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
     if not rows or len({row.horizon for row in rows}) < 2:
         return []
     levels = find_levels(rows, by_world=by_world)
-    found = [
+    sizes = [
         [
             *(policy, world, f"{100 * by_world.get(world, LEVEL):.0f}"),
             *(str(level.horizon), percent(level.success)),
@@ -214,7 +286,7 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
         for (policy, world), level in levels.items()
     ]
     header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
-    tables = [("Sizes at which policies succeed about as often, %", header, found)]
+    tables = [("Sizes at which policies succeed about as often, %", header, sizes)]
     levelled = level_horizons(rows, by_world=by_world)
     changes = {
         (metric, *key): change

@@ -99,8 +99,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
     envs = {arm: make(world, oracles=arm, labels=True, **options) for arm in arms}
 
     def play(policy: Policy, arm: str, seed: int) -> Result:
-        labels = {"world": world, "arm": arm, "horizon": 0}
-        return score(rollout(envs[arm], policy, seed, labels))
+        return score(rollout(envs[arm], policy, seed, {"world": world, "arm": arm, "horizon": 0}))
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
@@ -122,12 +121,11 @@ def run_controls(world: str, seeds: int = 20) -> Control:
         seeds,
         sum(row.steps for row in played) / len(played),
         {letter: _effect(rows, letter) for letter, rows in planted.items()},
-        {letter: _effect(_pair(null, letter), letter) for letter in DEFICITS},
+        {
+            letter: _effect([row for row in null if row.arm in _ARMS[letter]], letter)
+            for letter in DEFICITS
+        },
     )
-
-
-def _pair(rows: Sequence[Result], letter: str) -> list[Result]:
-    return [row for row in rows if row.arm in _ARMS[letter]]
 
 
 def _effect(rows: Sequence[Result], letter: str) -> dict[str, Interval]:

@@ -99,7 +99,7 @@ class Interval:
     p_value: float | None = None  # nan would make equal intervals differ from Python 3.13 on
 
 
-_NO_DATA = Interval(nan, nan, nan)
+NO_DATA = Interval(nan, nan, nan)
 
 
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
@@ -305,18 +305,19 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
         if not cells:
-            return _NO_DATA
+            return NO_DATA
         instances = max(instances, sum(len(cell) for _, cell in cells))
         means = [fmean(cell.values()) for _, cell in cells]
         total += weight * fmean(means)
         for (world, cell), mean in zip(cells, means, strict=True):
             middle = mean if seeds[world] > 1 else fmean(means)
             for seed, value in cell.items():
-                shift = weight * (value - middle) / (len(cell) * len(cells))
-                shifts[column[world, seed]] += shift
-    sizes = _stratum_sizes(seeds)
+                shifts[column[world, seed]] += weight * (value - middle) / (len(cell) * len(cells))
+    # The clusters that each world is compared among; worlds with one seed are together.
+    single = sum(count == 1 for count in seeds.values())
+    sizes = {world: count if count > 1 else single for world, count in seeds.items()}
     parts = total + len(clusters) * shifts * [_unbias(sizes[w], len(clusters)) for w, _ in clusters]
-    freedom = len(clusters) - len(set(seeds)) + max(0, sum(k == 1 for k in seeds.values()) - 1)
+    freedom = len(clusters) - len(seeds) + max(0, single - 1)
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
         # The smallest change that an episode can show, in the mean over those of its cluster.
@@ -324,12 +325,6 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return _around_zero(total, parts, freedom, change, bound)
     return _rate(total, parts, freedom, instances, most=instances if len(seeds) > 1 else inf)
-
-
-def _stratum_sizes(seeds: Mapping[str, int]) -> dict[str, int]:
-    """Return the clusters that each world is compared among; worlds with one seed are together."""
-    single = sum(count == 1 for count in seeds.values())
-    return {world: count if count > 1 else single for world, count in seeds.items()}
 
 
 def _unbias(size: int, clusters: int) -> float:
@@ -403,10 +398,9 @@ def _around_zero(
         error = float(padded.std()) / sqrt(len(padded))
     else:
         middle = total
-        variances = [
-            float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1
-        ]
-        error = sqrt(max(variances))
+        error = sqrt(
+            max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
+        )
     if not error:  # tokens that are equal to the last one
         return Interval(total, total, total, 1.0)
     half = _t_quantile(freedom) * error

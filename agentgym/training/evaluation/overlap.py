@@ -57,8 +57,9 @@ def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory
     for world in sorted({name for name, _ in played}):
         instances = {pair for pair in played if pair[0] == world}
         shared = len(instances & trained)
-        share = f"{100 * shared / len(instances):.1f}"
-        rows.append([world, str(len(instances)), str(shared), share])
+        rows.append(
+            [world, str(len(instances)), str(shared), f"{100 * shared / len(instances):.1f}"]
+        )
     header = ["world", "evaluated instances", "of them in training", "%"]
     return "Overlap with training", header, rows
 

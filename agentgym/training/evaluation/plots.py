@@ -25,8 +25,8 @@ from matplotlib.ticker import NullLocator
 
 from agentgym.oracles import ARMS, sort_arms
 from agentgym.registry import resolve
-from agentgym.training.evaluation.intervals import Interval, effects, summarize
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
+from agentgym.training.evaluation.intervals import NO_DATA, Interval, effects, summarize
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world import load_world
@@ -73,22 +73,19 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and trajectory length of each context strategy, a column of panels per
     world (LOCA-bench, table 2).
     """
-    worlds = worlds_of(results)
+    worlds = group_by(results, "world")
     contexts = ordered_contexts(results)
     places = np.arange(len(contexts))[::-1]
     figure = Figure(
         figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained"
     )
     axes = figure.subplots(2, len(worlds), sharex="row", sharey=True, squeeze=False)
-    for column, world in enumerate(worlds):
-        rows = [row for row in results if row.world == world]
+    for column, (world, rows) in enumerate(worlds.items()):
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
             panel = axes[line, column]
             rates = summarize(rows, ("context",), metric)
-            missing = Interval(
-                np.nan, np.nan, np.nan
-            )  # a world need not have been played in each context
-            intervals = [rates.get((context,), missing) for context in contexts]
+            # A world need not have been played in each context.
+            intervals = [rates.get((context,), NO_DATA) for context in contexts]
             value, low, high = (
                 scale * np.array([getattr(i, part) for i in intervals])
                 for part in ("value", "low", "high")
@@ -119,11 +116,10 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     """
     if len({row.horizon for row in results}) == 1:
         return _single_horizon_figure(results)
-    worlds, arms = worlds_of(results), _arms(results)
+    worlds, arms = group_by(results, "world"), sort_arms(row.arm for row in results)
     figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
-    for column, world in enumerate(worlds):
-        rows = [row for row in results if row.world == world]
+    for column, (world, rows) in enumerate(worlds.items()):
         for line, arm in enumerate(arms):
             _draw_arm(axes[line, column], rows, arm)
             axes[line, 0].set_ylabel(f"{arm or 'none'} (%)")
@@ -136,15 +132,14 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 def _single_horizon_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy of each arm, a panel per world."""
-    worlds, arms = worlds_of(results), _arms(results)
+    worlds, arms = group_by(results, "world"), sort_arms(row.arm for row in results)
     figure, axes = _panels(len(worlds))
-    for panel, world in zip(axes, worlds, strict=True):
-        rows = [row for row in results if row.world == world]
+    for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.12, 0.12), _LINES.items(), strict=True):
             rates = summarize(rows, ("arm",), metric)
             places = [k + shift for k, arm in enumerate(arms) if (arm,) in rates]
-            intervals = [rates[arm,] for arm in arms if (arm,) in rates]
-            _draw_points(panel, places, intervals, {**style, "linestyle": "none"})
+            values, errors = _bounds([rates[arm,] for arm in arms if (arm,) in rates])
+            panel.errorbar(places, values, errors, capsize=3, **{**style, "linestyle": "none"})
         name_arms(panel, arms)
         panel.set(title=f"{world}, size {rows[0].horizon}", xlabel="oracles", ylim=(-3, 103))
         panel.grid(axis="y", alpha=0.3)
@@ -162,25 +157,31 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
         results: The episodes.
         note: What the caption says of them besides.
     """
-    worlds = worlds_of(results)
+    worlds = group_by(results, "world")
     figure, axes = _panels(len(worlds))
-    for panel, world in zip(axes, worlds, strict=True):
-        rows = [row for row in results if row.world == world]
+    for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
             changes = effects(rows, (), metric)
             letters = [letter for letter in INTERVENTIONS if (letter,) in changes]
-            intervals = [changes[letter,] for letter in letters]
             draw_bars(
-                panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters)
+                panel,
+                np.arange(len(letters)) + side,
+                [changes[letter,] for letter in letters],
+                0.38,
+                [colour] * len(letters),
             )
             panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set(title=world, xlabel="intervention")
     axes[0].set_ylabel("change (percentage points)")
-    handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
-    add_legend(figure, handles)
+    add_changes_legend(figure)
     add_caption(figure, results, note)
     return figure
+
+
+def add_changes_legend(figure: Figure) -> None:
+    """Put the legend of the bars of both metrics above the panels."""
+    add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
@@ -221,13 +222,6 @@ def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
     panel.grid(alpha=0.3)
 
 
-def _draw_points(
-    panel: Axes, places: Sequence[float], intervals: Sequence[Interval], style: Mapping[str, Any]
-) -> None:
-    values, errors = _bounds(intervals)
-    panel.errorbar(places, values, errors, capsize=3, **style)
-
-
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend above the panels, in as many columns as the figure is wide enough for."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
@@ -250,20 +244,16 @@ def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
     """Write under a figure how many instances its cells have, which policy played, and a note."""
-    cells: dict[tuple[object, ...], list[int]] = {}
-    for row in results:
-        cell = row.policy, row.world, row.arm, row.context, row.horizon
-        cells.setdefault(cell, []).append(row.seed)
-    counts = [len(set(seeds)) for seeds in cells.values()]
-    samples = [len(seeds) // len(set(seeds)) for seeds in cells.values()]
+    cells = group_by(results, *CELL).values()
+    counts = [len({row.seed for row in rows}) for rows in cells]
+    samples = [len(rows) // count for rows, count in zip(cells, counts, strict=True)]
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
     models = dict.fromkeys((row.policy, row.model) for row in results if row.policy)
     names = ", ".join(f"{name} ({model})" if model else name for name, model in models)
     policy = f"policy: {names}; " if names else ""
-    width = round(14 * figure.get_figwidth())
     shown = f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
-    text = f"{policy}{shown}{note and '; '}{note}"
-    figure.supxlabel("\n".join(wrap(text, width)), fontsize="small")
+    lines = wrap(f"{policy}{shown}{note and '; '}{note}", round(14 * figure.get_figwidth()))
+    figure.supxlabel("\n".join(lines), fontsize="small")
 
 
 def _span(counts: Sequence[int]) -> str:
@@ -308,27 +298,18 @@ def draw_bars(
 
 def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
     """Return values in %, and the lengths of the error bars below and above them."""
-    values = [100 * interval.value for interval in intervals]
-    errors = [
-        [100 * (i.value - i.low) for i in intervals],
-        [100 * (i.high - i.value) for i in intervals],
-    ]
-    return values, np.maximum(errors, 0)
+    below = [100 * (interval.value - interval.low) for interval in intervals]
+    above = [100 * (interval.high - interval.value) for interval in intervals]
+    return [100 * interval.value for interval in intervals], np.maximum([below, above], 0)
 
 
 def name_arms(panel: Axes, arms: Sequence[str]) -> None:
     """Write the arms along an axis, upright where there are more than the paper's."""
-    rotation = 90 if len(arms) > len(ARMS) else 0
-    panel.set_xticks(range(len(arms)), [arm or "none" for arm in arms], rotation=rotation)
-
-
-def _arms(results: Sequence[Result]) -> list[str]:
-    return sort_arms(row.arm for row in results)
-
-
-def worlds_of(results: Sequence[Result]) -> list[str]:
-    """Return the worlds of episodes in their order."""
-    return list(dict.fromkeys(row.world for row in results))
+    panel.set_xticks(
+        range(len(arms)),
+        [arm or "none" for arm in arms],
+        rotation=90 if len(arms) > len(ARMS) else 0,
+    )
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -8,7 +8,6 @@ from textwrap import fill
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import effects, summarize
@@ -16,12 +15,11 @@ from agentgym.training.evaluation.plots import (
     COLOURS,
     METRICS,
     add_caption,
-    add_legend,
+    add_changes_legend,
     draw_bars,
     name_arms,
-    worlds_of,
 )
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.scoring import Result, group_by
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
 _OTHERS = "#999999"
@@ -34,15 +32,14 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     """Draw the success rate of each arm, averaged over horizons: a column of panels per world and a
     row per policy (figures 4 and 5).
     """
-    worlds, policies = worlds_of(results), list(dict.fromkeys(row.policy for row in results))
+    worlds, policies = group_by(results, "world"), group_by(results, "policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
     figure = Figure(figsize=(max(5.0, 3.2 * len(worlds) + 0.6), height), layout="constrained")
     axes = figure.subplots(len(policies), len(worlds), sharex="col", sharey=True, squeeze=False)
     for line, policy in enumerate(policies):
         name = "" if len(policies) == 1 else fill(policy, _NAME_WIDTH) + "\n"
         axes[line, 0].set_ylabel(f"{name}success rate (%)", fontsize="medium")
-        for column, world in enumerate(worlds):
-            own = [row for row in results if row.world == world]
+        for column, own in enumerate(worlds.values()):
             arms = sort_arms(row.arm for row in own)
             rows = [row for row in own if row.policy == policy]
             _draw_rates(axes[line, column], rows, arms)
@@ -63,9 +60,13 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     name_arms(panel, arms)
     panel.set_ylim(0, 112)
     for place, interval in zip(places, intervals, strict=True):
-        above = (place, 100 * interval.high)
-        text = f"{100 * interval.value:.0f}"
-        panel.annotate(text, above, (0, 4), textcoords="offset points", ha="center")
+        panel.annotate(
+            f"{100 * interval.value:.0f}",
+            (place, 100 * interval.high),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+        )
 
 
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
@@ -87,15 +88,24 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     for panel, letter in zip(axes, letters, strict=False):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
             places = [k for k, name in enumerate(policies) if (name, letter) in changes[metric]]
-            intervals = [changes[metric][policies[place], letter] for place in places]
-            draw_bars(panel, np.array(places) + side, intervals, 0.38, [colour] * len(places))
+            draw_bars(
+                panel,
+                np.array(places) + side,
+                [changes[metric][policies[place], letter] for place in places],
+                0.38,
+                [colour] * len(places),
+            )
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set_title(INTERVENTIONS[letter])
-        names = [fill(name, _NAME_WIDTH) for name in policies]
-        panel.set_xticks(range(len(policies)), names, rotation=30, ha="right", fontsize="small")
+        panel.set_xticks(
+            range(len(policies)),
+            [fill(name, _NAME_WIDTH) for name in policies],
+            rotation=30,
+            ha="right",
+            fontsize="small",
+        )
         panel.set_xlim(-0.6, len(policies) - 0.4)
     axes[0].set_ylabel("change (percentage points)")
-    handles = [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()]
-    add_legend(figure, handles)
+    add_changes_legend(figure)
     add_caption(figure, results, note)
     return figure

@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.oracles import sort_arms
-from agentgym.training.evaluation.comparison import comparison_tables, pass_table
+from agentgym.training.evaluation.comparison import (
+    comparison_tables,
+    level_horizons,
+    pass_table,
+)
 from agentgym.training.evaluation.intervals import (
     PAIRS,
+    Interval,
+    Key,
     differences,
     effects,
     holm,
@@ -19,8 +25,7 @@ from agentgym.training.evaluation.intervals import (
     summarize,
 )
 from agentgym.training.evaluation.registry import Paper, papers
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.selection import level_horizons
+from agentgym.training.evaluation.scoring import Result, group_by, ordered_contexts
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -52,13 +57,13 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
     """Return the tables of arms and contexts for each world and of the effects of interventions,
     amid those of the papers; of several policies, those that compare them, and then those of each.
     """
-    policies = dict.fromkeys(row.policy for row in results)
+    policies = group_by(results, "policy")
     if len(policies) < 2:
         return [*pass_table(results), *_tables_of_one(results)]
     each = [
         (f"{policy}: {title}", header, lines)
-        for policy in policies
-        for title, header, lines in _tables_of_one([r for r in results if r.policy == policy])
+        for policy, rows in policies.items()
+        for title, header, lines in _tables_of_one(rows)
     ]
     return [*comparison_tables(results, paper_levels()), *pass_table(results), *each]
 
@@ -69,21 +74,19 @@ def paper_levels() -> dict[str, float]:
 
 
 def _tables_of_one(results: Sequence[Result]) -> list[Table]:
-    worlds = list(dict.fromkeys(row.world for row in results))
-    headlines: list[Table] = []
-    others: list[Table] = []
-    for paper, rows in _by_paper(results):
-        (headlines if paper.headline else others).extend(paper.tables(rows))
+    worlds = group_by(results, "world").items()
+    of_papers = [(paper.headline, paper.tables(rows)) for paper, rows in _by_paper(results)]
     managed, arms_differ = _managed(results), len({row.arm for row in results}) > 1
-    arms = [_arms_table(world, results) for world in worlds if arms_differ or not managed]
-    contexts = [_contexts_table(world, results) for world in worlds if managed]
-    cells = [_cells_table(world, results) for world in worlds if managed and arms_differ]
-    crossed = [table for table in cells if table[2]]
-    changes = [
+    cells = [_cells_table(world, rows) for world, rows in worlds if managed and arms_differ]
+    return [
+        *(table for headline, tables in of_papers if headline for table in tables),
+        *(_arms_table(world, rows) for world, rows in worlds if arms_differ or not managed),
+        *(_contexts_table(world, rows) for world, rows in worlds if managed),
+        *(table for table in cells if table[2]),
         *_effects_table(results, "Effect of each intervention", PAIRS),
         *_effects_table(results, "Right hints against others", _against(results)),
+        *(table for headline, tables in of_papers if not headline for table in tables),
     ]
-    return [*headlines, *arms, *contexts, *crossed, *changes, *others]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
@@ -98,8 +101,7 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     """
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
-    lines = "".join(json.dumps(asdict(row)) + "\n" for row in results)
-    write_text(out / "results.jsonl", lines)
+    write_text(out / "results.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in results))
     write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
     files = ["results.jsonl", "summary.md"]
     figures = _figures(results)
@@ -138,10 +140,9 @@ def _by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the episodes of each policy, by what is added to the names of its files: nothing if
     there is but one.
     """
-    policies = list(dict.fromkeys(row.policy for row in results))
+    policies = group_by(results, "policy").values()
     return {
-        f"-{place}" if len(policies) > 1 else "": [row for row in results if row.policy == policy]
-        for place, policy in enumerate(policies, 1)
+        f"-{place}" if len(policies) > 1 else "": rows for place, rows in enumerate(policies, 1)
     }
 
 
@@ -166,24 +167,24 @@ def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
     return [(paper, rows) for paper, rows in parts if rows]
 
 
-def _arms_table(world: str, results: Sequence[Result]) -> Table:
-    rows = [row for row in results if row.world == world]
+def _arms_table(world: str, rows: Sequence[Result]) -> Table:
     arms = sort_arms(row.arm for row in rows)
     compared = "" in arms and len(arms) > 1
-    header = ["arm"]
-    columns: list[list[str]] = [[arm or "none" for arm in arms]]
+    columns = [("arm", [arm or "none" for arm in arms])]
     for metric in METRICS:
         values = summarize(rows, ("arm",), metric)
-        header.append(METRIC_NAMES[metric])
-        columns.append([percent(values[arm,]) for arm in arms])
+        columns.append((METRIC_NAMES[metric], [percent(values[arm,]) for arm in arms]))
         if compared and metric != "alive_step_accuracy":
             gains = differences(rows, (), metric)
-            header.append("vs none")
-            columns.append(
-                [percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms]
-            )
+            columns.append(("vs none", [_gain(gains, arm) for arm in arms]))
     title = f"{world}: {len(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
-    return title, header, [list(line) for line in zip(*columns, strict=True)]
+    lines = [list(line) for line in zip(*(cells for _, cells in columns), strict=True)]
+    return title, [name for name, _ in columns], lines
+
+
+def _gain(gains: Mapping[Key, Interval], name: str) -> str:
+    """Return the gain of an arm or a context over the baseline; empty if there is none."""
+    return percent(gains[name,], signed=True) if (name,) in gains else ""
 
 
 def _managed(results: Sequence[Result]) -> bool:
@@ -191,16 +192,13 @@ def _managed(results: Sequence[Result]) -> bool:
     return any(row.usage for row in results)
 
 
-def _contexts_table(world: str, results: Sequence[Result]) -> Table:
-    rows = [row for row in results if row.world == world]
+def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
     contexts = ordered_contexts(rows)
     success = summarize(rows, ("context",), "success")
     columns = {"context": contexts, "success rate": [percent(success[name,]) for name in contexts]}
     if "none" in contexts and len(contexts) > 1:
         gains = differences(rows, (), "success", "none", "context")
-        columns["vs none"] = [
-            percent(gains[name,], signed=True) if (name,) in gains else "" for name in contexts
-        ]
+        columns["vs none"] = [_gain(gains, name) for name in contexts]
     for metric, title in _TOKENS.items():
         means = summarize(rows, ("context",), metric)
         columns[title] = [f"{means[name,].value:,.0f}" for name in contexts]
@@ -214,13 +212,9 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
 
-def _cells_table(world: str, results: Sequence[Result]) -> Table:
+def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     """Return the success rate in each cell of arm and context, with the interaction below it."""
-    rows = [row for row in results if row.world == world]
-    arms, contexts = (
-        sort_arms(row.arm for row in rows),
-        ordered_contexts(rows),
-    )
+    arms, contexts = sort_arms(row.arm for row in rows), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
     corrected = dict(
@@ -275,11 +269,9 @@ def _effects_table(
             key = metric, world, name
             cells += [percent(changes[key], signed=True), p_value(corrected[key])]
         rows.append(cells)
-    header = ["world", "intervention"]
-    for metric in metrics:
-        header += [METRIC_NAMES[metric], "p (Holm)"]
+    names = [text for metric in metrics for text in (METRIC_NAMES[metric], "p (Holm)")]
     title = (
         f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
         f"effects of this table{few_instances(results)}"
     )
-    return [(title, header, rows)] if rows else []
+    return [(title, ["world", "intervention", *names], rows)] if rows else []

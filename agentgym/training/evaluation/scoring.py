@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +18,8 @@ from agentgym.policy import Policy
 from agentgym.stacks import check_context, strategies
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
 
+CELL = ("policy", "world", "arm", "context", "horizon")
+"""The fields of `Result` that say of which cell of the tables an episode is."""
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 """Arguments of an env that change how an instance is shown, and not which one it is."""
 
@@ -134,6 +137,17 @@ def _instance_of(spec: str, seed: int) -> str:
     kwargs = json.loads(spec).get("kwargs", {})
     drawn = {name: value for name, value in kwargs.items() if name not in _SHOWN_ONLY}
     return digest([drawn, seed])
+
+
+def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]:
+    """Return the episodes by the value of a field, or by those of several fields as a tuple, in the
+    order in which they come.
+    """
+    key = attrgetter(*fields)
+    groups: dict[Any, list[Result]] = {}
+    for row in results:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:

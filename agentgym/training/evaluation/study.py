@@ -11,14 +11,21 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice, product
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 from zlib import crc32
 
 from agentgym.policy import Policy
-from agentgym.training.evaluation.ablation import Ablation, Cell, cell_of, finish, window_of
+from agentgym.training.evaluation.ablation import (
+    Ablation,
+    Cell,
+    cell_of,
+    cells_of,
+    finish,
+    window_of,
+)
 from agentgym.training.evaluation.budget import Budget, Limits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
@@ -92,7 +99,8 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Return the cells of all runs, each once."""
-        return list(dict.fromkeys(cell for run in self.runs for cell in _cells_of(run)))
+        cells = (cell for run in self.runs for cell in cells_of(run, _column(run)))
+        return list(dict.fromkeys(cells))
 
     def holds(self, trajectory: Trajectory) -> bool:
         """Return whether a trajectory is one of a cell of the study."""
@@ -146,12 +154,6 @@ def _column(run: Mapping[str, Any]) -> str:
     return str(run["policy"]["label"] or run["policy"]["name"])
 
 
-def _cells_of(run: Mapping[str, Any]) -> Iterator[Cell]:
-    axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
-    for k, seed, world, horizon, arm, context in product(*axes, run["arms"], run["contexts"]):
-        yield Cell(world, arm, context, horizon, seed, k, _column(run))
-
-
 def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
     """Return whether a run has all cells of another one."""
     return (
@@ -167,7 +169,7 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
     if shared and set(one["contexts"]) & set(two["contexts"]):
-        pairs.append(("its window", _window(one), _window(two)))
+        pairs.append(("its window", window_of(one), window_of(two)))
     if _column(one) == _column(two):
         pairs.append((f"its policy {_column(one)}", one["policy"], two["policy"]))
     for name, old, new in pairs:
@@ -177,10 +179,6 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
 
 def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
     return {**run["options"].get("", {}), **run["options"].get(world, {})}
-
-
-def _window(run: Mapping[str, Any]) -> int | None:
-    return window_of(run["contexts"], run["window"])
 
 
 def log_of(out: Path) -> TrajectoryLog:
@@ -225,8 +223,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
                     f"{stray.seed}); choose another folder or delete it"
                 )
         if grown != study:
-            data = {"runs": grown.runs, "policies": grown.policies}
-            write_text(out / SETTINGS, json.dumps(data, indent=1) + "\n")
+            write_text(out / SETTINGS, json.dumps(asdict(grown), indent=1) + "\n")
     return log
 
 
@@ -333,8 +330,8 @@ def _read_results(out: Path) -> tuple[list[Result], int, int]:
             doubles += 1
         else:
             results[result_cell(result)] = result
-    place = (study or Study()).order
-    return [results[cell] for cell in sorted(results, key=place)], doubles, strays
+    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
+    return ordered, doubles, strays
 
 
 def result_cell(result: Result) -> Cell:

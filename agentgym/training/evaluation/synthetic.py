@@ -50,8 +50,7 @@ class SyntheticStudy:
             rate = summarize([row for row in bare if row.arm == "S"], (), metric)[()]
             yield f"{metric}: rate", rate, mean("S", "none")
             pair = [row for row in self.results if row.arm in ("", "S")]
-            alone = [row for row in pair if row.context == "none"]
-            gain = differences(alone, (), metric)["S",]
+            gain = differences([row for row in pair if row.context == "none"], (), metric)["S",]
             yield f"{metric}: difference", gain, mean("S", "none") - mean("", "none")
             changes = effects(bare, (), metric)
             for letter, pairs in _PAIRS.items():

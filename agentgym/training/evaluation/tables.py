@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.training.evaluation.intervals import MIN_EPISODES, Interval
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
@@ -41,11 +41,8 @@ def to_markdown(table: Table) -> str:
 
 def few_instances(results: Sequence[Result]) -> str:
     """Return the end of a title that warns of cells with few instances; empty if there is none."""
-    cells: dict[tuple[object, ...], set[int]] = {}
-    for row in results:
-        cell = row.policy, row.world, row.arm, row.context, row.horizon
-        cells.setdefault(cell, set()).add(row.seed)
-    fewest = min(map(len, cells.values()))
+    cells = group_by(results, *CELL).values()
+    fewest = min(len({row.seed for row in rows}) for rows in cells)
     if fewest >= MIN_EPISODES:
         return ""
     return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"

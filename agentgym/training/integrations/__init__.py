@@ -4,8 +4,6 @@ rows.
 Each bridge is a module of its own, which needs its extra and is loaded when it is used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports

@@ -58,12 +58,10 @@ def seed_of(row: Mapping[str, Any]) -> int:
     try:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
     except TypeError:
-        message = (
-            f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set "
-            "with "
+        raise ValueError(
+            f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set with "
             "`prompts`"
-        )
-        raise ValueError(message) from None
+        ) from None
 
 
 def added(before: Chat, after: Chat) -> Sequence[Message]:

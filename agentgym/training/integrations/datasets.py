@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -27,7 +27,19 @@ _BATCH = 256
 """Rows that are turned into Arrow at a time: few enough that long chats fit into memory."""
 
 
-class ChatRow(TypedDict):
+class EpisodeFacts(TypedDict):
+    """Facts about an episode, which chat rows and token rows have in common; see `ChatRow`."""
+
+    reward: float
+    group_id: str
+    episode_id: str
+    seed: int
+    terminated: bool
+    truncated: bool
+    failure: str
+
+
+class ChatRow(EpisodeFacts):
     """A segment of an episode, as chat-completions messages.
 
     `tools` and `labels` are JSON texts, because the columns of Arrow would merge the schemas of all tools into one; chat templates
@@ -58,17 +70,10 @@ class ChatRow(TypedDict):
     trainable: list[int]
     replies: list[str]
     tools: str
-    reward: float
     agent: str
-    group_id: str
-    episode_id: str
-    seed: int
     episode: int
     segment: int
     is_last: bool
-    terminated: bool
-    truncated: bool
-    failure: str
     labels: str
 
 
@@ -100,7 +105,7 @@ class TokenRow(TypedDict):
     is_last: bool
 
 
-class TrainingDict(TypedDict):
+class TrainingDict(EpisodeFacts):
     """An episode as token rows; the other fields are those of `ChatRow`.
 
     What other trainers call the fields, with `p` for `prompt_length`. A row is one sample, and all trainers take all of an
@@ -123,13 +128,6 @@ class TrainingDict(TypedDict):
     """
 
     rows: list[TokenRow]
-    reward: float
-    group_id: str
-    episode_id: str
-    seed: int
-    terminated: bool
-    truncated: bool
-    failure: str
     labels: Mapping[str, Any]
 
 
@@ -236,7 +234,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     rows = [
         _token_row(trajectory, row, k)
         for k, segment in enumerate(trajectory.segments())
-        for row in _joined(trajectory, segment)
+        for row in join((step, trajectory.steps[step].reply) for step in segment)
     ]
     if not rows and not trajectory.failure:
         raise ValueError(
@@ -273,10 +271,6 @@ def training_dicts(
     for episode, trajectory in enumerate(trajectories):
         if failures or not trajectory.failure:
             yield to_training_dict(trajectory, episode)
-
-
-def _joined(trajectory: Trajectory, segment: Sequence[int]) -> list[Row]:
-    return join((k, trajectory.steps[k].reply) for k in segment)
 
 
 def _token_row(trajectory: Trajectory, row: Row, segment: int) -> TokenRow:

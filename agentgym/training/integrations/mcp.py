@@ -168,7 +168,16 @@ def build_server(episode: Episode) -> Server[Any]:
     thread = anyio.CapacityLimiter(1)
 
     async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_describe(tool) for tool in episode.tools])
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=dict(tool.parameters),
+                )
+                for tool in episode.tools
+            ]
+        )
 
     async def on_call_tool(
         context: Any, params: types.CallToolRequestParams
@@ -185,12 +194,6 @@ def build_server(episode: Episode) -> Server[Any]:
         instructions=episode.instructions,
         on_list_tools=on_list_tools,
         on_call_tool=on_call_tool,
-    )
-
-
-def _describe(tool: Tool) -> types.Tool:
-    return types.Tool(
-        name=tool.name, description=tool.description, input_schema=dict(tool.parameters)
     )
 
 

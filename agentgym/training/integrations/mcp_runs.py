@@ -107,7 +107,6 @@ def external_ablation(
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
-    axis = next(mine, {}).get("axis", HORIZON)
     return Ablation(
         worlds=(world,),
         arms=("",),
@@ -115,7 +114,7 @@ def external_ablation(
         seeds=seeds,
         policy=PolicyConfig(f"{EXTERNAL}:{agent}" if agent else EXTERNAL),
         options={"": {**options, "dialect": DIALECT}},
-        axis=axis,
+        axis=next(mine, {}).get("axis", HORIZON),
     )
 
 

@@ -143,12 +143,13 @@ def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
     """
     kwargs = skyrl_gym.spec(name).kwargs
     env = make(kwargs["env_id"], **kwargs["options"])
-    rows = [
-        {
-            "prompt": plain_messages(env.reset(seed=seed)[0].messages),
-            "env_class": name,
-            "seed": seed,
-        }
-        for seed in seeds
-    ]
-    return datasets.Dataset.from_list(rows)
+    return datasets.Dataset.from_list(
+        [
+            {
+                "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+                "env_class": name,
+                "seed": seed,
+            }
+            for seed in seeds
+        ]
+    )

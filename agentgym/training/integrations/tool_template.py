@@ -136,8 +136,7 @@ def _reply_bounds(tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[str]]:
     """Return the text that a template writes between a question and its reply, and the texts that
     end a reply: the template's own mark and the token at which sampling stops.
     """
-    question = [_user(_MARK)]
-    start = _render(tokenizer, question, prompt=True).rpartition(_MARK)[2]
+    start = _render(tokenizer, [_user(_MARK)], prompt=True).rpartition(_MARK)[2]
     reply = {"role": "assistant", "content": _MARK}
     whole = _render(tokenizer, [_user("Hello."), reply], prompt=False)
     _, mark, after = whole.rpartition(_MARK)
@@ -147,5 +146,4 @@ def _reply_bounds(tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[str]]:
             "the chat template does not mark where a reply begins and ends; got "
             f"{whole!r} for a question and a reply"
         )
-    ends = {str(tokenizer.decode(ids[:1])), str(tokenizer.eos_token)}
-    return start, sorted(ends)
+    return start, sorted({str(tokenizer.decode(ids[:1])), str(tokenizer.eos_token)})

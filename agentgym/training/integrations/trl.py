@@ -140,14 +140,12 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     tools = tool_env(gymnasium.make(spec)).tools
-    if bad := [
-        tool.name
-        for tool in tools
-        if tool.name in ("reset", "get_reward") or tool.name.startswith("_")
-    ]:
-        raise ValueError(
-            f"TRL cannot call a tool named {bad[0]!r}: give it another name with @tool(name=...)"
-        )
+    for tool in tools:
+        if tool.name in ("reset", "get_reward") or tool.name.startswith("_"):
+            raise ValueError(
+                f"TRL cannot call a tool named {tool.name!r}: give it another name with "
+                "@tool(name=...)"
+            )
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
     methods = {tool.name: _method(tool) for tool in tools}
     return type(
@@ -286,8 +284,7 @@ def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenR
     ones for the rest; all are masked if the episode says nothing about the policy.
     """
     rows = episode["rows"]
-    chosen = sorted(draw.sample(range(len(rows)), min(count, len(rows))))
-    filled = [rows[k] for k in chosen]
+    filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
     filled += [_masked(_shortened(rows[0]))] * (count - len(filled))
     return [_masked(row) for row in filled] if episode["failure"] else filled
 
@@ -307,37 +304,27 @@ def _method(tool: Tool) -> Callable[..., str]:
     """A method for a tool, which transformers' `get_json_schema` turns into the schema of the
     tool.
     """
-    names = {name: name + "_" * keyword.iskeyword(name) for name in tool.parameters["properties"]}
-    original_names = {
-        python_name: name for name, python_name in names.items()
-    }  # what is a word of Python is shown with an underscore
+    properties = tool.parameters["properties"]
+    # What is a word of Python is shown with an underscore.
+    names = {name + "_" * keyword.iskeyword(name): name for name in properties}
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
         return self._call(
-            tool.name,
-            {
-                original_names.get(python_name, python_name): value
-                for python_name, value in arguments.items()
-            },
+            tool.name, {names.get(key, key): value for key, value in arguments.items()}
         )
 
-    required = tool.parameters.get("required", ())
-    hints, texts, parameters = (
-        {},
-        [],
-        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)],
-    )
-    for name, schema in tool.parameters["properties"].items():
-        python_name = names[name]
-        hints[python_name], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
+    required, definitions = tool.parameters.get("required", ()), tool.parameters.get("$defs", {})
+    hints, texts = {}, []
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    for python_name, name in names.items():
+        hints[python_name], text = _annotation(name, properties[name], definitions)
         texts.append(f"    {python_name}: {text}")
-        default = inspect.Parameter.empty if name in required else ...
         parameters.append(
             inspect.Parameter(
                 python_name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=hints[python_name],
-                default=default,
+                default=inspect.Parameter.empty if name in required else ...,
             )
         )
     method.__name__ = method.__qualname__ = tool.name

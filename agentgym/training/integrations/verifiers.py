@@ -108,14 +108,16 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
         spec = env.spec.to_json() if env.spec else ""
         for seed in range(config.start, config.stop):
             chat, _ = env.reset(seed=seed)
-            row = {
-                "prompt": as_text(chat.messages).to_openai(),
-                "world": world,
-                "options": config.options,
-                "seed": seed,
-            }
             yield WorldTask(
-                WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **row), config.task
+                WorldData(
+                    id=group_of(spec, seed),
+                    name=f"{world}#{seed}",
+                    prompt=as_text(chat.messages).to_openai(),
+                    world=world,
+                    options=config.options,
+                    seed=seed,
+                ),
+                config.task,
             )
 
 
@@ -309,8 +311,15 @@ def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
     if not episode.over:
         _, reward, terminated, truncated, _ = tool_env(episode.env).truncate(reason)
     ended = trajectory.steps[-1].info["detail"]["ended"] if episode.over else reason
-    ends = {"reward": reward, "terminated": terminated, "truncated": truncated, "ended": ended}
-    return {**ends, "success": reward >= 1.0, "turns": len(trajectory.steps), "seed": episode.seed}
+    return {
+        "reward": reward,
+        "terminated": terminated,
+        "truncated": truncated,
+        "ended": ended,
+        "success": reward >= 1.0,
+        "turns": len(trajectory.steps),
+        "seed": episode.seed,
+    }
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
@@ -344,12 +353,14 @@ def load_environment(
     registry.spec(env_id, **options)
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
-    taskset = {
-        "id": PLUGIN,
-        "world": env_id,
-        "options": options,
-        "start": seeds.start,
-        "stop": seeds.stop,
+    config = {
+        "taskset": {
+            "id": PLUGIN,
+            "world": env_id,
+            "options": options,
+            "start": seeds.start,
+            "stop": seeds.stop,
+        },
+        "agent": {"harness": {"id": PLUGIN, "tools": tools}},
     }
-    agent = {"harness": {"id": PLUGIN, "tools": tools}}
-    return vf.load_environment(vf.resolve_env_config({"taskset": taskset, "agent": agent}))
+    return vf.load_environment(vf.resolve_env_config(config))

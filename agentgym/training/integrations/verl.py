@@ -136,9 +136,9 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             prompt = self.renderer.ids(episode.chat)
             start = start if row and prompt[: len(row)] == row else len(prompt)
             if start > limits.prompt_length and not row:
-                what = f"the first prompt of seed {episode.seed} has {start} tokens"
                 raise ValueError(
-                    f"{what}, more than rollout.prompt_length={limits.prompt_length}; raise that"
+                    f"the first prompt of seed {episode.seed} has {start} tokens, more than "
+                    f"rollout.prompt_length={limits.prompt_length}; raise that"
                 )
             if start > limits.prompt_length or len(prompt) - start >= limits.response_length:
                 break
@@ -206,13 +206,14 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
         "agent_name": agent_name,
         "reward_model": {"style": "rule", "ground_truth": ""},
     }
-    rows = [
-        {
-            "prompt": plain_messages(env.reset(seed=seed)[0].messages),
-            "seed": seed,
-            "extra_info": {"index": k},
-            **fixed,
-        }
-        for k, seed in enumerate(seeds)
-    ]
-    return datasets.Dataset.from_list(rows)
+    return datasets.Dataset.from_list(
+        [
+            {
+                "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+                "seed": seed,
+                "extra_info": {"index": k},
+                **fixed,
+            }
+            for k, seed in enumerate(seeds)
+        ]
+    )

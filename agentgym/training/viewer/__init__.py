@@ -5,8 +5,7 @@ The page has no outside reference, and whatever a model wrote is text in it, nev
 """
 
 from agentgym.training.viewer.episode_view import build_view
-from agentgym.training.viewer.page import write_page
+from agentgym.training.viewer.page import ViewerServer, write_page
 from agentgym.training.viewer.run_index import RunIndex
-from agentgym.training.viewer.server import ViewerServer
 
 __all__ = ["RunIndex", "ViewerServer", "build_view", "write_page"]

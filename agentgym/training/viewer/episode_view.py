@@ -1,8 +1,11 @@
-"""An episode as the page shows it: turns with what changed in the chat, and each message once."""
+"""An episode as the page shows it: turns with what changed in the chat, and each message once, with a
+mark of how it differs from what the env first wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentgym.messages import Message, ToolCall
@@ -10,19 +13,79 @@ from agentgym.parsing import DIALECTS, parse
 from agentgym.tokens import TokenCounter, counter
 from agentgym.training.rollout.token_usage import prompt_tokens
 from agentgym.training.viewer.log_lines import (
+    LoggedChat,
     LoggedEpisode,
     LoggedStep,
     decode,
     short_world,
     wrapper_names,
 )
-from agentgym.training.viewer.marks import DROPPED, NOTES, mark_of, split_notes
 
 Entry = tuple[int, str]
 """A message in the pool, and its mark."""
 
+NOTES = {
+    "plan": "PlanOracle",
+    "state": "StateOracle",
+    "system_warning": "ContextAwareness",
+    "context_warning": "MemoryTool",
+    "budget:token_budget": "ContextAwareness",
+}
+"""Tags of the blocks that wrappers put at the end of a message, with the wrappers."""
+
+DROPPED = "dropped"
+_SAME_START = 16
+"""Letters at the beginning by which a result that was cut in the middle is told from a placeholder;
+a result that is shorter is compared whole.
+"""
 _WINDOW_BY_DEFAULT = 128_000
 """The window of context wrappers that are given none."""
+
+
+def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
+    """Return the parts of a text: first the text itself under an empty name, then the blocks that
+    wrappers put at its end, by their tags, in order; in linear time.
+    """
+    notes: list[tuple[str, str]] = []
+    end = len(text.rstrip())
+    while end:
+        tag = next((tag for tag in tags if text.endswith(f"</{tag}>", 0, end)), None)
+        start = -1 if tag is None else text.rfind(f"\n\n<{tag}>", 0, end)
+        if tag is None or start < 0:
+            break
+        notes.append((tag, text[start + len(tag) + 4 : end - len(tag) - 3].strip("\n")))
+        end = start
+    return [("", text[:end] if notes else text), *reversed(notes)]
+
+
+def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
+    """Return how a message differs from its first version; empty if it does not, but for notes at
+    its end.
+    """
+    made = _made_by_wrapper(now)
+    if made or first == now:
+        return made
+    (_, before), *old_notes = split_notes(first.text, tags)
+    (_, text), *notes = split_notes(now.text, tags)
+    if before != text or (first.images and not now.images):
+        if now.role != "tool":
+            return "rewritten"
+        return "cut" if text and text[:_SAME_START] == before[:_SAME_START] else "cleared"
+    if first.thinking and not now.thinking:
+        return "thinking cleared"
+    if first.calls != now.calls:
+        return "arguments cleared"
+    gone = {tag for tag, _ in old_notes} - {tag for tag, _ in notes}
+    return "note removed" if gone else ""
+
+
+def _made_by_wrapper(message: Message) -> str:
+    wrapper, _, rest = message.id.partition(":")
+    if wrapper != "compaction":
+        return "" if wrapper.isdecimal() or not wrapper else f"by {wrapper}"
+    if message.role == "assistant":
+        return "summary"
+    return "request" if rest.endswith(":request") else "by compaction"
 
 
 class MessagePool:
@@ -50,7 +113,7 @@ class MessagePool:
         data: dict[str, Any] = {"id": message.id, "role": message.role}
         if message.role == "assistant":
             data["parts"] = [("", message.text)]
-            data["thinking"], data["calls"] = message.thinking, _calls(message.calls)
+            data["thinking"], data["calls"] = message.thinking, call_data(message.calls)
         else:
             data["parts"] = split_notes(message.text, self.tags)
         if message.images:
@@ -143,11 +206,10 @@ class Timeline:
         return entry
 
     def _replace(self, place: int, message: Message, changed: dict[int, Entry]) -> None:
-        number, mark = self._entries[place]
-        if self._pool.messages[number] != message:
-            number = self._pool.add(message)
+        old = self._entries[place]
+        number = old[0] if self._pool.messages[old[0]] == message else self._pool.add(message)
         entry = number, self._mark(message)
-        if entry != (self._entries[place][0], mark):
+        if entry != old:
             changed[place] = self._entries[place] = entry
 
     def _mark(self, message: Message) -> str:
@@ -192,9 +254,12 @@ class _Builder:
         names = wrapper_names(episode.spec)
         # The wrappers of a team's agents are options of the env, not wrappers of it.
         team = "team" in episode.spec.get("kwargs", {})
-        tags = frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
-        self._pool = MessagePool(tags)
-        self._timelines: dict[str, Timeline] = {}
+        self._pool = MessagePool(
+            frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
+        )
+        self._timelines: defaultdict[str, Timeline] = defaultdict(
+            lambda: Timeline(self._pool, counter("heuristic"))
+        )
         self._records: dict[str, Mapping[str, Any]] = {}
         self._news: list[tuple[str, list[int]]] = []  # agents of chats, and what was new in these
 
@@ -203,16 +268,13 @@ class _Builder:
         episode = self._episode
         turns = [self._turn(k, step) for k, step in enumerate(episode.steps)]
         agent = turns[-1]["agent"] if turns else ""
-        timeline = self._timeline(agent)
-        last = timeline.update(episode.last.kept, _messages(episode.last.messages))
-        record = self._records.get(agent, {})
+        changes, edits = self._update(agent, episode.last)
         end = {
             "agent": agent,
-            "changes": last,
-            "shown": len(timeline),
-            "edits": record.get("edits", []),
+            "changes": changes,
+            "shown": len(self._timelines[agent]),
+            "edits": edits,
         }
-        self._news.append((agent, list(timeline.new)))
         self._add_results(turns)
         return {
             "world": short_world(episode.spec),
@@ -227,25 +289,25 @@ class _Builder:
             "tools": self._tools(),
         }
 
-    def _timeline(self, agent: str) -> Timeline:
-        if agent not in self._timelines:
-            self._timelines[agent] = Timeline(self._pool, counter("heuristic"))
-        return self._timelines[agent]
+    def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
+        """Take in a chat that an agent is shown; return the changes of its timeline, and the edits of
+        its context since its last turn.
+        """
+        timeline = self._timelines[agent]
+        changes = timeline.update(chat.kept, [Message.from_dict(each) for each in chat.messages])
+        self._news.append((agent, list(timeline.new)))
+        return changes, self._records.get(agent, {}).get("edits", [])
 
     def _turn(self, number: int, step: LoggedStep) -> dict[str, Any]:
         info = step.info
         agent = str(info.get("agent") or "")
-        timeline = self._timeline(agent)
-        changes = timeline.update(step.kept, _messages(step.messages))
-        self._news.append((agent, list(timeline.new)))
-        edits = self._records.get(agent, {}).get("edits", [])
-        record = info.get("context") or {}
-        self._records[agent] = record
+        changes, edits = self._update(agent, step)
+        record = self._records[agent] = info.get("context") or {}
         turn = {
             "agent": agent,
             "changes": changes,
-            "shown": len(timeline),
-            "tokens": prompt_tokens(record) if record else timeline.tokens,
+            "shown": len(self._timelines[agent]),
+            "tokens": prompt_tokens(record) if record else self._timelines[agent].tokens,
             "counter": record.get("counter", ""),
             "edits": edits,
             "reply": self._reply(step.reply.text, record.get("phase") == "summary"),
@@ -264,7 +326,7 @@ class _Builder:
             "raw": text,
             "text": message.text,
             "thinking": message.thinking,
-            "calls": [] if summary else _calls(message.calls),
+            "calls": [] if summary else call_data(message.calls),
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
@@ -279,9 +341,8 @@ class _Builder:
             if place < len(turns):
                 turns[place]["results"] = following.get(agent, [])
             following[agent] = [k for k in new if self._pool.messages[k].role != "assistant"]
-        late = turns[-1]["results"] if turns else []
         by_turn: dict[str, list[int]] = {}
-        for number in late:
+        for number in turns[-1]["results"] if turns else []:
             turn_id = self._pool.messages[number].id.partition(":")[0]
             by_turn.setdefault(turn_id, []).append(number)
         if len(by_turn) > 1 and not turns[-1]["agent"]:
@@ -291,26 +352,19 @@ class _Builder:
 
     def _tools(self) -> list[dict[str, Any]]:
         """Return the tools of each agent's first chat."""
-        tools: dict[str, dict[str, Any]] = {}
-        for step in self._episode.steps:
-            tools.update({str(tool["name"]): tool for tool in step.tools or ()})
-        return list(tools.values())
+        steps = self._episode.steps
+        return list({str(tool["name"]): tool for s in steps for tool in s.tools or ()}.values())
 
 
-def _messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    return [Message.from_dict(message) for message in messages]
-
-
-def _calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """Return calls as JSON-able data."""
     return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
 
 
 def _window(spec: Mapping[str, Any]) -> int | None:
     """Return the tokens of the context window; None if nothing limits it."""
-    wrappers = spec.get("additional_wrappers") or ()
-    budgets = [(item.get("kwargs") or {}) for item in wrappers]
-    given = [item["budget"]["window"] for item in budgets if item.get("budget")]
-    if given:
+    budgets = [item.get("kwargs") or {} for item in spec.get("additional_wrappers") or ()]
+    if given := [item["budget"]["window"] for item in budgets if item.get("budget")]:
         return int(given[0])
     window = spec.get("kwargs", {}).get("window")
     if isinstance(window, int):

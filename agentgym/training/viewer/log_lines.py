@@ -39,29 +39,28 @@ class StepHead(msgspec.Struct, frozen=True):
     info: dict[str, Any]
 
 
-class Head(msgspec.Struct, frozen=True):
+class LoggedFacts(msgspec.Struct, frozen=True):
+    """Facts about an episode, besides its steps."""
+
+    spec: dict[str, Any]
+    seed: int
+    labels: dict[str, Any]
+    terminated: bool
+    truncated: bool
+    failure: str = ""
+
+
+class Head(LoggedFacts, frozen=True, kw_only=True):
     """Figures of an episode, without its texts."""
 
-    spec: dict[str, Any]
-    seed: int
-    labels: dict[str, Any]
-    terminated: bool
-    truncated: bool
     steps: list[StepHead]
-    failure: str = ""
 
 
-class LoggedEpisode(msgspec.Struct, frozen=True):
+class LoggedEpisode(LoggedFacts, frozen=True, kw_only=True):
     """One line of a log of trajectories."""
 
-    spec: dict[str, Any]
-    seed: int
-    labels: dict[str, Any]
-    terminated: bool
-    truncated: bool
     steps: list[LoggedStep]
     last: LoggedChat
-    failure: str = ""
 
 
 _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
@@ -143,8 +142,8 @@ def short_world(spec: Mapping[str, Any]) -> str:
 
 def instance_key(spec: Mapping[str, Any], seed: int) -> str:
     """Return a digest that episodes of one instance share, whatever helped the policy in them."""
-    parts = [spec.get("id"), spec.get("kwargs"), seed]
-    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=6).hexdigest()
+    text = json.dumps([spec.get("id"), spec.get("kwargs"), seed], sort_keys=True)
+    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
@@ -158,18 +157,16 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 def arm_of(head: Head) -> str:
     """Return the oracle arm of an episode, by its label or by its wrappers; `none` without one."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
-    found = head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))
-    return str(found) or "none"
+    return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:
     """Return the context strategies of an episode, by its label or by its wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
-    wrappers = head.spec.get("additional_wrappers") or ()
     names = [
         str(item.get("name", ""))
-        for item in wrappers
+        for item in head.spec.get("additional_wrappers") or ()
         if str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
     ]
     return "+".join(name for name in names if name != "Trim") or "none"

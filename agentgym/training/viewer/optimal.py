@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym.env import tool_env
 from agentgym.training.rollout import Trajectory
-from agentgym.training.viewer.episode_view import build_view
+from agentgym.training.viewer.episode_view import build_view, call_data
 
 _SHOWN = 20
 """Optimal calls of one step that are shown; a world may have thousands, and more tell no more."""
@@ -45,25 +45,20 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
     try:
         world_env = tool_env(env)
         chat, _ = env.reset(seed=trajectory.seed)
-        best = []
+        best: list[dict[str, Any] | None] = []
         for number, step in enumerate(trajectory.steps, 1):
             if chat != step.chat:
                 raise ValueError(
                     f"the episode of seed {trajectory.seed} plays differently from turn {number} "
                     "on: it was recorded with another version, or of another world"
                 )
-            best.append(_described(world_env.world.optimal_calls()))
+            calls = world_env.world.optimal_calls()
+            best.append(
+                None
+                if calls is None
+                else {"count": len(calls), "calls": call_data(islice(calls, _SHOWN))}
+            )
             chat, *_ = env.step(step.reply.text)
     finally:
         env.close()
     return best
-
-
-def _described(calls: Any) -> dict[str, Any] | None:
-    if calls is None:
-        return None
-    first = islice(calls, _SHOWN)
-    return {
-        "count": len(calls),
-        "calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in first],
-    }

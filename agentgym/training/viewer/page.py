@@ -1,4 +1,6 @@
-"""The page: one HTML document with its style, its script and, in a file, all episodes."""
+"""The page: one HTML document with its style, its script and, in a file, all episodes; and its server,
+for the user of this machine alone.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,14 @@ import base64
 import gzip
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex, row_data
@@ -17,27 +23,33 @@ from agentgym.training.viewer.run_index import RunIndex, row_data
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
 """The parts of the script, in the order in which they need each other."""
 
-_ESCAPES = {
-    "<": "\\u003c",
-    ">": "\\u003e",
-    "&": "\\u0026",
-    "\u2028": "\\u2028",
-    "\u2029": "\\u2029",
-}
+_ESCAPES = str.maketrans(
+    {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+)
 """Signs that could end a script element or a line in it, as JSON escapes."""
 
 _LEVEL = 4
 """Of the compression: higher ones take several times as long on such texts, for little."""
 
+HOST = "127.0.0.1"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
 
 def escape_json(data: Any) -> str:
     """Return data as JSON that may stand in a script element."""
-    text = json.dumps(data, ensure_ascii=False)
-    return "".join(_ESCAPES.get(sign, sign) for sign in text) if _unsafe(text) else text
-
-
-def _unsafe(text: str) -> bool:
-    return any(sign in text for sign in _ESCAPES)
+    return json.dumps(data, ensure_ascii=False).translate(_ESCAPES)
 
 
 def asset(name: str) -> str:
@@ -107,9 +119,9 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
     for row in index.rows:
-        view = episode_or_problem(index, row.number, view_of)
+        view = json.dumps(episode_or_problem(index, row.number, view_of))
         # Texts of models are not in the document as they are, so nothing in them can end it.
-        packed = gzip.compress(json.dumps(view).encode(), compresslevel=_LEVEL, mtime=0)
+        packed = gzip.compress(view.encode(), compresslevel=_LEVEL, mtime=0)
         yield (
             f'<script type="application/gzip" id="episode-{row.number}">'
             f"{base64.b64encode(packed).decode()}</script>\n"
@@ -128,3 +140,111 @@ def episode_or_problem(
         return view_of(index.line(number))
     except (OSError, ValueError) as error:
         return {"problem": str(error)}
+
+
+class ViewerServer(ThreadingHTTPServer):
+    """Server of a run, on this machine's own address.
+
+    Addresses begin with a key, so that other users of the machine cannot read the run, and the
+    `Host` of a request has to be this server, so that no page of another site can. Episodes are
+    named by number, never by path.
+
+    Args:
+        index: The run.
+        view_of: Makes the view of an episode from its line.
+        port: The port; 0 for any that is free.
+
+    Attributes:
+        key: The first part of each path.
+
+    Raises:
+        OSError: The port is taken.
+    """
+
+    daemon_threads = True
+
+    def __init__(
+        self, index: RunIndex, view_of: Callable[[bytes], dict[str, Any]], port: int = 0
+    ) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.index, self.view_of = index, view_of
+        self.key = secrets.token_urlsafe(16)
+
+    @property
+    def url(self) -> str:
+        """Return the address of the page."""
+        return f"http://{HOST}:{self.server_port}/{self.key}/"
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Any:
+        """Return the data of a path.
+
+        Raises:
+            LookupError: There is none.
+            ValueError: A value of the query or a number is malformed.
+        """
+        if path == "rows":
+            return self._rows(int(query["from"][0]), int(query["generation"][0]))
+        if path == "search":
+            return list(self.index.search(query["text"][0]))
+        kind, _, number = path.partition("/")
+        if kind != "episodes" or not (number.isascii() and number.isdecimal()):
+            raise LookupError(f"there is nothing at {path!r}")
+        return episode_or_problem(self.index, int(number), self.view_of)
+
+    def _rows(self, start: int, generation: int) -> dict[str, Any]:
+        more = self.index.refresh()
+        first = max(0, start) if generation == self.index.generation else 0
+        return {
+            "generation": self.index.generation,
+            "rows": [row_data(row) for row in self.index.rows[first:]],
+            "more": more,
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: ViewerServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer a request for the page or for data."""
+        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        url = urlsplit(self.path)
+        _, key, *rest = url.path.split("/")
+        if self.headers.get("Host") not in hosts or not secrets.compare_digest(
+            key.encode(), self.server.key.encode()
+        ):
+            self._send(
+                HTTPStatus.FORBIDDEN, "text/plain", "open the address that the command printed"
+            )
+        elif rest == [""]:
+            boot = {"title": self.server.index.run.name, "live": True}
+            self._send(HTTPStatus.OK, "text/html", "".join(render_page(boot)))
+        else:
+            self._send_data("/".join(rest), parse_qs(url.query))
+
+    def _send_data(self, path: str, query: dict[str, list[str]]) -> None:
+        try:
+            data = self.server.answer(path, query)
+        except (LookupError, ValueError) as error:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{error}")
+        else:
+            self._send(HTTPStatus.OK, "application/json", json.dumps(data))
+
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode("utf-8", "replace")
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": content_policy(script(), asset("style.css")),
+            **_HEADERS,
+        }
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *values: object) -> None:
+        """Keep the terminal free of requests."""

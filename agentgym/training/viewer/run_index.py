@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,8 +131,9 @@ class RunIndex:
                 self.rows, self._places, self._logs = [], [], {}
             rest = part
             for path in self._paths():
-                log = self._logs.get(path) or self._open(path)
-                rest -= self._read(log, rest)
+                if path not in self._logs:
+                    self._logs[path] = _Log(path, _identity(path.stat()), is_log=path == self.run)
+                rest -= self._read(self._logs[path], rest)
                 if rest <= 0:
                     return True
             return False
@@ -149,13 +153,10 @@ class RunIndex:
     def search(self, needle: str) -> Iterator[int]:
         """Yield the numbers of the episodes in which a text stands."""
         for row in list(self.rows):
-            if row.outcome == "damaged":
-                continue
-            try:
-                if contains(self.line(row.number), needle):
+            # A log that was replaced meanwhile is noticed by the next refresh.
+            with suppress(LookupError, OSError, ValueError):
+                if row.outcome != "damaged" and contains(self.line(row.number), needle):
                     yield row.number
-            except (LookupError, OSError, ValueError):
-                continue  # the log was replaced meanwhile; the next refresh notices
 
     def _paths(self) -> list[Path]:
         if self.run.is_file():
@@ -168,12 +169,6 @@ class RunIndex:
             and path.is_file()
             and path.resolve().is_relative_to(root)
         ]
-
-    def _open(self, path: Path) -> _Log:
-        status = path.stat()
-        log = _Log(path, (status.st_dev, status.st_ino), is_log=path == self.run)
-        self._logs[path] = log
-        return log
 
     def _read(self, log: _Log, most: int) -> int:
         """Take in the whole lines of the next part of a log; return the bytes read."""
@@ -207,7 +202,11 @@ def _replaced(log: _Log) -> bool:
         status = log.path.stat()
     except OSError:
         return True
-    return (status.st_dev, status.st_ino) != log.identity or status.st_size < log.position
+    return _identity(status) != log.identity or status.st_size < log.position
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def row_data(row: Row) -> dict[str, Any]:
@@ -255,11 +254,10 @@ def _outcome(head: Head) -> str:
 
 def _label_counts(steps: list[StepHead]) -> dict[str, int]:
     """Count the labels of steps: the world's words, or `optimal` and `not optimal`."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for step in steps:
         words = {str(word) for word in step.info.get("labels") or ()}
         if not words and step.info.get("optimal") is not None:
             words = {"optimal" if step.info["optimal"] else "not optimal"}
-        for word in words:
-            counts[word] = counts.get(word, 0) + 1
-    return counts
+        counts.update(words)
+    return dict(counts)

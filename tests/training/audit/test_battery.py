@@ -12,7 +12,7 @@ from agentgym.adversaries import adversaries, register_adversary
 from agentgym.messages import ToolCall
 from agentgym.parsing import render
 from agentgym.training.audit import Audit, AuditConfig, run_audit
-from agentgym.training.audit.ceilings import CAP, Ceiling, score_interval
+from agentgym.training.audit.battery import CAP, Ceiling, score_interval
 from tests.training.audit import leaky_worlds
 from tests.training.audit.leaky_worlds import CLEAN, LEAKY
 

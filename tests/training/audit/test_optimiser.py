@@ -8,11 +8,9 @@ import pytest
 from agentgym import make, tool_env
 from agentgym.messages import ToolCall
 from agentgym.training.audit import AuditConfig, run_audit
-from agentgym.training.audit.ceilings import Ceiling, score_interval
-from agentgym.training.audit.masked_policy import TURNS, MaskedPolicy, OptimisedShortcut
-from agentgym.training.audit.optimiser import optimise
-from agentgym.training.audit.playing import play, start
-from agentgym.training.audit.transcripts import Transcript
+from agentgym.training.audit.battery import Ceiling, score_interval
+from agentgym.training.audit.optimiser import TURNS, MaskedPolicy, OptimisedShortcut, optimise
+from agentgym.training.audit.playing import Transcript, play, start
 from tests.training.audit import leaky_worlds
 
 TOLD = ["BudgetTells", "LengthTells", "ConstantAnswer", "FirstOption", "SecondLastOption", "AnyEnd"]

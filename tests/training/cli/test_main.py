@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym.training.cli import app
-from agentgym.training.cli.completion import (
+from agentgym.training.cli.common import (
     complete_context,
     complete_oracles,
     complete_world,

@@ -12,8 +12,7 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.tokens import counter
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer import build_view
-from agentgym.training.viewer.episode_view import MessagePool, Timeline
-from agentgym.training.viewer.marks import mark_of, split_notes
+from agentgym.training.viewer.episode_view import MessagePool, Timeline, mark_of, split_notes
 from agentgym.training.viewer.optimal import build_view_with_optimal_calls, optimal_calls
 from tests.helpers import calls_of
 from tests.training.viewer.episodes import HOSTILE, hostile_policy, played
