@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -397,3 +398,18 @@ def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer.writerow(columns)
     writer.writerows([as_text(row[name]) for name in columns] for row in rows)
     return text.getvalue()
+
+
+_HIDING = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|<[^<>]*\shidden\b", re.IGNORECASE
+)
+
+
+def hides_text(mail: Mail) -> bool:
+    """Return whether the HTML of a mail has text that mail programs do not show."""
+    return bool(_HIDING.search(mail.html or ""))
+
+
+def says(mail: Mail, text: str) -> bool:
+    """Return whether every part of a mail, plain or HTML, has exactly these words."""
+    return not hides_text(mail) and all(part.split() == text.split() for part in mail.parts)

@@ -1,5 +1,5 @@
-"""Quizzes and assignments of courses in the words of teachers, and what their announcements change
-about them.
+"""Courses of a university, their quizzes and assignments in the words of teachers, and what their
+announcements change about them.
 """
 
 from __future__ import annotations
@@ -7,14 +7,63 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.courses import Course
 from agentgym.envs.loca.draws import DrawnValues
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.slots import COMMON_SLOTS
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+
+LEVELS = (
+    "Introduction to {}",
+    "{}",
+    "Methods of {}",
+    "Advanced {}",
+    "Topics in {}",
+    "Seminar on {}",
+)
+"""The names of the courses in a subject, by the hundreds of their code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A course of the catalogue.
+
+    Attributes:
+        code: Department and number, whose hundreds are the level.
+        name: No two courses share it.
+        subject: What it is about.
+    """
+
+    code: str
+    name: str
+    subject: str
+
+
+@functools.cache
+def _subjects() -> dict[str, list[str]]:
+    return load_texts("subjects")
+
+
+def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
+    """Draw different courses; more than 672 have a second part, and so on."""
+    catalogue = [
+        (department, level, place, subject)
+        for department, subjects in _subjects().items()
+        for place, subject in enumerate(subjects)
+        for level in range(len(LEVELS))
+    ]
+    total = len(catalogue)
+    courses = []
+    for number in map(int, rng.permutation(total * -(-count // total))[:count]):
+        part, index = divmod(number, total)
+        department, level, place, subject = catalogue[index]
+        name = LEVELS[level].format(subject) + (f", Part {part + 1}" if part else "")
+        code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
+        courses.append(Course(code, name, subject))
+    return courses
+
 
 NOBODY = 10**6
 """More points than anybody has: nobody is exempt."""

@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.slots import COMMON_SLOTS
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
 
 OPEN, CLOSED = "Open-book", "Closed-book"
 BUILDINGS = (

@@ -16,8 +16,7 @@ from agentgym.envs.loca.exam_notices import (
     resolve,
 )
 from agentgym.envs.loca.news import course_news, inbox_news
-from agentgym.envs.loca.phrase_book import Phrase
-from agentgym.envs.loca.slots import DURATIONS
+from agentgym.envs.loca.phrase_book import DURATIONS, Phrase
 from benchmarks.text_policies import find_exams
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import fresh

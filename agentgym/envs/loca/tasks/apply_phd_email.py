@@ -22,7 +22,9 @@ from agentgym.envs.loca.applications import (
     OLDEST,
     PAPER_OF_PHRASE,
     ROOT,
+    Correspondence,
     Layout,
+    asks_for_papers,
 )
 from agentgym.envs.loca.archives import read_archive
 from agentgym.envs.loca.checks import (
@@ -38,7 +40,6 @@ from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import read_folder
-from agentgym.envs.loca.replies import Correspondence, asks_for_papers
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf

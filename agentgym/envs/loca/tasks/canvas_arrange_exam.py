@@ -24,7 +24,7 @@ from agentgym.envs.loca.checks import (
     sent_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.courses import Course, draw_courses
+from agentgym.envs.loca.coursework import Course, draw_courses
 from agentgym.envs.loca.draws import pick, pick_by_share
 from agentgym.envs.loca.exam_notices import (
     CLOSED,

@@ -21,14 +21,15 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.courses import Course, draw_courses
 from agentgym.envs.loca.coursework import (
     ASSIGNMENTS,
+    Course,
     Post,
     describe_assignment,
     describe_quiz,
     describe_submission,
     draw_changes,
+    draw_courses,
     draw_policy,
     draw_questions,
     is_voluntary,

@@ -15,18 +15,23 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_failures, mail_places
+from agentgym.envs.loca.checks import (
+    digest,
+    file_failures,
+    file_state,
+    hides_text,
+    mail_failures,
+    mail_places,
+)
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import hides_text
 from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import mail_text, read_folder
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.slots import COMMON_SLOTS
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import echo
 

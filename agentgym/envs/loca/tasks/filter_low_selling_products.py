@@ -22,11 +22,11 @@ from agentgym.envs.loca.checks import (
     file_failures,
     file_state,
     number,
+    says,
     set_failures,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_shop, same_words, split_letter, write_table

@@ -20,16 +20,15 @@ from agentgym.envs.loca.checks import (
     exact,
     file_failures,
     file_state,
+    hides_text,
     loose,
     number,
     row_failures,
     set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
-from agentgym.envs.loca.mail_checks import hides_text
+from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.payments import read_payment
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import data_rows, mail_text
 from agentgym.envs.loca.servers.email.messages import Mail

@@ -23,10 +23,10 @@ from agentgym.envs.loca.checks import (
     file_failures,
     file_state,
     row_failures,
+    says,
     set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write

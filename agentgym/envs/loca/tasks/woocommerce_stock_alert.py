@@ -24,11 +24,11 @@ from agentgym.envs.loca.checks import (
     other_sheet_failures,
     other_sheets,
     row_failures,
+    says,
     set_failures,
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
