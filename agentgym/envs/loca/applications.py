@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.news import idle_values, inbox_news
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
@@ -283,9 +282,7 @@ class Correspondence:
         if self._rng.integers(2):
             text = " ".join(self._some("campus", 4))
             return "news@campus.example.org", self.says("campus_subject"), text
-        news = inbox_news()
-        topic = pick(self._rng, news.topics)
-        return news.draw(self._rng, topic, self._values)
+        return inbox_news().draw(self._rng, self._values)
 
     def signed(self, text: str, name: str) -> str:
         """Draw greeting and closing of a letter."""

@@ -127,5 +127,4 @@ def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: _Draft) 
 @functools.cache
 def plan_length(task: Any, size: int) -> int:
     """Return the number of steps of the plan for a state of a size."""
-    drawn: DrawnState = draw_state(task, task.Config(size=size), 0)
-    return drawn.steps
+    return draw_state(task, task.Config(size=size), 0).steps

@@ -117,6 +117,14 @@ def listed_items(text: str) -> list[str]:
     return [line.removeprefix("- ") for line in lines]
 
 
+def cell_rows(text: str) -> list[list[Any]]:
+    """Return the values in the result of `read_data_from_excel`, row by row."""
+    rows: dict[int, list[Any]] = {}
+    for cell in json.loads(text)["cells"]:
+        rows.setdefault(cell["row"], []).append(cell["value"])
+    return list(rows.values())
+
+
 def find_spreadsheet(title: str) -> Step:
     """Return the step that lists the spreadsheets for the id of the first with a title."""
 
@@ -189,7 +197,22 @@ def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bo
     return accepts
 
 
-def split_letter(text: str) -> tuple[str, str]:
-    """Split a letter whose first line is its subject into subject and text."""
+def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return subject and text of a letter whose template has the subject as its first line, and
+    names of values in braces.
+    """
+    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()
+
+
+def send_letter(
+    label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
+) -> Step:
+    """Return the step that sends a letter, given by subject and text, perhaps with files."""
+    subject, body = letter
+    message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
+    if attachments:
+        message["attachments"] = list(attachments)
+    accepts = same_words(body, *attachments)
+    return write(label, output, "send_email", same=("to", "subject"), accepts=accepts, **message)

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 from agentgym.digests import digest
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
+from agentgym.envs.loca.checks import file_failures
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
-from agentgym.envs.loca.drafts import DrawnState, draw_state, plan_length
+from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.plan import CLAIM, Plan, Step
 from agentgym.envs.loca.progress import Progress
 from agentgym.envs.loca.protected_state import (
@@ -30,6 +31,7 @@ from agentgym.envs.loca.protected_state import (
     unexpected_changes,
 )
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
@@ -70,16 +72,17 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     Attributes:
         servers: The servers that the task gives (table 7 of the paper).
         start: When the episode begins.
-        outputs: What has to be made, in words.
+        outputs: What has to be made, in words; a file by its path.
         mutable_tables: The tables of the servers that the work changes, as `server.table`:
             `task_failures` checks their records. Nothing else in the services may be changed,
-            whether the task says so or not; files are for `task_failures` alone.
+            whether the task says so or not.
         harmless: Differences from the right final state that do not count, besides those of all
             tasks (`HARMLESS`), each with what it is.
         forbidden: Those of `HARMLESS` that count in this task, as its text says.
         tokens_per_unit: The approximate tokens of description per unit of size: the first guess
             in solving for the length.
-        truth: The facts about the right final state, as the generator set them.
+        truth: The facts about the right final state, as the generator set them. Its `files`, if it
+            has any, are those of the start (`file_state`): none but outputs may be changed.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -109,6 +112,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         read from a chat.
         """
         return Office(self.servers, self.start)
+
+    @property
+    def files(self) -> Workspace:
+        """The files of the office."""
+        return self.office.context.files
 
     # The hooks of a task.
 
@@ -151,8 +159,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def generate(self) -> None:
         """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
-        kind: Any = type(self)
-        drawn: DrawnState = draw_state(kind, self.config, int(self.rng.integers(2**63)))
+        drawn = draw_state(type(self), self.config, int(self.rng.integers(2**63)))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = int(self.rng.integers(2**63))
@@ -196,8 +203,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
-        """Yield the failures of the task, and the unexpected changes in the services."""
+        """Yield the failures of the task, and the unexpected changes in files and services."""
         yield from self.task_failures()
+        yield from file_failures(self.files, self.truth.get("files", {}), self.outputs)
         harmless = self.harmless_differences()
         now = fingerprint_protected(self.office, self.mutable_tables, harmless)
         yield from unexpected_changes(self._protected_hashes, now)
@@ -224,8 +232,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         Plans grow about linearly, so the size on a line through two sizes is corrected by what its
         plan really has.
         """
-        kind: Any = cls
-        low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
+        low, high = (plan_length(cls, size) for size in _HORIZON_SIZES)
         first, second = _HORIZON_SIZES
         slope = max(1, high - low) / (second - first)
         errors: dict[int, int] = {}
@@ -236,7 +243,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
                     f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
                     f"at size {first}, {high} at {second}"
                 )
-            length = plan_length(kind, size)
+            length = plan_length(cls, size)
             errors[size] = abs(length - steps)
             if errors[size] <= steps // 10 or length <= low:
                 break

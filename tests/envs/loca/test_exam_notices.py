@@ -70,7 +70,7 @@ def test_other_sentences_say_nothing_about_the_exam() -> None:
     ]
     for news in (course_news(), inbox_news()):
         texts += [
-            news.draw(rng, topic, {**VALUES, "few_number": 3}, "-.")[2]
+            news.draw(rng, {**VALUES, "few_number": 3}, topic, "-.")[2]
             for topic in news.topics
             for _ in range(20)
         ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -234,6 +235,11 @@ class KnowledgeGraph(Server):
                 kind = item.pop("type")
                 graph["entities" if kind == "entity" else "relations"].append(item)
         return graph
+
+    def set_person(self, name: str, observations: Sequence[str]) -> None:
+        """Write a graph of one person into the file."""
+        person = {"name": name, "entityType": "person", "observations": observations}
+        self.context.files.write(self.path, json.dumps({"type": "entity", **person}) + "\n")
 
     def save(self, graph: Graph) -> None:
         """Write the graph into the file."""

@@ -23,7 +23,6 @@ from agentgym.envs.loca.checks import (
     bigquery_state,
     csv_failures,
     exact,
-    file_failures,
     file_state,
     log_state,
     number,
@@ -99,21 +98,17 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         students = list(zip(ids, names, classes, strict=True))
         # Four left after the exams and have no quiz; four are new and have no exam.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        outcomes = self._outcomes(size)
+        cloud = self.office.get(GoogleCloud)
         scores = {
             student[0]: self._scores(outcome, exams)
-            for student, outcome in zip(stayed, outcomes, strict=True)
+            for student, outcome in zip(stayed, self._outcomes(size), strict=True)
         }
-        tables: dict[str, list[Sequence[Any]]] = {
-            f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)
-        }
-        for k, rows in enumerate(tables.values()):
-            rows += [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
+        for k in range(exams):
+            rows = [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
             rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
             self.rng.shuffle(rows)
-        for name, rows in tables.items():
-            cloud.bigquery.load(DATASET, name, TYPES, rows)
+            table = f"scores_{2401 + 100 * (k // 12) + k % 12}"
+            cloud.bigquery.load(DATASET, table, TYPES, rows)
         cloud.bigquery.load(
             DATASET,
             "class_teachers",
@@ -124,7 +119,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             (*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new
         ]
         self.rng.shuffle(latest)
-        files.write(
+        self.files.write(
             LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest])
         )
         for k, student in enumerate(left):
@@ -139,29 +134,23 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _outcomes(self, size: int) -> list[str]:
         """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop that is
         exactly a limit.
         """
-        drop, critical, limit = (
-            self.config.drop_rate,
-            self.config.critical_rate,
-            self.config.limit_rate,
+        drop, critical = self.config.drop_rate, self.config.critical_rate
+        shares = np.array(
+            [drop * (1 - critical), drop * critical, *[self.config.limit_rate / 2] * 2]
         )
-        shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
         shares = np.append(shares, max(0.0, 1 - shares.sum()))
-        kinds = [
-            str(kind)
-            for kind in self.rng.choice(
-                ["warning", "critical", "25", "45", "fine"], size, p=shares / shares.sum()
-            )
-        ]
-        sure = self.rng.permutation(size)
-        for place, kind in zip(sure, ("critical", "25", "45", "warning"), strict=False):
-            kinds[int(place)] = kind
+        names = ["warning", "critical", "25", "45", "fine"]
+        kinds: list[str] = self.rng.choice(names, size, p=shares / shares.sum()).tolist()
+        sure = ("critical", "25", "45", "warning")
+        for place, kind in zip(self.rng.permutation(size).tolist(), sure, strict=False):
+            kinds[place] = kind
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
@@ -170,11 +159,10 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """
         if kind in ("25", "45"):
             # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
-            past: list[int | None] = [800] * exams
-            return past, 600 if kind == "25" else 440
+            return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
-        past = [
+        past: list[int | None] = [
             None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
             for score in abilities
         ]
@@ -228,14 +216,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
         )
         sums = "SUM(CAST(ROUND(score * 10) AS INT64)) AS total, COUNT(*) AS exams"
-        query = f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id"
         past = yield read(
             "Sum the exams of each student.",
             lambda text: {
                 row["student_id"]: (row["total"], row["exams"]) for row in query_rows(text)
             },
             "bigquery_run_query",
-            query=query,
+            query=f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id",
             max_results=10_000,
         )
         drops = {
@@ -270,12 +257,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """Check that the file has the right students, the log the right entries, and that nothing
         else has changed.
         """
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
+        cloud = self.office.get(GoogleCloud)
         cells = {"name": exact, "drop_percent": number(0.0501, "%")}  # rounded to one decimal
-        yield from csv_failures(files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",))
+        yield from csv_failures(
+            self.files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",)
+        )
         yield from self._entry_failures(cloud)
         yield from bigquery_failures(cloud, self.truth["tables"])
-        yield from file_failures(files, self.truth["files"], [RESULT])
 
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)

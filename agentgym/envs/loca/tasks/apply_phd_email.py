@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import (
     FLAT,
     LETTERS,
@@ -25,10 +24,13 @@ from agentgym.envs.loca.applications import (
     Correspondence,
     Layout,
     asks_for_papers,
+    draw_layout,
+    draw_papers,
+    draw_tree,
+    members_of,
 )
 from agentgym.envs.loca.archives import read_archive
 from agentgym.envs.loca.checks import (
-    file_failures,
     file_state,
     mail_failures,
     mail_places,
@@ -105,24 +107,24 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
-        rng, email, files = self.rng, self.office.get(Email), self.office.context.files
+        rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
         names = people(rng, size + 3)
         self._mails = Correspondence(rng, self.start, names[size:])
-        letters, awards = papers.draw_papers(rng, files, name, student, names[size:])
+        letters, awards = draw_papers(rng, self.files, name, student, names[size:])
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
-        first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
+        first, marks = draw_layout(rng), rng.permutation(size) + 1
         expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
             domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
             sender = address(professor, int(marks[k]), domain)
-            layout = papers.draw_layout(rng) if self.config.different_structures else first
+            layout = draw_layout(rng) if self.config.different_structures else first
             texts = self._positive(layout) if k < count else self._negative()
             if k < count:
-                expected[sender] = papers.members_of(layout, root, letters)
+                expected[sender] = members_of(layout, root, letters)
             mails += self._letters(professor, sender, texts)
         others = self.config.other_mails
         for _ in range(-(-size // 8) if others is None else others):
@@ -137,7 +139,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             "root": root,
             "awards": awards,
             "mails": mail_places(email.store),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _remember(self, name: str, student: str) -> None:
@@ -149,14 +151,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             f"I am enrolled at Westlake University; my student ID is {student}.",
             "My passport ends in 2029.",
         ]
-        entity = {
-            "name": "me",
-            "entityType": "person",
-            "observations": [str(note) for note in self.rng.permutation(facts)],
-        }
-        self.office.context.files.write(
-            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
-        )
+        notes = self.rng.permutation(facts).tolist()
+        self.office.get(KnowledgeGraph).set_person("me", notes)
 
     def _positive(self, layout: Layout) -> list[str]:
         """Draw the mails of a professor who finally asks for papers, in the order of writing."""
@@ -192,9 +188,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
-        return papers.draw_tree(
-            self.rng, papers.draw_layout(self.rng) if layout is None else layout
-        )
+        return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
 
     def _moment(self) -> datetime:
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
@@ -246,8 +240,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         awards = [f"{FLAT}/{paper}" for _, _, paper in dated_papers if paper.startswith("award")]
         newest: dict[str, Sequence[Any]] = {}
         for request in (yield from read_folder(_read_request)):
-            best = newest.get(request[0])
-            if best is None or request[1] > best[1]:
+            if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         members_by_recipient = {
@@ -292,7 +285,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(recipient)}: nobody asked for it, or not again"
         yield from (f"there is no mail to {recipient}" for recipient in missing)
         yield from mail_failures(email.store, self.truth["mails"])
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
         """Yield the failures of a mail to a professor who asked for papers."""
@@ -400,7 +392,6 @@ def _merged(paper: str) -> str:
 
 def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
     """Return the steps that merge the awards in the requested orders."""
-    orders = {OLDEST: list(awards), NEWEST: list(awards[::-1])}
     return [
         write(
             f"Merge the {order}.",
@@ -409,7 +400,7 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
             pdf_paths=paths,
             output_path=_merged(order),
         )
-        for order, paths in orders.items()
+        for order, paths in ((OLDEST, list(awards)), (NEWEST, list(awards[::-1])))
         if _merged(order) in sources
     ]
 

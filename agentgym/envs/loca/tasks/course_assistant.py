@@ -17,7 +17,6 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     digest,
-    file_failures,
     file_state,
     hides_text,
     mail_failures,
@@ -27,7 +26,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import mail_text, read_folder
+from agentgym.envs.loca.reading import cell_rows, mail_text, read_folder
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
@@ -136,22 +135,22 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
         mails += [self._news() for _ in range(-(-size // 10) if others is None else others)]
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
         email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
-        files.write(
+        self.files.write(
             ACCOUNT,
             f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n",
         )
-        files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
+        self.files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
         self.truth = {
             "missing": missing,
             "names": sorted({student.name for student in students}),
             "ids": {student.id for student in students},
             "mails": mail_places(email.store),
             "users": digest(email.store, "users"),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _students(self, size: int) -> list[Student]:
@@ -306,7 +305,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         yield from mail_failures(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         """Return the failure of a mail to a student; empty if it has none."""
@@ -362,22 +360,17 @@ def _read_account(text: str) -> dict[str, str]:
 
 def _read_roster(text: str) -> list[list[str]]:
     """Return name, ID and address of the students who are enrolled."""
-    rows: dict[int, list[str]] = {}
-    for cell in json.loads(text)["cells"]:
-        rows.setdefault(cell["row"], []).append(cell["value"])
-    return [row[:3] for row in rows.values() if row[3] == ENROLLED]
+    return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
     """Return the ID of the student if a mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
     has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-    return match[1] if match and has_slides and not _is_draft(mail["body"]) else None
-
-
-def _is_draft(text: str) -> bool:
-    """Return whether a mail says that its file is not the final presentation."""
-    return any(kind == "not_final" for kind, _ in presentations_book().read(text))
+    if not (match and has_slides):
+        return None
+    is_draft = any(kind == "not_final" for kind, _ in presentations_book().read(mail["body"]))
+    return None if is_draft else match[1]
 
 
 register_task(CourseAssistant)

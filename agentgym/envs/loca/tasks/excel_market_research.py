@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import as_text, exact, file_failures, file_state, row_failures
+from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import read_metadata
+from agentgym.envs.loca.reading import cell_rows, read_metadata
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
@@ -144,12 +143,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             if len(sizes) == 2:
                 growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
             rows.append(dict(zip(columns, [year, *growth], strict=True)))
-        files = self.office.context.files
-        self.truth = {
-            "columns": columns,
-            "rows": rows,
-            "files": file_state(files),
-        }
+        self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
         """Return the numbers of years, raw categories and internal categories that make about
@@ -176,14 +170,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
             for k in self.rng.integers(len(own), size=2)
         ]
-        request = f"- Target category: {own[target]}\n- Years: {first} to {last}"
         parts = [
             f"## Delivered in 2023\n\n{older[0]}",
-            f"## Report to be made\n\n{request}",
+            f"## Report to be made\n\n- Target category: {own[target]}\n- Years: {first} to {last}",
             f"## Delivered in 2024\n\n{older[1]}",
         ]
         text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
-        self.office.context.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
+        self.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
         return first, last
 
     def _write_data(
@@ -209,10 +202,9 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2021, 5.25, -1.5, 2.04],
             [2022, 3, 0.7, 1.9],
         ]
-        files = self.office.context.files
-        sheets: dict[str, list[list[Any]]] = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
-        files.write(DATA, write_workbook(sheets))
-        files.write(FORMAT, write_workbook({SHEET: form}))
+        sheets = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
+        self.files.write(DATA, write_workbook(sheets))
+        self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def task(self) -> str:
         """Return the task, the same for all instances."""
@@ -259,7 +251,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         [last, heads, *parts] = yield [
             read(
                 "Read the form.",
-                lambda text: _rows(text)[0][-1],
+                lambda text: cell_rows(text)[0][-1],
                 "read_data_from_excel",
                 filepath=FORMAT,
                 sheet_name=form,
@@ -309,33 +301,29 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         """Check that the report has exactly the expected sheet, heads and rows, and that no other
         file was changed.
         """
-        files, columns = self.office.context.files, self.truth["columns"]
-        rows: list[list[Any]] = []
+        columns = self.truth["columns"]
         try:
-            rows, format_failures = _report(files.read(RESULT), columns)
+            rows, format_failures = _report(self.files.read(RESULT), columns)
         except ToolError as error:
-            format_failures = [f"{RESULT}: {error}"]
+            rows, format_failures = [], [f"{RESULT}: {error}"]
         yield from format_failures
-        records = [dict(zip(columns, row, strict=False)) for row in rows]
         yield from row_failures(
             RESULT,
-            records,
+            [dict(zip(columns, row, strict=False)) for row in rows],
             self.truth["rows"],
             dict.fromkeys(columns, _same),
             (YEAR,),
             ordered=True,
         )
-        yield from file_failures(files, self.truth["files"], [RESULT])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[Step]:
     """Yield the steps that write the report; the empty sheet goes last, since a workbook has one."""
     yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
-    target: dict[str, Any] = {"filepath": RESULT, "sheet_name": sheet}
     label = f"Write the report into its sheet {sheet}."
-    yield write(label, RESULT, "write_data_to_excel", **target, data=table)
-    first: dict[str, Any] = {"filepath": RESULT, "sheet_name": "Sheet1"}
-    yield write("Remove its empty sheet.", RESULT, "delete_worksheet", **first)
+    yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
+    label = "Remove its empty sheet."
+    yield write(label, RESULT, "delete_worksheet", filepath=RESULT, sheet_name="Sheet1")
 
 
 def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:
@@ -403,33 +391,19 @@ def _pieces(
     """
     bottom, right = size
     at_once = max(1, _CHUNK // right)
-    steps = []
-    for top in range(first, bottom + 1, at_once):
-        end = min(bottom, top + at_once - 1)
-        place = {
-            "sheet_name": title,
-            "start_cell": spot_name(top, 1),
-            "end_cell": spot_name(end, right),
-        }
-        label = f"Read rows {top} to {end} of {title}."
-        steps.append(
-            read(
-                label,
-                lambda text: keep(_rows(text)),
-                "read_data_from_excel",
-                filepath=DATA,
-                **place,
-            )
+    pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
+    return [
+        read(
+            f"Read rows {top} to {end} of {title}.",
+            lambda text: keep(cell_rows(text)),
+            "read_data_from_excel",
+            filepath=DATA,
+            sheet_name=title,
+            start_cell=spot_name(top, 1),
+            end_cell=spot_name(end, right),
         )
-    return steps
-
-
-def _rows(text: str) -> list[list[Any]]:
-    """Return the values of a range, row by row."""
-    rows: dict[int, list[Any]] = {}
-    for cell in json.loads(text)["cells"]:
-        rows.setdefault(cell["row"], []).append(cell["value"])
-    return list(rows.values())
+        for top, end in pieces
+    ]
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:

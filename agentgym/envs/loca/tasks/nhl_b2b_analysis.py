@@ -91,8 +91,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         books = [
             (SOURCE, {SHEET: games}),
             ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older}),
+            ("NHL Playoffs 2025", {"bracket": older[:3]}),
         ]
-        books.append(("NHL Playoffs 2025", {"bracket": older[:3]}))
         for place in self.rng.permutation(len(books)):
             title, parts = books[int(place)]
             sheets.add_spreadsheet(
@@ -165,27 +165,22 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
         rows = _count_texts(tuple(chain.from_iterable(lists)))
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
-        sheet = self.outputs[0]
-        label = f"Make the spreadsheet {RESULT}."
         spreadsheet = yield write(
-            label,
-            sheet,
+            f"Make the spreadsheet {RESULT}.",
+            self.outputs[0],
             "create_spreadsheet",
             title=RESULT,
             learn=lambda text: json.loads(text)["spreadsheetId"],
         )
-        content = {
-            "spreadsheet_id": spreadsheet,
-            "sheet": "Sheet1",
-            "range": f"A1:F{len(table)}",
-            "data": table,
-        }
         yield [
             write(
                 "Write the counts into it.",
-                sheet,
+                self.outputs[0],
                 "update_cells",
-                **content,
+                spreadsheet_id=spreadsheet,
+                sheet="Sheet1",
+                range=f"A1:F{len(table)}",
+                data=table,
             ),
             write_table(FILE, COLUMNS, rows),
         ]
@@ -194,9 +189,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         """Check that file and spreadsheet have the right counts for all teams, and that the earlier
         spreadsheets are unchanged.
         """
-        yield from csv_failures(
-            self.office.context.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",)
-        )
+        yield from csv_failures(self.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",))
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]

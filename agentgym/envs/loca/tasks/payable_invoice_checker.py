@@ -18,7 +18,6 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     exact,
-    file_failures,
     file_state,
     hides_text,
     loose,
@@ -122,11 +121,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
         ]
         rows = [rows[k] for k in self.rng.permutation(len(rows))]
-        snowflake, email, files = (
-            self.office.get(Snowflake),
-            self.office.get(Email),
-            self.office.context.files,
-        )
+        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
         for table, columns in TABLES.items():
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
             snowflake.load(
@@ -147,7 +142,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
         email.login_as(ME)
         for name, k in self._file_names(ids[:size]).items():
-            files.write(f"{FOLDER}/{name}", pdfs[k])
+            self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
         self.truth = {
             "invoices": invoices,
@@ -155,7 +150,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             "rows": rows,
             "comments": {table: snowflake.comments(table) for table in TABLES},
             "forms": {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES},
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
@@ -210,14 +205,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             "list_directory",
             path=FOLDER,
         )
-        pages = {"start_page": 1, "end_page": 9}
         invoices = yield [
             read(
                 f"Read {name}.",
                 _read_invoice,
                 "read_pdf_pages",
                 pdf_file_path=f"{FOLDER}/{name}",
-                **pages,
+                start_page=1,
+                end_page=9,
             )
             for name in names
         ]
@@ -244,37 +239,41 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             ),
         ]
         rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
-        changes = []
-        for table, labels, output in zip(
-            TABLES, columns, self.outputs if rows else (), strict=False
-        ):
-            label = f"Enter the invoices into {table}."
-            changes.append(write(label, output, "write_query", query=_merge(table, labels, rows)))
-        comment = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
-        changes.append(
-            write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment)
+        entries = [
+            write(
+                f"Enter the invoices into {table}.",
+                output,
+                "write_query",
+                query=_merge(table, labels, rows),
+            )
+            for table, labels, output in zip(
+                TABLES, columns, self.outputs if rows else (), strict=False
+            )
+        ]
+        comment = write(
+            f"Set the comment of {FLAG}.",
+            self.outputs[2],
+            "write_query",
+            query=f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}",
         )
-        for mail in sorted({invoice["mail"] for invoice in invoices}):
-            pairs = zip(names, invoices, strict=True)
-            files = [
-                name
-                for name, each in pairs
-                if each["mail"] == mail and each["paid"] < each["cents"]
-            ]
-            if files:
-                body = "These invoices are not paid in full:\n\n" + "\n".join(files)
-                message = {"to": mail, "subject": SUBJECT, "body": body}
-                changes.append(
-                    write(
-                        f"Write to {mail}.",
-                        self.outputs[3],
-                        "send_email",
-                        same=("to",),
-                        accepts=functools.partial(_lists, files=files),
-                        **message,
-                    )
-                )
-        yield changes
+        unpaid: dict[str, list[str]] = {}
+        for name, invoice in zip(names, invoices, strict=True):
+            if invoice["paid"] < invoice["cents"]:
+                unpaid.setdefault(invoice["mail"], []).append(name)
+        mails = [
+            write(
+                f"Write to {mail}.",
+                self.outputs[3],
+                "send_email",
+                same=("to",),
+                accepts=functools.partial(_lists, files=files),
+                to=mail,
+                subject=SUBJECT,
+                body="These invoices are not paid in full:\n\n" + "\n".join(files),
+            )
+            for mail, files in sorted(unpaid.items())
+        ]
+        yield [*entries, comment, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
         """Yield the calls that read the folder, all files and both tables."""
@@ -306,7 +305,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for table in TABLES:
             yield from self._table_failures(table, new)
         yield from self._mail_failures()
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
@@ -468,10 +466,6 @@ def _quoted(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _cents(text: str) -> int:
-    return int(text.replace(",", "").replace(".", ""))
-
-
 def _read_invoice(text: str) -> dict[str, Any]:
     """Return the facts of an invoice, amounts in cents."""
     patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
@@ -481,7 +475,7 @@ def _read_invoice(text: str) -> dict[str, Any]:
         if not match:
             raise ValueError(f"the text has no {name}")
         facts[name] = (match[1] or match[2]).strip()
-    facts["day"], facts["cents"] = _read_day(facts["day"]), _cents(facts["cents"])
+    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
     return facts
 

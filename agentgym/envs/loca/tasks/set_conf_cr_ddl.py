@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
+from agentgym.envs.loca.checks import file_state, sent_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.draws import DrawnValues, pick
 from agentgym.envs.loca.news import News
@@ -129,15 +129,15 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     reminders[key] = final - BEFORE
             mails += self._news(key, name)
         self.rng.shuffle(mails)
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_user(ME, "wright-2025", NAME)
         self.office.get(Calendar).set_owner(ME, NAME)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         order = self.rng.permutation(list(targets))
         listed = "\n".join(f"{key}: {targets[key]}" for key in map(str, order))
-        files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
-        self.truth = {"reminders": reminders, "files": file_state(files)}
+        self.files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
+        self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
         """Draw the final deadline of a track, and the mails about it, one after the other.
@@ -170,9 +170,9 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
                 f"{self._filler('closing')}"
             )
-            moment = self.start - timedelta(minutes=int(minutes))
-            letters.append(_mail(key, self._filler("subject", key=key), body, moment))
-        return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE), letters
+            subject, ago = self._filler("subject", key=key), timedelta(minutes=int(minutes))
+            letters.append(_mail(key, subject, body, self.start - ago))
+        return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
         """Draw a sentence on a deadline."""
@@ -188,8 +188,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         if alone:
             kinds.append(("all_but", {**where, "track_date": day, "all_date": other}))
             stranger = pick(self.rng, [other for other in TRACKS if other != track])
-            named = {"key": key, "track": stranger}
-            kinds.append(("all_but", {**named, "track_date": other, "all_date": day}))
+            dates = {"track_date": other, "all_date": day}
+            kinds.append(("all_but", {"key": key, "track": stranger, **dates}))
         kind, values = pick(self.rng, kinds)
         return self._says(kind, **values)
 
@@ -207,22 +207,19 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         """Draw the mails of a conference without a deadline."""
         mails, news, values = [], conference_news(), self._values(key, name)
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
-            _, subject, text = news.draw(self.rng, pick(self.rng, news.topics), values)
+            _, subject, text = news.draw(self.rng, values)
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
             mails.append(_mail(key, subject, text, moment))
         return mails
 
     def _values(self, key: str, name: str) -> DrawnValues:
         """Return values for the slots of sentences that nothing depends on."""
-
-        def integer(low: int, high: int) -> int:
-            return int(self.rng.integers(low, high))
-
+        integers = self.rng.integers
         draws: dict[str, Callable[[], Any]] = {
-            "date": lambda: (self.start + timedelta(days=integer(10, 60))).date().isoformat(),
-            "number": lambda: integer(20, 400),
-            "few_number": lambda: integer(3, 12),
-            "time": lambda: f"{integer(8, 11):02}:00",
+            "date": lambda: _days_later(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
+            "number": lambda: int(integers(20, 400)),
+            "few_number": lambda: int(integers(3, 12)),
+            "time": lambda: f"{integers(8, 11):02}:00",
         }
         return DrawnValues(draws, key=key, name=name)
 
@@ -255,23 +252,17 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         events = []
         for key, track in sorted(targets.items()):
             day = _deadline(said, key, track)
-            due = datetime.fromisoformat(f"{day}T23:59")
-            begin = due.replace(tzinfo=AOE) - BEFORE
-            moments: dict[str, Any] = {
-                "start": {"dateTime": begin.isoformat()},
-                "end": {"dateTime": (begin + BEFORE).isoformat()},
-            }
-            title = f"{key} camera-ready deadline"
-            label = f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE."
+            due = _end_of(day)
             events.append(
                 write(
-                    label,
+                    f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE.",
                     self.outputs[0],
                     "create_event",
                     same=("start",),
                     accepts=functools.partial(_is_reminder, key=key),
-                    summary=title,
-                    **moments,
+                    summary=f"{key} camera-ready deadline",
+                    start={"dateTime": (due - BEFORE).isoformat()},
+                    end={"dateTime": due.isoformat()},
                 )
             )
         yield events
@@ -301,7 +292,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             for key, begin in sorted(missing.items())
         )
         yield from sent_failures(self.office.get(Email))
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
 
 def _names(title: str, key: str) -> bool:
@@ -326,13 +316,18 @@ def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
         words = [pick(rng, REGIONS), pick(rng, KINDS), "on", pick(rng, TOPICS)]
         key = "".join(word[0] for word in " ".join(words).split() if word != "on")
         count_by_key[key] += 1
-        number = count_by_key[key] if count_by_key[key] > 1 else ""
-        names[f"{key}{number}"] = " ".join(words)
+        number = count_by_key[key]
+        names[f"{key}{number}" if number > 1 else key] = " ".join(words)
     return names
 
 
 def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
     return Mail(f"{key} chairs <chairs@{key.lower()}.example.org>", ME, subject, body, date)
+
+
+def _end_of(day: str) -> datetime:
+    """Return the last minute of a day, anywhere on earth."""
+    return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
 def _days_later(day: str, days: int) -> str:

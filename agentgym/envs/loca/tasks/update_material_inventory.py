@@ -21,7 +21,6 @@ from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
     exact,
-    file_failures,
     file_state,
     number,
     other_sheet_failures,
@@ -166,20 +165,17 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         states |= {
             product: [count, "instock" if count else "outofstock"] for product, count in new.items()
         }
-        self._fill_sheets(materials, recipes, before)
-        rows = [
-            {**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]
-        ]
-        files = self.office.context.files
-        files.write(
+        sheet, rows = self._fill_sheets(materials, recipes, before)
+        self.files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
         )
-        self.truth |= {
-            "rows": rows,
+        self.truth = {
+            "rows": [{**row, "Current Stock": _text(left[row["Material ID"]])} for row in rows],
+            "sheet": sheet,
             "stock": states,
             "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
-            "sheets": other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK),
-            "files": file_state(files),
+            "sheets": other_sheets(self.office.get(GoogleSheet), sheet, STOCK),
+            "files": file_state(self.files),
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
@@ -215,11 +211,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             chosen = self.rng.choice(
                 list(materials), int(self.rng.integers(2, most + 1)), replace=False
             )
-            needs = {
+            recipes[f"{kind.upper()}-{place:03d}"] = {
                 str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
                 for m in chosen
             }
-            recipes[f"{kind.upper()}-{place:03d}"] = needs
         return recipes
 
     def _left(
@@ -323,28 +318,25 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             stock: dict[str, Any] = (
                 {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
             )
-            created = datetime(2024, 1, 1, tzinfo=UTC)
-            price = cents(self.rng, 2_000, 90_000)
             yield {
                 "name": _name(sku),
                 "sku": sku,
-                "regular_price": price,
-                "date_created": created,
+                "regular_price": cents(self.rng, 2_000, 90_000),
+                "date_created": datetime(2024, 1, 1, tzinfo=UTC),
                 **stock,
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
         """Add the orders, each of some customer."""
-        names = people(self.rng, 4 + len(orders) // 12)
-        ids = []
-        for k, name in enumerate(names, 1):
+        members = []
+        for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
             home = {"address_1": f"{int(self.rng.integers(1, 200))} {self.rng.choice(LAST)} Street", "city": "Springfield",
                     "postcode": f"{int(self.rng.integers(10_000, 99_999))}", "country": "US"}  # fmt: skip
             mail = address(name, k, "example.com")
-            billing = {"first_name": first, "last_name": last, "email": mail, **home}
-            ids.append({"email": mail, "first_name": first, "last_name": last, "billing": billing})
-        customers = shop.customers.add_all(ids)
+            person = {"first_name": first, "last_name": last, "email": mail}
+            members.append({**person, "billing": {**person, **home}})
+        customers = shop.customers.add_all(members)
         shop.orders.add_all(
             {**order, "customer_id": customers[int(self.rng.integers(len(customers)))]}
             for order in orders
@@ -355,9 +347,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         materials: Mapping[str, Any],
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
-    ) -> None:
-        """Write the spreadsheet, with the recipe of a discontinued product; `truth` gets its id and
-        the materials.
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """Write the spreadsheet, with the recipe of a discontinued product; return its id and the
+        rows of the materials.
         """
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
@@ -386,13 +378,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 material["supplier"],
             )
             rows.append(dict(zip(MATERIAL, cells, strict=True)))
-        self.truth = {"rows": rows}
         sheets = {
             "Sheet1": [],
             RECIPES: [RECIPE, *(table[int(k)] for k in self.rng.permutation(len(table)))],
             STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
         }
-        self.truth["sheet"] = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
+        return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
 
     def task(self) -> str:
         """Return the task, the same for all instances."""
@@ -449,21 +440,27 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, number in products if sku in recipes
         ]  # fmt: skip
         cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
-        where = {"spreadsheet_id": sheet, "sheet": STOCK, "range": f"C2:C{len(cells) + 1}"}
-        steps = [
+        yield [
             write(
                 "Write the stock of the materials.",
                 self.outputs[0],
                 "update_cells",
-                **where,
+                spreadsheet_id=sheet,
+                sheet=STOCK,
+                range=f"C2:C{len(cells) + 1}",
                 data=cells,
-            )
+            ),
+            *(
+                write(
+                    f"Set the stock of {sku} to {count}.",
+                    self.outputs[1],
+                    "woo_products_update",
+                    productId=product,
+                    productData={"stock_quantity": count},
+                )
+                for sku, product, count in counts
+            ),
         ]
-        for sku, product, count in counts:
-            label = f"Set the stock of {sku} to {count}."
-            change = {"productId": product, "productData": {"stock_quantity": count}}
-            steps.append(write(label, self.outputs[1], "woo_products_update", **change))
-        yield steps
 
     def task_failures(self) -> Iterator[str]:
         """Check that each material and each product has its stock, and that nothing else has
@@ -485,7 +482,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {stock}, it should be {count} ({status})"
         if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "more than the stock of products was changed in the shop"
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:

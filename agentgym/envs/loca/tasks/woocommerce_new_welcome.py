@@ -20,7 +20,6 @@ from agentgym.envs.loca.checks import (
     bigquery_state,
     digest,
     exact,
-    file_failures,
     file_state,
     row_failures,
     says,
@@ -30,7 +29,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows, read_shop, same_words
+from agentgym.envs.loca.reading import fill_letter, query_rows, read_shop, same_words
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -54,6 +53,8 @@ TYPES = {
     "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
     "metadata": "STRING",
 }  # fmt: skip
+BILLING = ("email", "first_name", "last_name", "phone")
+"""The columns that are fields of a billing address, too."""
 LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
 
 Dear {{first_name}} {{last_name}},
@@ -191,7 +192,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
-        files = self.office.context.files
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
@@ -202,7 +202,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             },
             "shop": digest(shop.store, *PROTECTED),
             "users": email.users(),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _histories(self, size: int) -> list[History]:
@@ -251,19 +251,13 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             mail = address(
                 name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"]))
             )
-            phone = f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}"
-            city = str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]))
-            bill = {
-                "first_name": first,
-                "last_name": last,
-                "email": mail,
-                "phone": phone,
-                "city": city,
+            person = {"first_name": first, "last_name": last, "email": mail}
+            home = {
+                "phone": f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}",
+                "city": str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"])),
                 "country": "DE",
             }
-            customers.append(
-                {"email": mail, "first_name": first, "last_name": last, "billing": bill}
-            )
+            customers.append({**person, "billing": {**person, **home}})
         return customers
 
     def _orders(
@@ -341,14 +335,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         rows = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
-            row, sent = (
-                _row(int(number), *customers[int(place)], day),
-                bool(self.rng.random() < 0.8),
-            )
-            when = f"{day:%Y-%m-%d}"
+            sent, when = bool(self.rng.random() < 0.8), f"{day:%Y-%m-%d}"
             rows.append(
-                row
-                | {
+                {
+                    **_row(int(number), *customers[int(place)], day),
                     "welcome_email_sent": sent,
                     "welcome_email_date": when if sent else None,
                     "sync_date": when,
@@ -359,9 +349,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def _write_files(self) -> str:
         """Write credentials and template; return the password."""
         password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
-        files = self.office.context.files
-        files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
-        files.write(TEMPLATE, LETTER)
+        self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
+        self.files.write(TEMPLATE, LETTER)
         return password
 
     def task(self) -> str:
@@ -409,12 +398,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             order="asc",
         )
         # Without what the agent has added itself: the rows of today.
-        query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'"
         table = yield read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
-            query=query,
+            query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
         last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
@@ -480,7 +468,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         if email.users() != truth["users"]:
             yield "a user was added to the mail server"
         yield from bigquery_failures(cloud, truth["tables"])
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
     def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
@@ -511,10 +498,11 @@ def _row(
     """Return a row of the table, for a customer or the facts of an order; as of today and without a
     mail.
     """
-    bill = person["billing"]
-    names = {name: bill[name] for name in ("email", "first_name", "last_name", "phone")}
-    row = {"id": number, "woocommerce_id": owner, **names, "first_order_date": iso(first_order)}
-    return row | {
+    return {
+        "id": number,
+        "woocommerce_id": owner,
+        **{name: person["billing"][name] for name in BILLING},
+        "first_order_date": iso(first_order),
         "welcome_email_sent": False,
         "welcome_email_date": TODAY,
         "sync_date": TODAY,
@@ -532,9 +520,7 @@ def _letter(
         "order_total": order[1],
         "completed_date": f"{moment:%Y-%m-%d}",
     }
-    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
-    subject, _, body = text.partition("\n")
-    return values["email"], subject.removeprefix("Subject: "), body.strip()
+    return values["email"], *fill_letter(template, values)
 
 
 def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -543,36 +529,32 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     names = ", ".join(TYPES)
     form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-    values = ", ".join(
-        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
-        for row in rows
-    )
     return (
-        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{values}]) "
+        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
     )
 
 
 def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that adds rows; JSON writes all their values as GoogleSQL does."""
-    values = ", ".join(
+    """Return the statement that adds rows."""
+    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {_values(rows)}"
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows in SQL; JSON writes all their values as GoogleSQL does."""
+    return ", ".join(
         f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
         for row in rows
     )
-    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {values}"
 
 
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
     if not order["customer_id"]:
         return None
-    bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
-    fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    declined = declines_mails(order.get("customer_note") or "")
     return {
-        **fields,
-        "date_completed": order["date_completed"],
-        "billing": bill,
-        "declined": declined,
+        **{name: order[name] for name in ("id", "customer_id", "total", "date_completed")},
+        "billing": {name: order["billing"][name] for name in BILLING},
+        "declined": declines_mails(order.get("customer_note") or ""),
     }
 
 

@@ -18,7 +18,6 @@ from agentgym.envs.loca.checks import (
     as_text,
     digest,
     exact,
-    file_failures,
     file_state,
     number,
     other_sheet_failures,
@@ -32,11 +31,11 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
+    fill_letter,
     find_spreadsheet,
     read_shop,
     read_table,
-    same_words,
-    split_letter,
+    send_letter,
 )
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
@@ -83,6 +82,7 @@ Please order more in time. All alerts are in the spreadsheet WooCommerce Stock A
 Your shop
 """
 ROLES = (
+    "Purchasing manager",
     "Purchasing assistant",
     "Former purchasing manager (left in 2024)",
     "Sales manager",
@@ -160,9 +160,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             # The first other product is at the threshold, so that one is in every state.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
             if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
-                text = product["description"]
                 kind = "gone" if stock["role"] == "gone" else "stays"
-                product["description"] = add_note(self.rng, text, kind)
+                product["description"] = add_note(self.rng, product["description"], kind)
             supplier = str(self.rng.choice(list(suppliers)))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
@@ -196,7 +195,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             "manager": self._write_files(),
             "sheet": spreadsheet,
             "shop": digest(shop.store, *PROTECTED),
-            "files": file_state(self.office.context.files),
+            "files": file_state(self.files),
             "sheets": other_sheets(sheets, spreadsheet, ALERTS),
             "users": self.office.get(Email).users(),
         }
@@ -208,12 +207,13 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
-            contact = address(
-                str(self.rng.choice(["sales", "orders", "info"])),
-                serial,
-                f"{name.lower().replace(' ', '-')}.example.com",
-            )
-            suppliers[f"SUP-{serial + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
+            box = str(self.rng.choice(["sales", "orders", "info"]))
+            suppliers[f"SUP-{serial + 100}"] = {
+                "Supplier Name": name,
+                "Supplier Contact": address(
+                    box, serial, f"{name.lower().replace(' ', '-')}.example.com"
+                ),
+            }
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
@@ -255,9 +255,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Write the contacts and the template, and add a mailbox for everybody; return the address
         of the manager.
         """
-        names = people(self.rng, len(ROLES) + 1)
+        names = people(self.rng, len(ROLES))
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_users(
             [
                 (ME, "admin-2025", "Shop Admin"),
@@ -265,16 +265,15 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             ]
         )
         email.login_as(ME)
-        roles = ["Purchasing manager", *ROLES]
         lines = [
             f"- {role}: {name} <{mail}>"
-            for role, name, mail in zip(roles, names, addresses, strict=True)
+            for role, name, mail in zip(ROLES, names, addresses, strict=True)
         ]
-        files.write(
+        self.files.write(
             CONTACTS,
             "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]),
         )
-        files.write(TEMPLATE, LETTER)
+        self.files.write(TEMPLATE, LETTER)
         return addresses[0]
 
     def task(self) -> str:
@@ -329,24 +328,18 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 start_row=alerts["room"],
             )
         area = f"A{first}:H{first + len(rows) - 1}"
-        steps = [
-            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows)
-        ]
-        for row in rows:
-            subject, body = _letter(letter, row)
-            label = f"Write to the purchasing manager about {row[2]}."
-            mail = {"to": manager, "subject": subject, "body": body}
-            steps.append(
-                write(
-                    label,
+        yield [
+            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows),
+            *(
+                send_letter(
+                    f"Write to the purchasing manager about {row[2]}.",
                     self.outputs[1],
-                    "send_email",
-                    same=("to", "subject"),
-                    accepts=same_words(body),
-                    **mail,
+                    manager,
+                    _letter(letter, row),
                 )
-            )
-        yield steps
+                for row in rows
+            ),
+        ]
 
     def task_failures(self) -> Iterator[str]:
         """Check that the sheet has the old rows and one for each alert, that each has its mail, and
@@ -363,7 +356,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
     def _mail_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
@@ -384,24 +376,21 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     """Return a product in the form that the shop takes."""
-    custom = {"stock_threshold": str(product["threshold"]), "supplier_id": product["supplier"]}
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
     if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
         record["low_stock_amount"] = product["threshold"] // 3
-    created = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(
-        minutes=int(product["sku"][-6:]) % 500_000
-    )
-    more = {
-        "regular_price": product["price"],
-        "categories": [product["department"]],
-        "meta_data": custom,
-    }
+    age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
     return {
         **record,
-        **more,
+        "regular_price": product["price"],
+        "categories": [product["department"]],
+        "meta_data": {
+            "stock_threshold": str(product["threshold"]),
+            "supplier_id": product["supplier"],
+        },
         "stock_quantity": product["stock"],
         "backorders": "notify",
-        "date_created": created,
+        "date_created": datetime(2024, 1, 1, tzinfo=UTC) + age,
     }
 
 
@@ -417,7 +406,7 @@ def _row(
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     """Return subject and text of the mail about a product."""
     values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    return split_letter(re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template))
+    return fill_letter(template, values)
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
@@ -426,9 +415,8 @@ def _read_low(product: dict[str, Any]) -> list[Any] | None:
     """
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
-    if product["status"] != "publish" or stock is None or stock >= threshold:
-        return None
-    if has_note(product["description"], "gone"):
+    is_low = product["status"] == "publish" and stock is not None and stock < threshold
+    if not is_low or has_note(product["description"], "gone"):
         return None
     return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
 
