@@ -8,7 +8,6 @@ back what they have asked for.
 from __future__ import annotations
 
 import functools
-import itertools
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.news import idle_values, inbox_news
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
@@ -79,16 +79,18 @@ def draw_papers(
     files.write(f"{FLAT}/Photo.png", _picture(rng))
     dated: dict[str, list[tuple[datetime, str, str]]] = {}
     for kind, count in (("letter", int(rng.integers(2, 4))), ("award", int(rng.integers(2, 5)))):
-        days = rng.choice(1_400, count, replace=False)
-        numbers = rng.permutation(count) + 1
+        days = rng.choice(1_400, count, replace=False).tolist()
+        numbers = (rng.permutation(count) + 1).tolist()
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
-            when = datetime(2021, 1, 5) + timedelta(days=int(day))
-            paper = f"{kind}_{int(number)}.pdf"
+            when = datetime(2021, 1, 5) + timedelta(days=day)
+            paper = f"{kind}_{number}.pdf"
             writers = [author, *(other for other in others if other != author)]
             files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, writers)))
             dated.setdefault(kind, []).append((when, paper, author))
-    letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
-    return letters, [paper for _, paper, _ in sorted(dated["award"])]
+    return (
+        [(paper, author) for _, paper, author in sorted(dated["letter"])],
+        [paper for _, paper, _ in sorted(dated["award"])],
+    )
 
 
 @functools.cache
@@ -112,8 +114,9 @@ def _pages(
 
     def says(*counts: tuple[str, int]) -> str:
         book = papers_books()[kind]
-        texts = (book.write_some(part, rng, count, values) for part, count in counts)
-        return " ".join(itertools.chain.from_iterable(texts))
+        return " ".join(
+            text for part, count in counts for text in book.write_some(part, rng, count, values)
+        )
 
     if kind == "letter":
         about = says(("known", 1), ("work", _LETTER_PART))
@@ -151,24 +154,20 @@ def _picture(rng: np.random.Generator) -> bytes:
         (b"IDAT", zlib.compress(rows)),
         (b"IEND", b""),
     )
-    chunks = (
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in parts
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw folders and files to ask for: some themes, each in a folder of its own, in the folder of
     the theme before, or in one below that.
     """
-    themes = [
-        THEMES[int(k)]
-        for k in rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))]
-    ]
+    order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
-    for k, (names, papers) in enumerate(themes, 1):
+    for k, (names, papers) in enumerate((THEMES[theme] for theme in order), 1):
         own = f"{k:02}_{names[style]}" if numbered else names[style]
         kind = rng.random() if folder else 1.0
         if kind < 0.2 and "/" not in folder:
@@ -176,14 +175,13 @@ def draw_layout(rng: np.random.Generator) -> Layout:
         elif kind >= 0.35:
             folder = own
         if OLDEST in papers:
-            chosen = [papers[int(rng.integers(2))]]
+            chosen = [pick(rng, papers)]
         elif not (chosen := [paper for paper in papers if rng.random() < 0.8]):
             chosen = [papers[0]]
         for paper in chosen:
             phrases, called = PAPERS[paper]
-            layout[f"{folder}/{called[int(rng.integers(len(called)))]}"] = phrases[
-                int(rng.integers(len(phrases)))
-            ]
+            phrase = pick(rng, phrases)
+            layout[f"{folder}/{pick(rng, called)}"] = phrase
     return layout
 
 

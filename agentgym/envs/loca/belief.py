@@ -88,6 +88,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
             yield from _parts("", item)
 
 
+@dataclass(slots=True)
 class _Reads:
     """Reads of one kind that have found something.
 
@@ -97,11 +98,9 @@ class _Reads:
         newest: The label of the newest.
     """
 
-    __slots__ = ("count", "newest", "pieces")
-
-    def __init__(self) -> None:
-        self.count = self.pieces = 0
-        self.newest = ""
+    count: int = 0
+    pieces: int = 0
+    newest: str = ""
 
 
 class Belief:
@@ -201,8 +200,7 @@ class Belief:
                 break
             for spot in self._index[word]:
                 weights[spot] = weights.get(spot, 0.0) + 1 / count
-        ages = self._ages
-        yield from sorted(weights, key=lambda spot: (-weights[spot], -ages[spot[0]], spot[1]))
+        yield from sorted(weights, key=lambda spot: (-weights[spot], -self._ages[spot[0]], spot[1]))
         for label in reversed(self._pieces):
             yield from ((label, place) for place in range(len(self._pieces[label])))
 

@@ -81,9 +81,8 @@ def _canonical_value(value: Any) -> Any:
 @functools.cache
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     """Return the defaults of the arguments of each tool."""
-    defaults = {}
-    for server in Office(servers).toolsets():
-        for name, tool in tools_of(server).items():
-            parameters = inspect.signature(tool.method).parameters
-            defaults[name] = {key: each.default for key, each in parameters.items()}
-    return defaults
+    return {
+        name: {key: each.default for key, each in inspect.signature(tool.method).parameters.items()}
+        for server in Office(servers).toolsets()
+        for name, tool in tools_of(server).items()
+    }

@@ -5,11 +5,13 @@ search by name matches several.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
 
 SLOTS = {"number": Slot(r"\d+", read=int)}
@@ -47,19 +49,21 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
         count: The number of products, at most 900,000, as many as there are SKUs.
     """
     products: list[dict[str, str]] = []
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     departments = _departments()
-    numbers = rng.choice(np.arange(100_000, 1_000_000), count, replace=False)
-    for number in map(int, numbers):
-        department = list(departments)[int(rng.integers(len(departments)))]
+    for number in rng.choice(np.arange(100_000, 1_000_000), count, replace=False).tolist():
+        department = pick(rng, list(departments))
         names, about = departments[department]
-        base = names[int(rng.integers(len(names)))]
-        name = f"{base}{_VARIANTS[int(rng.integers(len(_VARIANTS)))]}{_COLOURS[int(rng.integers(len(_COLOURS)))]}"
-        seen[name] = seen.get(name, 0) + 1
-        name = name if seen[name] == 1 else f"{name} No. {seen[name]}"
-        sku = f"{department[:3].upper()}-{number}"
-        text = _describe(rng, about)
-        products.append({"name": name, "sku": sku, "description": text, "department": department})
+        name = f"{pick(rng, names)}{pick(rng, _VARIANTS)}{pick(rng, _COLOURS)}"
+        seen[name] += 1
+        products.append(
+            {
+                "name": name if seen[name] == 1 else f"{name} No. {seen[name]}",
+                "sku": f"{department[:3].upper()}-{number}",
+                "description": _describe(rng, about),
+                "department": department,
+            }
+        )
     return products
 
 

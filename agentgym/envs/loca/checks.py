@@ -213,13 +213,12 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
     return hashlib.sha256(repr(hashes).encode()).hexdigest()
 
 
-def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
+def mail_places(store: Store) -> list[tuple[Any, ...]]:
     """Return id, user, folder and message of each mail, in the order in which they came."""
-    rows = store.rows("SELECT id, user, folder, message FROM mails ORDER BY id")
-    return [(row["id"], row["user"], row["folder"], row["message"]) for row in rows]
+    return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
-def mail_failures(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
+def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     """Yield a sentence if mails of the start are gone or in another folder; reading is no change."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
@@ -295,10 +294,10 @@ def named_rows(
     the cells to the right of these.
     """
     header, *rows = table or [[]]
-    filled = [row for row in rows if any(map(as_text, row))]
     padding = [None] * len(columns)  # a row ends with its last filled cell
-    records = [dict(zip(columns, [*row, *padding], strict=False)) for row in filled]
-    return [as_text(cell) for cell in header], records
+    return [as_text(cell) for cell in header], [
+        dict(zip(columns, [*row, *padding], strict=False)) for row in rows if any(map(as_text, row))
+    ]
 
 
 def other_sheet_failures(
@@ -318,8 +317,11 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
-        others = [name for name in names if (book, name) != (spreadsheet, sheet)]
-        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
+        tables = [
+            (sheets.size(book, name), sheets.values(book, name))
+            for name in names
+            if (book, name) != (spreadsheet, sheet)
+        ]
         state.append([names, tables, sheets.permissions(book)])
     return state
 
@@ -355,14 +357,13 @@ def storage_failures(
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
     """Return log, severity and content (as JSON) of all entries, in the order of writing."""
-    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     return [
         (
             row["log"].rsplit("/", 1)[-1],
             row["severity"],
             json.dumps(row["payload"], ensure_ascii=False),
         )
-        for row in rows
+        for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     ]
 
 

@@ -121,8 +121,8 @@ def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict
     """
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
-    chosen = [pool[int(k)] for k in rng.permutation(len(pool))[:count]]
-    return [_question(rng, place, *each) for place, each in enumerate(chosen, 1)]
+    chosen = rng.permutation(len(pool))[:count].tolist()
+    return [_question(rng, place, *pool[k]) for place, k in enumerate(chosen, 1)]
 
 
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
@@ -178,11 +178,13 @@ def _values(
     **known: Any,
 ) -> DrawnValues:
     """Return values for the slots of sentences: numbers of two ranges, and known ones."""
-    draws = {
-        "number": lambda: int(rng.integers(*number)),
-        "few_number": lambda: int(rng.integers(*few)),
-    }
-    return DrawnValues(draws, **known)
+    return DrawnValues(
+        {
+            "number": lambda: int(rng.integers(*number)),
+            "few_number": lambda: int(rng.integers(*few)),
+        },
+        **known,
+    )
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
@@ -213,8 +215,8 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
     if rng.random() < 0.15:
         texts.append(_say(rng, "revoked", code=code))
         need = NOBODY
-    posts = [_post(rng, "policy_title", text, ("assessment_aside", "aside")) for text in texts]
-    return posts, need, limit
+    asides = ("assessment_aside", "aside")
+    return [_post(rng, "policy_title", text, asides) for text in texts], need, limit
 
 
 def draw_changes(

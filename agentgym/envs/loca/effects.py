@@ -104,8 +104,8 @@ def _book(arguments: Mapping[str, Any]) -> str:
 
 
 def _workbook(arguments: Mapping[str, Any]) -> Effects:
-    book = _book(arguments)  # its first sheet is left out: a later step may call it otherwise
-    return {f"book {book}": ""}
+    # Its first sheet is left out: a later step may call it otherwise.
+    return {f"book {_book(arguments)}": ""}
 
 
 def _workbook_cells(arguments: Mapping[str, Any]) -> Effects:
@@ -132,8 +132,10 @@ def _rows(arguments: Mapping[str, Any]) -> Effects:
         return NO_EFFECTS
     from agentgym.envs.loca.servers.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
 
-    rows = inserted_rows(query, "bigquery")
-    return {f"row {table} {_text(sorted(values))}": "" for table, values in rows}
+    return {
+        f"row {table} {_text(sorted(values))}": ""
+        for table, values in inserted_rows(query, "bigquery")
+    }
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")

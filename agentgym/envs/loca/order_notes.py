@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, Slot, load_texts
 
 Shop: TypeAlias = Literal["furniture", "books"]
@@ -90,8 +91,7 @@ def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> 
         rate: See `write_note`.
         declined: Whether the customer wants no mails.
     """
-    stories = _DECLINING if declined else _ALLOWING
-    story = stories[int(rng.integers(len(stories)))]
+    story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * int(rng.integers(1, _MOST_ASIDES + 1))
     return write_note(rng, "books", [(kind, {}) for kind in story], asides, rate)
 
@@ -184,8 +184,8 @@ def draw_order_note(
         facts.append(("withdrawn", {}))
     elif rng.random() < _RESTORED:
         facts = [("withdrawn", {}), ("restored", {}), *facts]
-    note = write_note(rng, "furniture", facts, _draw_asides(rng, order, facts), note_rate)
-    return note, amend(order, facts)
+    asides = _draw_asides(rng, order, facts)
+    return write_note(rng, "furniture", facts, asides, note_rate), amend(order, facts)
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
@@ -223,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
         options += [("only", one), *([("exchange", {**both, "count": fewer})] * 3)]
         if now[rest[0]] != count:
             options += [("same", both), ("swap", both)] * 2
-    return [options[int(rng.integers(len(options)))]]
+    return [pick(rng, options)]
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
@@ -235,7 +235,7 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
         now = amend(order, facts)
         changed = [product for product, count in order.items() if now[product] != count]
         if changed:
-            return [("undo", {"product": changed[int(rng.integers(len(changed)))]})]
+            return [("undo", {"product": pick(rng, changed)})]
     return []
 
 
@@ -255,7 +255,7 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
     named = {product for _, said in facts for product in said.values()}
     rest = [product for product in order if product not in named]
     if rest and not kinds & {"withdrawn", "only"}:
-        product = rest[int(rng.integers(len(rest)))]
+        product = pick(rng, rest)
         asides.append(("kept", {"product": product, "count": order[product]}))
         asides.append(("pondered", {"product": product, "count": counts[3]}))
     count = int(rng.integers(_ASIDES[0], _ASIDES[1] + 1))

@@ -59,8 +59,7 @@ class Phrase:
         self.parts = _split(text)
         self.names = [part for part in self.parts if isinstance(part, str)]
         self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
-        choices = [part for part in self.parts if isinstance(part, tuple)]
-        self.count = math.prod(map(len, choices))
+        self.count = math.prod(len(part) for part in self.parts if isinstance(part, tuple))
         pattern = "".join(
             f"(?P<{part}>{self._slots[part].pattern})"
             if isinstance(part, str)
@@ -80,8 +79,7 @@ class Phrase:
         form = self._form(int(rng.integers(self.count)) if self.count > 1 else 0)
         texts = list(form)
         for place in range(1, len(form), 2):
-            name = form[place]
-            texts[place] = self._slots[name].write(values[name], rng)
+            texts[place] = self._slots[form[place]].write(values[form[place]], rng)
         return "".join(texts)
 
     def _form(self, number: int) -> list[str]:
@@ -103,9 +101,7 @@ class Phrase:
     def read(self, sentence: str) -> dict[str, Any] | None:
         """Return the values in a sentence; None if it is another sentence."""
         match = self._pattern.fullmatch(sentence)
-        if match is None:
-            return None
-        return self._values(match)
+        return None if match is None else self._values(match)
 
     def find(self, text: str) -> dict[str, Any] | None:
         """Return the values in the first place of a text that has the sentence; None without one."""

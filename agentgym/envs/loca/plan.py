@@ -117,5 +117,4 @@ def write(
         learn: Extracts the fact in its result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
-    call = ToolCall(tool, arguments)
-    return Step(label, call, learn, output, tuple(same), accepts, equivalent)
+    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), accepts, equivalent)

@@ -96,8 +96,8 @@ def _mail_hash(server: Email, drafts: bool) -> str:
     which bounces follow.
     """
     ignored = [origin for origin in _ORIGINS if origin != "draft" or drafts]
-    columns = "mails.id, user, folder, message, is_important"
-    sql = f"""SELECT {columns} FROM mails JOIN messages ON messages.id = message
+    sql = f"""SELECT mails.id, user, folder, message, is_important
+        FROM mails JOIN messages ON messages.id = message
         WHERE origin NOT IN ({", ".join("?" * len(ignored))}) ORDER BY mails.id"""
     return _hash(server.store.rows(sql, *ignored))
 
@@ -109,11 +109,6 @@ def _engine_hashes(
     tables, and the columns of those that the work leaves alone.
     """
     schemas, tables = engine.committed_catalog()
-    fixed = {
-        name: table
-        for name, table in tables.items()
-        if f"{server}.{'.'.join(name)}" not in mutable_tables
-    }
     return {
         f"{server}.schemas": _hash(
             sorted(
@@ -124,7 +119,13 @@ def _engine_hashes(
         f"{server}.tables": _hash(
             sorted((name, table.comment, table.view) for name, table in tables.items())
         ),
-        f"{server}.columns": _hash(sorted((name, table.columns) for name, table in fixed.items())),
+        f"{server}.columns": _hash(
+            sorted(
+                (name, table.columns)
+                for name, table in tables.items()
+                if f"{server}.{'.'.join(name)}" not in mutable_tables
+            )
+        ),
     }
 
 

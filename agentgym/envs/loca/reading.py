@@ -92,8 +92,7 @@ def query_rows(text: str) -> list[dict[str, Any]]:
     start = re.search(r"^\[", text, re.MULTILINE)
     if start is None and "Total rows: 0" not in text:
         raise ValueError("the text has no rows")
-    rows: list[dict[str, Any]] = json.loads(text[start.start() :]) if start else []
-    return rows
+    return list(json.loads(text[start.start() :])) if start else []
 
 
 def data_rows(text: str) -> list[dict[str, str]]:
@@ -214,5 +213,11 @@ def send_letter(
     message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
     if attachments:
         message["attachments"] = list(attachments)
-    accepts = same_words(body, *attachments)
-    return write(label, output, "send_email", same=("to", "subject"), accepts=accepts, **message)
+    return write(
+        label,
+        output,
+        "send_email",
+        same=("to", "subject"),
+        accepts=same_words(body, *attachments),
+        **message,
+    )

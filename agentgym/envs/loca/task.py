@@ -206,8 +206,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Yield the failures of the task, and the unexpected changes in files and services."""
         yield from self.task_failures()
         yield from file_failures(self.files, self.truth.get("files", {}), self.outputs)
-        harmless = self.harmless_differences()
-        now = fingerprint_protected(self.office, self.mutable_tables, harmless)
+        now = fingerprint_protected(self.office, self.mutable_tables, self.harmless_differences())
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:

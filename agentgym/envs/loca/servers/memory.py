@@ -245,11 +245,8 @@ class KnowledgeGraph(Server):
         """Write the graph into the file."""
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
-        lines = [
-            json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-            for line in [*entities, *relations]
-        ]
-        self.context.files.write(self.path, "\n".join(lines))
+        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
 
 
 def _find_entity(graph: Graph, name: str) -> Entity | None:
@@ -259,10 +256,14 @@ def _find_entity(graph: Graph, name: str) -> Entity | None:
 def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
     """Entities with all relations that one of them has."""
     names = {entity["name"] for entity in entities}
-    relations = [
-        relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names
-    ]
-    return Graph(entities=entities, relations=relations)
+    return Graph(
+        entities=entities,
+        relations=[
+            relation
+            for relation in graph["relations"]
+            if {relation["from"], relation["to"]} & names
+        ],
+    )
 
 
 class _EntityLine(Entity):

@@ -195,8 +195,9 @@ class Store:
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
         """Return a hash of all records of a table, but for some columns."""
         columns = tuple(name for name in self.columns(table) if name not in without)
-        key = ("fingerprint", table, columns)
-        return self.derive(key, (table,), lambda: self._fingerprint(table, columns))
+        return self.derive(
+            ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
+        )
 
     def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
         names = ", ".join(f'"{name}"' for name in columns)
