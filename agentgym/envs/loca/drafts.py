@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentgym.envs.loca.config import MAX_SIZE, OfficeConfig
+from agentgym.envs.loca.config import MAX_SIZE
 from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
@@ -20,7 +20,7 @@ from agentgym.envs.loca.servers.office import Office
 from agentgym.tokens import count_texts
 
 if TYPE_CHECKING:
-    from agentgym.envs.loca.task import OfficeTask
+    from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
 TOLERANCE = 0.08
 """The relative error of the length of a state above which another size is tried; it is small beside

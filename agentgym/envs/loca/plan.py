@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.effects import Effects, effects_of
+from agentgym.envs.loca.calls import Effects, effects_of
 from agentgym.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import Belief
-from agentgym.envs.loca.effects import MAKERS, Effects, effects_of
+from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
 from agentgym.messages import ToolCall
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agentgym.envs.loca.calls import Effects, cell_effects
 from agentgym.envs.loca.checks import write_csv
-from agentgym.envs.loca.effects import Effects, cell_effects
 from agentgym.envs.loca.plan import Step, read, write
 from agentgym.envs.loca.servers.email.messages import text_of
 

@@ -12,14 +12,18 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
+from pydantic import Field
+
+from agentgym.config import TokenCount
 from agentgym.digests import digest
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.checks import file_failures
-from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
+from agentgym.envs.loca.config import LENGTHS, MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.plan import CLAIM, Plan, Step
 from agentgym.envs.loca.progress import Progress
@@ -36,7 +40,25 @@ from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
+from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world import World, phrase
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficeConfig(TurnBudget):
+    """A task at an environment description length; each task adds its own knobs.
+
+    Attributes:
+        length: The environment description length of the state to draw, in tokens of cl100k.
+        size: The number of what the task is about (courses, students, …), in place of a length;
+            None to solve for the length.
+    """
+
+    length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)] | None = None
+    budget_factor: BudgetFactor = 2.0
+    budget_slack: BudgetSlack = 30
+
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 

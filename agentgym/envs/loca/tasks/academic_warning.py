@@ -28,12 +28,11 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import people
+from agentgym.envs.loca.draws import people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import query_rows, write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 
 DATASET, LATEST, RESULT, LOG = (

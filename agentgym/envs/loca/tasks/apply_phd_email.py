@@ -36,9 +36,7 @@ from agentgym.envs.loca.checks import (
     mail_places,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people, pick
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import read_folder
@@ -46,7 +44,7 @@ from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"

@@ -22,9 +22,8 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sent_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.coursework import Course, draw_courses
-from agentgym.envs.loca.draws import pick, pick_by_share
+from agentgym.envs.loca.draws import address, people, pick, pick_by_share
 from agentgym.envs.loca.exam_notices import (
     CLOSED,
     OPEN,
@@ -40,7 +39,6 @@ from agentgym.envs.loca.exam_notices import (
     resolve,
 )
 from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
-from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values, inbox_news
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
@@ -54,7 +52,7 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)

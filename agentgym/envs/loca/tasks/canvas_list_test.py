@@ -19,7 +19,6 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.coursework import (
     ASSIGNMENTS,
     Course,
@@ -36,15 +35,14 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.names import people
+from agentgym.envs.loca.draws import people, pick
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
 from agentgym.envs.loca.plan import Plan, Step, read
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import START, iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"

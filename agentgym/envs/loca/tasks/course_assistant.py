@@ -22,8 +22,7 @@ from agentgym.envs.loca.checks import (
     mail_failures,
     mail_places,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import cell_rows, mail_text, read_folder
@@ -31,7 +30,7 @@ from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import echo
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import cell_rows, read_metadata
@@ -27,7 +26,7 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
 DATA, FORMAT, REQUEST, RESULT = (

@@ -25,8 +25,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.draws import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import fill_letter, read_shop, send_letter, write_table
 from agentgym.envs.loca.servers.context import START
@@ -34,7 +33,7 @@ from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import echo
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"

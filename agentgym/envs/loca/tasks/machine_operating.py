@@ -26,7 +26,6 @@ from agentgym.envs.loca.checks import (
     storage_failures,
     storage_state,
 )
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
     cell_rows,
@@ -38,7 +37,7 @@ from agentgym.envs.loca.reading import (
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"

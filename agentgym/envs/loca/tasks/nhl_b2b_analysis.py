@@ -18,11 +18,10 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import as_text, csv_failures, named_rows, number, row_failures
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"

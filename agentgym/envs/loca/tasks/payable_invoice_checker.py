@@ -25,16 +25,15 @@ from agentgym.envs.loca.checks import (
     row_failures,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.draws import address, people
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
-from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import data_rows, mail_text
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
 

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.draws import DrawnValues, pick
 from agentgym.envs.loca.news import News
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
@@ -26,7 +25,7 @@ from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
 NOTE = "conference_info.txt"

@@ -28,14 +28,13 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people
 from agentgym.envs.loca.order_notes import draw_order_note, read_amended
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = (

@@ -25,8 +25,7 @@ from agentgym.envs.loca.checks import (
     says,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.draws import address, people
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import fill_letter, query_rows, read_shop, same_words
@@ -34,7 +33,7 @@ from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import ToolError
 

@@ -27,8 +27,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
     fill_letter,
@@ -40,7 +39,7 @@ from agentgym.envs.loca.reading import (
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
