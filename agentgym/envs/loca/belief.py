@@ -4,12 +4,12 @@ there is.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from agentgym.messages import ToolCall
@@ -151,14 +151,13 @@ class Belief:
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
-        facts = [self._line(label, places) for label, places in shown.items()]
-        return [*head, *facts, *self._rest(shown)]
+        return [*head, *itertools.starmap(self._line, shown.items()), *self._rest(shown)]
 
     def _summary(self, off_plan: Sequence[ToolCall]) -> list[str]:
         """Return lines on what was done and on reads that taught nothing."""
         lines = []
         if self._changes:
-            newest = [*islice(reversed(self._changes), _NEWEST)][::-1]
+            newest = [*itertools.islice(reversed(self._changes), _NEWEST)][::-1]
             named = "; ".join(_cut(label) for label in newest)
             lines.append(f"- done: {len(self._changes)} changes; the newest: {named}")
         lines += [

@@ -189,8 +189,8 @@ def _workbook(arguments: Mapping[str, Any]) -> Effects:
 
 def _workbook_cells(arguments: Mapping[str, Any]) -> Effects:
     place = f"{_book(arguments)} {arguments['sheet_name']}"
-    cells = _cells(place, arguments.get("start_cell") or "A1", arguments["data"])
-    return {f"sheet {place}": "", **cells}
+    area = arguments.get("start_cell") or "A1"
+    return {f"sheet {place}": "", **_cells(place, area, arguments["data"])}
 
 
 def _renamed(arguments: Mapping[str, Any]) -> Effects:

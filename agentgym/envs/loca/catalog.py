@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
 
 SLOTS = {"number": Slot(r"\d+", read=int)}
@@ -74,8 +74,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
         return {"number": int(rng.integers(20, 91)), "few_number": int(rng.integers(3, 10))}
 
     count, more = (int(each) for each in rng.integers(*_SENTENCES))
-    phrases = [about[int(k)] for k in rng.permutation(len(about))[:count]]
-    texts = [phrase.write(rng, values()) for phrase in phrases]
+    texts = [phrase.write(rng, values()) for phrase in shuffled(rng, about, count)]
     return " ".join([*texts, *products_book().write_some("about", rng, more, values)])
 
 

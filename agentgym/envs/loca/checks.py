@@ -209,8 +209,8 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
         *tables: Names of tables.
         without: Columns that may be changed.
     """
-    hashes = [store.fingerprint(table, without) for table in tables]
-    return hashlib.sha256(repr(hashes).encode()).hexdigest()
+    hashes = repr([store.fingerprint(table, without) for table in tables])
+    return hashlib.sha256(hashes.encode()).hexdigest()
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:

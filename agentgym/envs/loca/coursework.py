@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues
+from agentgym.envs.loca.draws import DrawnValues, shuffled
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
 
 LEVELS = (
@@ -121,15 +121,16 @@ def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict
     """
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
-    chosen = rng.permutation(len(pool))[:count].tolist()
-    return [_question(rng, place, *pool[k]) for place, k in enumerate(chosen, 1)]
+    return [
+        _question(rng, place, *drawn) for place, drawn in enumerate(shuffled(rng, pool, count), 1)
+    ]
 
 
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
     text, options = question, []
     if kind == "choice":
         text, options = question[0], [(option, k == 0) for k, option in enumerate(question[1:])]
-        options = [options[int(k)] for k in rng.permutation(len(options))]
+        options = shuffled(rng, options)
     elif kind in ("right", "wrong"):
         options = [("True", kind == "right"), ("False", kind == "wrong")]
     return {
@@ -156,8 +157,12 @@ def describe_assignment(
     style = _STYLE[course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
-    texts = [book.write_some(each, rng, count, lambda: values) for each, count in counts.items()]
-    return _with_note(rng, list(itertools.chain.from_iterable(texts)), voluntary)
+    texts = [
+        text
+        for each, count in counts.items()
+        for text in book.write_some(each, rng, count, lambda: values)
+    ]
+    return _with_note(rng, texts, voluntary)
 
 
 def describe_submission(rng: np.random.Generator, part: int) -> str:
@@ -256,8 +261,8 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
     """Merge threads of announcements at random, each in its order."""
     rest = [list(thread) for thread in threads]
-    order = rng.permutation([k for k, thread in enumerate(rest) for _ in thread])
-    return [rest[int(k)].pop(0) for k in order]
+    order = shuffled(rng, [thread for thread in rest for _ in thread])
+    return [thread.pop(0) for thread in order]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
@@ -265,8 +270,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
     whole = []
     for post in posts or [next(news)]:
         parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
-        order = rng.permutation(len(parts)).tolist()
-        whole.append(Post(post.title, "\n\n".join(parts[k] for k in order)))
+        whole.append(Post(post.title, "\n\n".join(shuffled(rng, parts))))
     return whole
 
 

@@ -19,6 +19,13 @@ def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
     return items[int(rng.integers(len(items)))]
 
 
+def shuffled(
+    rng: np.random.Generator, items: Sequence[ItemT], count: int | None = None
+) -> list[ItemT]:
+    """Draw some of the items, all by default, in random order."""
+    return [items[k] for k in rng.permutation(len(items))[:count].tolist()]
+
+
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
     """Draw one of some items, each with its probability; what is missing to 1 goes to the last."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))

@@ -258,8 +258,8 @@ class Wording:
         if self._rng.integers(2):
             gap = pick(self._rng, [15, 30])
             return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        old_time = shift_time(time, pick(self._rng, [-120, -60, 60, 120]))
-        return self.say("start_corrected", time=time, old_time=old_time)
+        shift = pick(self._rng, [-120, -60, 60, 120])
+        return self.say("start_corrected", time=time, old_time=shift_time(time, shift))
 
     def how_long(self, exam: Exam) -> list[str]:
         """Draw a sentence on the duration."""

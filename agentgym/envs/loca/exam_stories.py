@@ -92,8 +92,7 @@ class ExamStory(Wording):
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
         """Draw time and place of an exam, and the notice of it; its proctor and books are given."""
         exam = self._arranged(exam)
-        facts = [*self.all_of(exam), *self._persons(exam), *self._books(exam)]
-        return exam, ["opening", *facts]
+        return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         """Draw what becomes of an exam, and the notices of it."""
@@ -117,9 +116,12 @@ class ExamStory(Wording):
             begin -= timedelta(days=back)
         same = self._setting.midterm_place
         place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
-        minutes = pick(self._rng, [90, 120, 150, 180])
         exam = replace(
-            exam, day=f"{begin:%Y-%m-%d}", time=f"{begin:%H:%M}", minutes=minutes, place=place
+            exam,
+            day=f"{begin:%Y-%m-%d}",
+            time=f"{begin:%H:%M}",
+            minutes=pick(self._rng, [90, 120, 150, 180]),
+            place=place,
         )
         if self._rng.random() >= self._unknown:
             return exam

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, Slot, load_texts
 
 Shop: TypeAlias = Literal["furniture", "books"]
@@ -207,7 +207,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
     held = [product for product, count in now.items() if count]
     if not held:
         return []
-    first, *rest = (held[int(k)] for k in rng.permutation(len(held)))
+    first, *rest = shuffled(rng, held)
     count, one = now[first], {"product": first}
     fewer, more, new = (int(rng.integers(1, most + 1)) for most in (count, 3, _MOST_PIECES - 1))
     options: list[Fact] = [
@@ -258,5 +258,4 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
         product = pick(rng, rest)
         asides.append(("kept", {"product": product, "count": order[product]}))
         asides.append(("pondered", {"product": product, "count": counts[3]}))
-    count = int(rng.integers(_ASIDES[0], _ASIDES[1] + 1))
-    return [asides[int(k)] for k in rng.permutation(len(asides))[:count]]
+    return shuffled(rng, asides, int(rng.integers(_ASIDES[0], _ASIDES[1] + 1)))

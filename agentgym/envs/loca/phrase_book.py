@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 
 TEXTS = Path(__file__).with_name("texts")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
@@ -153,8 +153,7 @@ class PhraseBook:
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
         """Draw sentences of a kind by different phrases; `values` draws those of each."""
-        phrases = self.kinds[kind]
-        return [phrases[int(k)].write(rng, values()) for k in rng.permutation(len(phrases))[:count]]
+        return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
         """Return what the sentences of a text say, in their order: kind and values, without those

@@ -282,8 +282,9 @@ class Progress:
         them, and statements take long to parse.
         """
         for step in self._unread:
-            effects = step.effects.items()
-            self._done_effects |= {thing: (value, step.label) for thing, value in effects}
+            self._done_effects |= {
+                thing: (value, step.label) for thing, value in step.effects.items()
+            }
         self._unread = []
 
     def _reopen(self, effects: Effects) -> None:

@@ -66,8 +66,11 @@ def fingerprint_protected(
             name = f"{server.name}.{table}"
             if name in mutable_tables or name in _CHECKED_BY_TASK or _fits(f"{name}+", patterns):
                 continue
-            columns = server.store.columns(table)
-            without = [column for column in columns if _fits(f"{name}.{column}", patterns)]
+            without = [
+                column
+                for column in server.store.columns(table)
+                if _fits(f"{name}.{column}", patterns)
+            ]
             hashes[name] = server.store.fingerprint(table, without)
         hashes |= _other_hashes(server, mutable_tables, DRAFTS in harmless)
     return hashes

@@ -41,8 +41,11 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
         listing = json.loads(text)
         if listing["page_size"] < _MAILS:
             raise ValueError("a look at a few mails sets no size for the pages of all")
-        facts = [fact for mail in listing["emails"] if (fact := keep(mail)) is not None]
-        return {"pages": listing["total_pages"], "size": listing["page_size"], "kept": facts}
+        return {
+            "pages": listing["total_pages"],
+            "size": listing["page_size"],
+            "kept": [fact for mail in listing["emails"] if (fact := keep(mail)) is not None],
+        }
 
     def page(number: int, **size: int) -> Step:
         label = f"Read the mails on page {number} of {folder}."

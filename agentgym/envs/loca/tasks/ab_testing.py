@@ -217,9 +217,11 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
         """Add tables that are no scenarios, and buckets and entries of earlier tests."""
-        owners = [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names]
         cloud.bigquery.load(
-            DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners
+            DATASET,
+            "scenario_owners",
+            {"scenario": "STRING", "owner": "STRING"},
+            [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names],
         )
         for name in names[:3]:
             for dataset, table in (

@@ -234,13 +234,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             {"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"}
             for s, drop in bad.items()
         ]
-        entries = [
-            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
-                  accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
-                  severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
-            for s, drop in bad.items() if drop > CRITICAL
+        yield [
+            write_table(RESULT, COLUMNS, rows),
+            *(write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
+                    accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
+                    severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
+              for s, drop in bad.items() if drop > CRITICAL),
         ]  # fmt: skip
-        yield [write_table(RESULT, COLUMNS, rows), *entries]
 
     def describe(self) -> Iterable[ToolCall]:
         """Yield the calls that read the quiz, and all rows of all exams."""

@@ -36,7 +36,7 @@ from agentgym.envs.loca.checks import (
     mail_places,
     set_failures,
 )
-from agentgym.envs.loca.draws import LAST, address, people, pick
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.reading import read_folder
@@ -149,8 +149,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             f"I am enrolled at Westlake University; my student ID is {student}.",
             "My passport ends in 2029.",
         ]
-        notes = self.rng.permutation(facts).tolist()
-        self.office.get(KnowledgeGraph).set_person("me", notes)
+        self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
         """Draw the mails of a professor who finally asks for papers, in the order of writing."""

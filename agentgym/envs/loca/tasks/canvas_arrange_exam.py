@@ -23,7 +23,7 @@ from agentgym.envs.loca.checks import (
     sent_failures,
 )
 from agentgym.envs.loca.coursework import Course, draw_courses
-from agentgym.envs.loca.draws import address, people, pick, pick_by_share
+from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
 from agentgym.envs.loca.exam_notices import (
     CLOSED,
     OPEN,
@@ -142,9 +142,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
-        (teacher, person, box), (_, other, other_box) = (
-            self._staff[int(j)] for j in self.rng.permutation(len(self._staff))[:2]
-        )
+        (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
             "name": f"{course.name}-{section}",
@@ -217,7 +215,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         }
         topics = [topic for topic in ANCHORS if self.rng.random() < 0.5]
         others = [topic for topic in course_news().topics if topic not in ANCHORS]
-        topics += [others[int(k)] for k in self.rng.permutation(len(others))[: POSTS - len(topics)]]
+        topics += shuffled(self.rng, others, POSTS - len(topics))
         posts = [
             course_news().draw(self.rng, self._idle, topic, facts.get(topic, ""))[1:]
             for topic in topics
@@ -231,7 +229,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             self._says("welcome_open" if books == OPEN else "welcome_closed"),
             self._filler("welcome"),
         ]
-        return " ".join(says[int(k)] for k in self.rng.permutation(len(says)))
+        return " ".join(shuffled(self.rng, says))
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
         """Return title and text of announcements, with notices in their order among the others."""
@@ -422,8 +420,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 def _read_posts(text: str) -> list[Said]:
     """Return what the announcements of a course say about exams, oldest first."""
-    posts = [post["message"] for post in json.loads(text)]
-    return [said for post in reversed(posts) for said in read_notice(post)]
+    return [said for post in reversed(json.loads(text)) for said in read_notice(post["message"])]
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:

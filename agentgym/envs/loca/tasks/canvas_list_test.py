@@ -35,7 +35,7 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
-from agentgym.envs.loca.draws import people, pick
+from agentgym.envs.loca.draws import people, pick, shuffled
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
 from agentgym.envs.loca.plan import Plan, Step, read
 from agentgym.envs.loca.reading import write_table
@@ -127,7 +127,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         open_course = int(self.rng.integers(size))  # in which there is surely something to do
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
-            teacher = teachers[int(self.rng.integers(5))]
+            teacher = pick(self.rng, teachers)
             course = {
                 "course_code": code,
                 "course_name": name,
@@ -152,8 +152,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 assignment["id"], classmate, body=describe_submission(self.rng, 1)
             )
         canvas.people.login_as(LOGIN)
-        personal = map(str, self.rng.permutation(notes[1:]))
-        self.office.get(KnowledgeGraph).set_person(ME, [notes[0], *personal])
+        notes = [notes[0], *shuffled(self.rng, notes[1:])]
+        self.office.get(KnowledgeGraph).set_person(ME, notes)
         self.files.write(QUIZ_FILE, write_csv(QUIZ, [EXAMPLE]))
         self.files.write(ASSIGNMENT_FILE, write_csv(ASSIGNMENT, [EXAMPLE]))
         for name, title in TITLES.items():
@@ -340,13 +340,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
     """Add announcements, one every three days up to the present."""
-    first = START - timedelta(days=3 * len(posts))
     for k, post in enumerate(posts):
         canvas.discussions.add_announcement(
             course_id,
             post.title,
             post.text,
-            posted_at=first + timedelta(days=3 * k),
+            posted_at=START - timedelta(days=3 * (len(posts) - k)),
             author=teacher,
         )
 

@@ -365,11 +365,12 @@ def _read_roster(text: str) -> list[list[str]]:
 def _read_submission(mail: dict[str, Any]) -> str | None:
     """Return the ID of the student if a mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
-    has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-    if not (match and has_slides):
-        return None
-    is_draft = any(kind == "not_final" for kind, _ in presentations_book().read(mail["body"]))
-    return None if is_draft else match[1]
+    counts = (
+        match
+        and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+        and all(kind != "not_final" for kind, _ in presentations_book().read(mail["body"]))
+    )
+    return match[1] if match and counts else None
 
 
 register_task(CourseAssistant)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import cell_rows, read_metadata
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
@@ -174,7 +174,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             f"## Report to be made\n\n- Target category: {own[target]}\n- Years: {first} to {last}",
             f"## Delivered in 2024\n\n{older[1]}",
         ]
-        text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
+        text = "\n\n".join(shuffled(self.rng, parts))
         self.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
         return first, last
 
@@ -187,7 +187,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
-        rows: list[list[Any]] = [
+        rows: list[list[Any]] = [["Category", *names]]
+        rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
             for name, row in zip(own, weights, strict=True)
         ]
@@ -201,8 +202,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2021, 5.25, -1.5, 2.04],
             [2022, 3, 0.7, 1.9],
         ]
-        sheets = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
-        self.files.write(DATA, write_workbook(sheets))
+        self.files.write(DATA, write_workbook({WEIGHTS: rows, VALUES: table}))
         self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def task(self) -> str:
@@ -246,7 +246,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 include_ranges=True,
             ),
         ]
-        read_weights = functools.partial(_read_weights, target=request["target"])
         [last, heads, *parts] = yield [
             read(
                 "Read the form.",
@@ -256,7 +255,12 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 sheet_name=form,
             ),
             *_pieces(VALUES, 1, [1, sizes[VALUES][1]], lambda rows: rows[0]),
-            *_pieces(WEIGHTS, 1, sizes[WEIGHTS], read_weights),
+            *_pieces(
+                WEIGHTS,
+                1,
+                sizes[WEIGHTS],
+                functools.partial(_read_weights, target=request["target"]),
+            ),
         ]
         names, weights = (
             parts[0]["names"],

@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
     write_csv,
 )
-from agentgym.envs.loca.draws import address, people
+from agentgym.envs.loca.draws import address, people, pick, shuffled
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import fill_letter, read_shop, send_letter, write_table
 from agentgym.envs.loca.servers.context import START
@@ -122,9 +122,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
-        roles = [
-            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
-        ]
+        roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
         slow_products: list[dict[str, Any]] = []
         for product, role in zip(make_products(self.rng, size), roles, strict=True):
@@ -188,7 +186,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **self._prices(),
         }
         if before and self.rng.random() < self.config.tie_rate:
-            twin = before[int(self.rng.integers(len(before)))]
+            twin = pick(self.rng, before)
             double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
             double["sale"] = f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else ""
             return product | {
@@ -217,8 +215,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         excluded = others >= 2 and self.rng.random() < self.config.excluded_rate
         if excluded:
             days, sold, state = old, few, {}
-        more = {"excluded": excluded, **self._prices()}
-        return {"since": _day(days), "sold": sold, "state": state, **more}
+        return {
+            "since": _day(days),
+            "sold": sold,
+            "state": state,
+            "excluded": excluded,
+            **self._prices(),
+        }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
         """Return a product in the form that the shop takes."""
@@ -244,7 +247,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         for k, name in enumerate(people(self.rng, count)):
             if k and self.rng.random() < 0.08:
                 # Somebody has subscribed twice, with another spelling of the address.
-                twice = entries[int(self.rng.integers(k))]
+                twice = pick(self.rng, entries)
                 entries.append(
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
                 )
@@ -257,8 +260,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             )
             if active:
                 letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
-        order = self.rng.permutation(len(entries))
-        records = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
+        records = [
+            {**entry, "id": place} for place, entry in enumerate(shuffled(self.rng, entries), 1)
+        ]
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
 

@@ -26,6 +26,7 @@ from agentgym.envs.loca.checks import (
     storage_failures,
     storage_state,
 )
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
     cell_rows,
@@ -132,7 +133,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
-        sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
+        sure = pick(self.rng, sensors)  # which surely has a range and an anomaly
         ranges = {
             sensor: limits
             for sensor, limits in all_limits.items()
@@ -145,8 +146,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             for sensor, limits in all_limits.items()
             for stamp, value in self._readings(limits, min(8, 4 + size // 60), sure=sensor == sure)
         ]
-        order = self.rng.permutation(len(rows))
-        cloud.bigquery.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
+        cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
         self._add_distractors(cloud, rows)
         self.files.write(BOOK, self._book(sensors, ranges))
         anomalies = [

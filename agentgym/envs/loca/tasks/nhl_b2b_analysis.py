@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import as_text, csv_failures, named_rows, number, row_failures
+from agentgym.envs.loca.draws import shuffled
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
@@ -92,8 +93,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older}),
             ("NHL Playoffs 2025", {"bracket": older[:3]}),
         ]
-        for place in self.rng.permutation(len(books)):
-            title, parts = books[int(place)]
+        for title, parts in shuffled(self.rng, books):
             sheets.add_spreadsheet(
                 title, {name: [HEADER, *self._rows(part)] for name, part in parts.items()}
             )
@@ -234,7 +234,7 @@ def _season(
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
-        order = [teams[k] for k in rng.permutation(len(teams)).tolist()]
+        order = shuffled(rng, teams)
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
             : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
@@ -282,9 +282,9 @@ def _state(sheets: GoogleSheet, book: str) -> str:
 
 def _read_games(text: str) -> list[str]:
     """Return the games as texts, which are shorter than lists in the state."""
-    rows = json.loads(text)["valueRanges"][0]["values"]
     return [
-        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes")) for row in rows
+        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
+        for row in json.loads(text)["valueRanges"][0]["values"]
     ]
 
 

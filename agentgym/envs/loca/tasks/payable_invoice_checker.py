@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     row_failures,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people
+from agentgym.envs.loca.draws import address, people, pick, shuffled
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import data_rows, mail_text
@@ -119,7 +119,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
         ]
-        rows = [rows[k] for k in self.rng.permutation(len(rows))]
+        rows = shuffled(self.rng, rows)
         snowflake, email = self.office.get(Snowflake), self.office.get(Email)
         for table, columns in TABLES.items():
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
@@ -170,7 +170,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
-        mail = mails[int(self.rng.integers(len(mails)))]
+        mail = pick(self.rng, mails)
         return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
 
     def task(self) -> str:
@@ -323,9 +323,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 yield f"the comment of {column} in {table} is {echo(comments[column])}, it should be {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
         rows = _records(tuple(columns.values()), actual_table.data)
-        old_rows = [row for row in rows if row[0] not in ids]
         yield from set_failures(
-            table, old_rows, (tuple(row[name] for name in columns) for row in self.truth["rows"])
+            table,
+            (row for row in rows if row[0] not in ids),
+            (tuple(row[name] for name in columns) for row in self.truth["rows"]),
         )
         new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
@@ -384,21 +385,18 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     resemble one of the folder.
     """
     suppliers = list(SUPPLIERS)
-
-    def prefix() -> str:  # as `choice` draws it, which makes an array of the list each time
-        return suppliers[int(rng.integers(len(suppliers)))]
-
     ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
     while len(ids) < size:
-        ids[f"{prefix()}-2024-{rng.integers(100, 10_000)}"] = None
+        ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [
         f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
         for k, key in enumerate(ids)
     ]
-    for key in near[: others // 2]:
-        ids[key] = None
+    ids |= dict.fromkeys(near[: others // 2])
     while len(ids) < size + others:
-        ids[f"{prefix()}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = None
+        ids[f"{pick(rng, suppliers)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
+            None
+        )
     return list(ids)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.draws import DrawnValues, pick
+from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.news import News
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
 from agentgym.envs.loca.plan import Plan, read, write
@@ -118,7 +118,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}
         mails, reminders = [], {}
         for key, name in conferences.items():
-            tracks = [TRACKS[int(k)] for k in self.rng.permutation(len(TRACKS))[:2]]
+            tracks = shuffled(self.rng, TRACKS, 2)
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
             for track in tracks[: 1 + int(self.rng.random() < 0.4)]:
@@ -133,8 +133,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.office.get(Calendar).set_owner(ME, NAME)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
-        order = self.rng.permutation(list(targets))
-        listed = "\n".join(f"{key}: {targets[key]}" for key in map(str, order))
+        order = shuffled(self.rng, list(targets.items()))
+        listed = "\n".join(f"{key}: {track}" for key, track in order)
         self.files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
@@ -163,14 +163,13 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
             remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
-            order = [story, *remarks]
-            text = " ".join(order[int(k)] for k in self.rng.permutation(len(order)))
+            text = " ".join(shuffled(self.rng, [story, *remarks]))
             body = (
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
                 f"{self._filler('closing')}"
             )
-            subject, ago = self._filler("subject", key=key), timedelta(minutes=int(minutes))
-            letters.append(_mail(key, subject, body, self.start - ago))
+            moment = self.start - timedelta(minutes=int(minutes))
+            letters.append(_mail(key, self._filler("subject", key=key), body, moment))
         return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
@@ -214,13 +213,16 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     def _values(self, key: str, name: str) -> DrawnValues:
         """Return values for the slots of sentences that nothing depends on."""
         integers = self.rng.integers
-        draws: dict[str, Callable[[], Any]] = {
-            "date": lambda: _days_later(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
-            "number": lambda: int(integers(20, 400)),
-            "few_number": lambda: int(integers(3, 12)),
-            "time": lambda: f"{integers(8, 11):02}:00",
-        }
-        return DrawnValues(draws, key=key, name=name)
+        return DrawnValues(
+            {
+                "date": lambda: _days_later(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
+                "number": lambda: int(integers(20, 400)),
+                "few_number": lambda: int(integers(3, 12)),
+                "time": lambda: f"{integers(8, 11):02}:00",
+            },
+            key=key,
+            name=name,
+        )
 
     def task(self) -> str:
         """Return the task, the same for all instances."""

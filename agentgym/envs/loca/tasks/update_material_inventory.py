@@ -28,7 +28,7 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.draws import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.order_notes import draw_order_note, read_amended
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
@@ -185,8 +185,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for base in bases.split("|")
             for grade in GRADES
         ]
-        chosen = [names[int(k)] for k in self.rng.permutation(len(names))[:count]]
-        numbers = map(int, self.rng.permutation(900)[:count] + 100)
+        chosen = shuffled(self.rng, names, count)
+        numbers = shuffled(self.rng, range(100, 1_000), count)
         return {
             f"MAT-{key}": {
                 "name": name,
@@ -206,7 +206,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
         recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
-            kind = KINDS[int(self.rng.integers(len(KINDS)))]
+            kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(
                 list(materials), int(self.rng.integers(2, most + 1)), replace=False
             )
@@ -230,7 +230,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
             return step * int(self.rng.integers(1, 500))
-        need = needs[int(self.rng.integers(len(needs)))]
+        need = pick(self.rng, needs)
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
         if self.rng.random() >= self.config.edge_rate:
             return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
@@ -248,8 +248,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Draw orders, in the order of creation; add up the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
-        rest = self.rng.choice(list(OTHERS), max(0, size - len(kinds)), p=list(OTHERS.values()))
-        kinds += map(str, rest)
+        rest = max(0, size - len(kinds))
+        kinds += self.rng.choice(list(OTHERS), rest, p=list(OTHERS.values())).tolist()
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
@@ -314,15 +314,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Yield the products in the form that the shop takes, those without a recipe at the end."""
         for sku in skus:
-            stock: dict[str, Any] = (
-                {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
-            )
             yield {
                 "name": _name(sku),
                 "sku": sku,
                 "regular_price": cents(self.rng, 2_000, 90_000),
                 "date_created": datetime(2024, 1, 1, tzinfo=UTC),
-                **stock,
+                **({"stock_quantity": old[sku]} if sku in old else {"virtual": True}),
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
@@ -336,10 +333,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})
         customers = shop.customers.add_all(members)
-        shop.orders.add_all(
-            {**order, "customer_id": customers[int(self.rng.integers(len(customers)))]}
-            for order in orders
-        )
+        shop.orders.add_all({**order, "customer_id": pick(self.rng, customers)} for order in orders)
 
     def _fill_sheets(
         self,
@@ -365,21 +359,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, recipe in {**recipes, "LAMP-1000": old_recipe}.items()
             for material, need in recipe.items()
         ]
-        rows = []
-        for key in map(str, self.rng.permutation(list(materials))):
-            material = materials[key]
-            cells = (
-                key,
-                material["name"],
-                before[key] / 100,
-                material["unit"],
-                before[key] // 3_000,
-                material["supplier"],
-            )
-            rows.append(dict(zip(MATERIAL, cells, strict=True)))
+        rows = [
+            {
+                "Material ID": key,
+                "Material Name": material["name"],
+                "Current Stock": before[key] / 100,
+                "Unit": material["unit"],
+                "Min Stock": before[key] // 3_000,
+                "Supplier": material["supplier"],
+            }
+            for key, material in shuffled(self.rng, list(materials.items()))
+        ]
         sheets = {
             "Sheet1": [],
-            RECIPES: [RECIPE, *(table[int(k)] for k in self.rng.permutation(len(table)))],
+            RECIPES: [RECIPE, *shuffled(self.rng, table)],
             STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
         }
         return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
@@ -509,8 +502,9 @@ def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     pieces = read_amended(
         {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
     )
-    taken = [[line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]]
-    return taken or None
+    return [
+        [line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]
+    ] or None
 
 
 register_task(UpdateMaterialInventory)

@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     says,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people
+from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import fill_letter, query_rows, read_shop, same_words
@@ -155,22 +155,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ids = iter(shop.customers.add_all(members))
         owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
         orders = self._orders(shop, owners, customers, histories)
-        known_owners = {
-            owner for owner, (kind, _) in zip(owners, histories, strict=True) if kind == "known"
-        }
         known_customers = [
             (owner, customer)
-            for owner, customer in zip(owners, customers, strict=True)
-            if owner in known_owners
+            for owner, customer, (kind, _) in zip(owners, customers, histories, strict=True)
+            if kind == "known"
         ]
-        strangers = zip(
-            90_000 + self.rng.permutation(2 * others),
-            everybody[len(histories) :],
-            strict=False,
-        )
-        rows = self._rows(
-            [*known_customers, *((int(key), stranger) for key, stranger in strangers)]
-        )
+        keys = (90_000 + self.rng.permutation(2 * others)).tolist()
+        strangers = zip(keys, everybody[len(histories) :], strict=False)
+        rows = self._rows([*known_customers, *strangers])
         cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
         cloud.bigquery.load(
             DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
@@ -180,7 +172,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         new: list[dict[str, Any]] = []
         letters, last = [], max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
-        for owner in sorted(history_by_owner.keys() - known_owners - {0}):
+        for owner in sorted(history_by_owner.keys() - dict(known_customers).keys() - {0}):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
@@ -220,7 +212,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             moments = self._moments(story)[:left]
             left -= len(moments)
             histories.append((story, moments))
-        return [histories[int(k)] for k in self.rng.permutation(len(histories))]
+        return shuffled(self.rng, histories)
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
@@ -282,7 +274,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
                 totals[_moment(record)] = _euros(count * prices[place])
-        records = [records[int(k)] for k in self.rng.permutation(len(records))]
+        records = shuffled(self.rng, records)
         pairs = zip(shop.orders.add_all(records), records, strict=True)
         numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
         return {
@@ -321,9 +313,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
             note = self._note(declined=bool(self.rng.random() < self.config.declined_rate))
-            status = str(self.rng.choice(OTHER_STATUSES))
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": status, "customer_note": note}  # fmt: skip
+                   "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
 
     def _note(self, *, declined: bool) -> str:
         return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
@@ -343,7 +334,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     "sync_date": when,
                 }
             )
-        return [rows[int(k)] for k in self.rng.permutation(len(rows))]
+        return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
         """Write credentials and template; return the password."""

@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.draws import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, people, shuffled
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import (
     fill_letter,
@@ -151,9 +151,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """
         low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
         suppliers = self._suppliers(2 + size // 4)
-        roles = [
-            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
-        ]
+        roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products = []
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # The first other product is at the threshold, so that one is in every state.
@@ -179,10 +177,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         sheets.add_spreadsheet(
             f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
         )
-        order = [int(k) for k in self.rng.permutation(len(old))]
+        old = shuffled(self.rng, old)
         supplier_rows = [[supplier, *fields.values()] for supplier, fields in suppliers.items()]
         tables: dict[str, list[Any]] = {
-            ALERTS: [COLUMNS, *(tuple(old[k].values()) for k in order)],
+            ALERTS: [COLUMNS, *(tuple(row.values()) for row in old)],
             SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *supplier_rows],
         }
         spreadsheet = sheets.add_spreadsheet(TITLE, tables)
@@ -190,7 +188,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             "new": [
                 row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
             ],
-            "old": [old[k] for k in order],
+            "old": old,
             "manager": self._write_files(),
             "sheet": spreadsheet,
             "shop": digest(shop.store, *PROTECTED),
@@ -270,7 +268,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         ]
         self.files.write(
             CONTACTS,
-            "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]),
+            "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""]),
         )
         self.files.write(TEMPLATE, LETTER)
         return addresses[0]
@@ -404,8 +402,9 @@ def _row(
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     """Return subject and text of the mail about a product."""
-    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    return fill_letter(template, values)
+    return fill_letter(
+        template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    )
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
