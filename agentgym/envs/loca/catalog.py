@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 
 import numpy as np
 
@@ -95,4 +94,9 @@ def has_note(description: str, kind: str) -> bool:
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
     """Draw a price in `[low, high)` cents, written with two decimals."""
-    return str(Decimal(int(rng.integers(low, high))).scaleb(-2).quantize(Decimal("0.01")))
+    return in_decimals(int(rng.integers(low, high)))
+
+
+def in_decimals(hundredths: int) -> str:
+    """Write a number of hundredths with two decimals."""
+    return f"{hundredths // 100}.{hundredths % 100:02}"

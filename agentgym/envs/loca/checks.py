@@ -209,8 +209,12 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
         *tables: Names of tables.
         without: Columns that may be changed.
     """
-    hashes = repr([store.fingerprint(table, without) for table in tables])
-    return hashlib.sha256(hashes.encode()).hexdigest()
+    return hash_of([store.fingerprint(table, without) for table in tables])
+
+
+def hash_of(value: object) -> str:
+    """Hash a value by its representation."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
@@ -242,15 +246,13 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     query.
     """
     image = cloud.engine.table((dataset, table))
-    content: Any
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
-        content = cloud.bigquery.rows(dataset, table)
-    else:
-        content = {}
-        for column, data in zip(image.columns, image.data, strict=True):
-            convert = _CONVERTERS[column.type]
-            content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
-    return hashlib.sha256(repr(content).encode()).hexdigest()
+        return hash_of(cloud.bigquery.rows(dataset, table))
+    content = {}
+    for column, data in zip(image.columns, image.data, strict=True):
+        convert = _CONVERTERS[column.type]
+        content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+    return hash_of(content)
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +77,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
         # this converge for lengths that grow with the size, with its square, or in between. A size
         # may come up again: where one unit more is too much, another draw of the same size may fit.
         size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
-        size = round(size * math.pow(config.length / max(1, best.tokens), 0.75))
+        size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
         sizes.append(min(MAX_SIZE, max(1, size)))
         drafts.append(_draw_draft(task, config, (seed, len(drafts)), sizes[-1]))
     return _complete(task, config, min(drafts, key=error))

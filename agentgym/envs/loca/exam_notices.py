@@ -119,10 +119,6 @@ def _days_between(first: str, second: str) -> int:
     return (date.fromisoformat(second) - date.fromisoformat(first)).days
 
 
-def _minutes_between(first: str, second: str) -> int:
-    return _minute_of_day(second) - _minute_of_day(first)
-
-
 Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]
 
 UPDATES: Mapping[str, Update] = {
@@ -148,7 +144,7 @@ UPDATES: Mapping[str, Update] = {
     "duration_corrected": lambda said, exam, where: {"minutes": said["duration"]},
     "span": lambda said, exam, where: {
         "time": said["time"],
-        "minutes": _minutes_between(said["time"], said["end_time"]),
+        "minutes": _minute_of_day(said["end_time"]) - _minute_of_day(said["time"]),
     },
     "end": lambda said, exam, where: {
         "time": shift_time(said["end_time"], -said["duration"]),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
 from agentgym.envs.loca.servers.files.pdf_blocks import Block, Box, Table, Text
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
@@ -54,8 +55,7 @@ def write_payment(
         boxed: Whether a box says it, in place of a note.
     """
     status = "all" if paid == total else "part" if paid else "none"
-    kinds = (_BOXES if boxed else _NOTES)[status]
-    kind = kinds[int(rng.integers(len(kinds)))]
+    kind = pick(rng, (_BOXES if boxed else _NOTES)[status])
     first = paid * int(rng.integers(2, 8)) // 10
     values: dict[str, Any] = {
         "paid_money": paid,
@@ -179,10 +179,8 @@ def draw_invoice(
         *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods),
     ]
     lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
-    layout = LAYOUTS[int(rng.integers(len(LAYOUTS)))]
-    pdf = write_pdf(
-        _pages(layout, facts, {"|": [Table(table)], "=": lines, "!": [payment]}), title=host
-    )
+    parts: dict[str, Sequence[Block]] = {"|": [Table(table)], "=": lines, "!": [payment]}
+    pdf = write_pdf(_pages(pick(rng, LAYOUTS), facts, parts), title=host)
     return {
         "id": key,
         "mail": buyer[0],

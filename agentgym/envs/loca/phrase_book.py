@@ -60,13 +60,14 @@ class Phrase:
         self.names = [part for part in self.parts if isinstance(part, str)]
         self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
         self.count = math.prod(len(part) for part in self.parts if isinstance(part, tuple))
-        pattern = "".join(
-            f"(?P<{part}>{self._slots[part].pattern})"
-            if isinstance(part, str)
-            else f"(?:{'|'.join(map(re.escape, part))})"
-            for part in self.parts
+        self._pattern = re.compile(
+            "".join(
+                f"(?P<{part}>{self._slots[part].pattern})"
+                if isinstance(part, str)
+                else f"(?:{'|'.join(map(re.escape, part))})"
+                for part in self.parts
+            )
         )
-        self._pattern = re.compile(pattern)
         self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
@@ -159,8 +160,7 @@ class PhraseBook:
         """Return what the sentences of a text say, in their order: kind and values, without those
         that are in no phrase of the book.
         """
-        facts = (self._read_sentence(sentence) for sentence in sentences(text))
-        return [fact for fact in facts if fact is not None]
+        return [fact for each in sentences(text) if (fact := self._read_sentence(each)) is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what the phrases that occur in a text say, in the order of the book; for texts whose
@@ -206,8 +206,7 @@ def _split(text: str) -> Parts:
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
     """Return the first two words of a sentence, the first and none, and its last word and none."""
     first, _, rest = text.partition(" ")
-    two = f"{first} {rest.partition(' ')[0]}"
-    return (two, first, ""), (text.rpartition(" ")[2], "")
+    return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
@@ -285,7 +284,7 @@ def _read_days(text: str) -> int:
 
 def _write_duration(value: int, rng: np.random.Generator) -> str:
     texts = DURATIONS.get(value, (f"{value} minutes",))
-    return texts[int(rng.integers(len(texts)))]
+    return pick(rng, texts)
 
 
 def _read_duration(text: str) -> int:

@@ -4,10 +4,10 @@ no harm.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 
+from agentgym.envs.loca.checks import hash_of
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.office import Office
 from agentgym.envs.loca.servers.server import Server
@@ -102,7 +102,7 @@ def _mail_hash(server: Email, drafts: bool) -> str:
     sql = f"""SELECT mails.id, user, folder, message, is_important
         FROM mails JOIN messages ON messages.id = message
         WHERE origin NOT IN ({", ".join("?" * len(ignored))}) ORDER BY mails.id"""
-    return _hash(server.store.rows(sql, *ignored))
+    return hash_of(server.store.rows(sql, *ignored))
 
 
 def _engine_hashes(
@@ -113,16 +113,16 @@ def _engine_hashes(
     """
     schemas, tables = engine.committed_catalog()
     return {
-        f"{server}.schemas": _hash(
+        f"{server}.schemas": hash_of(
             sorted(
                 (name, schema.comment, schema.notes, sorted(schema.functions.items()))
                 for name, schema in schemas.items()
             )
         ),
-        f"{server}.tables": _hash(
+        f"{server}.tables": hash_of(
             sorted((name, table.comment, table.view) for name, table in tables.items())
         ),
-        f"{server}.columns": _hash(
+        f"{server}.columns": hash_of(
             sorted(
                 (name, table.columns)
                 for name, table in tables.items()
@@ -130,10 +130,6 @@ def _engine_hashes(
             )
         ),
     }
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def unexpected_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Base of the tasks of LOCA-bench: an office whose state has a configured length, a reference plan
 and a check of the final state.
 
-A task fills `draw`, `task`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
+A task fills `text`, `draw`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
 state is what its steps have learnt, the optimal calls are the steps that may be taken next.
 """
 
@@ -103,6 +103,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         forbidden: Those of `HARMLESS` that count in this task, as its text says.
         tokens_per_unit: The approximate tokens of description per unit of size: the first guess
             in solving for the length.
+        text: The task as the user puts it, the same for all instances.
         truth: The facts about the right final state, as the generator set them. Its `files`, if it
             has any, are those of the start (`file_state`): none but outputs may be changed.
         tokens: The description length of the state, in tokens of cl100k.
@@ -118,6 +119,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     harmless: ClassVar[Mapping[str, str]] = {}
     forbidden: ClassVar[tuple[str, ...]] = ()
     tokens_per_unit: ClassVar[float] = 400.0
+    text: ClassVar[str]
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
@@ -181,7 +183,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def generate(self) -> None:
         """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
-        drawn = draw_state(type(self), self.config, int(self.rng.integers(2**63)))
+        kind: Any = type(self)
+        drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = int(self.rng.integers(2**63))
@@ -213,6 +216,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             "services at the end counts. Nobody answers questions; when all is done, call "
             "claim_done."
         )
+
+    def task(self) -> str:
+        """Return the task, the same for all instances."""
+        return self.text
 
     def toolsets(self) -> Sequence[object]:
         """Return the servers."""
@@ -253,7 +260,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         Plans grow about linearly, so the size on a line through two sizes is corrected by what its
         plan really has.
         """
-        low, high = (plan_length(cls, size) for size in _HORIZON_SIZES)
+        kind: Any = cls
+        low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
         first, second = _HORIZON_SIZES
         slope = max(1, high - low) / (second - first)
         errors: dict[int, int] = {}
@@ -264,7 +272,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
                     f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
                     f"at size {first}, {high} at {second}"
                 )
-            length = plan_length(cls, size)
+            length = plan_length(kind, size)
             errors[size] = abs(length - steps)
             if errors[size] <= steps // 10 or length <= low:
                 break
@@ -305,8 +313,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         complete = self.progress.finished()
         if self.progress.pending() in ([], [CLAIM]) and not self.progress.lost:
             complete = set(self.outputs)
-        missing = [name for name in self.outputs if name not in complete]
-        return f"{_MISSING}{', '.join(missing) or 'none'}"
+        missing = ", ".join(name for name in self.outputs if name not in complete)
+        return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
         """Return the order of the next step of the plan; that of a step which reads names the

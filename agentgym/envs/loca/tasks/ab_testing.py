@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +116,20 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }
     tokens_per_unit = 71.0
+    text = (
+        f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
+        "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
+        f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
+        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
+        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
+        "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
+        f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
+        "conversions. The rows may be in any order; keep the names of the columns.\n"
+        "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
+        f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
+        f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
+        "Tables, buckets and log entries of earlier tests stay as they are."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and the remains of earlier tests."""
@@ -259,23 +272,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
-            "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
-            f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
-            "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
-            f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
-            "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
-            f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
-            "conversions. The rows may be in any order; keep the names of the columns.\n"
-            "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
-            f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
-            f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
-            "Tables, buckets and log entries of earlier tests stay as they are."
-        )
 
     def plan(self) -> Plan:
         """Read the format and the tables; sum up a few scenarios at a time; write the record
@@ -434,7 +430,7 @@ def _query(scenarios: Sequence[str]) -> str:
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
-    rows = list(csv.reader(io.StringIO(text)))
+    rows = list(csv.reader(text.splitlines()))
     return rows[0], rows[-1][0]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,6 +82,16 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
     tokens_per_unit = 529.0
+    text = (
+        f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
+        "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
+        "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
+        f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
+        "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
+        "without an exam do not count.\n"
+        f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
+        "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
+    )
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and the earlier entries of the log."""
@@ -179,19 +188,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             ):
                 return past, latest
 
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
-            "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
-            "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
-            f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
-            "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
-            "without an exam do not count.\n"
-            f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
-            "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
-        )
-
     def plan(self) -> Plan:
         """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file
         and the entries.
@@ -200,7 +196,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "Read the latest quiz.",
             lambda text: {
                 row["student_id"]: (row["name"], row["score"])
-                for row in csv.DictReader(io.StringIO(text))
+                for row in csv.DictReader(text.splitlines())
             },
             "read_text_file",
             path=LATEST,
@@ -289,8 +285,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
     """Return whether a call logs a text with the name and the ID of a student, and no other ID."""
     text = arguments["message"]
-    named = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
-    return set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text)) == {student} and bool(named)
+    ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
+    return ids == {student} and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:

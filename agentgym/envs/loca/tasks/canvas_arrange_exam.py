@@ -107,6 +107,20 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     outputs = (FILE,)
     tokens_per_unit = 1_630.0
+    text = (
+        f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
+        "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
+        "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
+        "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
+        "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
+        "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
+        "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
+        "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
+        "source is where the notices are, Announcement or Email. Dates are "
+        f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
+        "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
+        "else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
@@ -220,8 +234,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             course_news().draw(self.rng, self._idle, topic, facts.get(topic, ""))[1:]
             for topic in topics
         ]
-        exam = (midterm, place) if "midterm" in topics else (None, None)
-        return Setting(section, *exam, project if "project" in topics else None), posts
+        setting = Setting(
+            section,
+            midterm=midterm if "midterm" in topics else None,
+            midterm_place=place if "midterm" in topics else None,
+            project=project if "project" in topics else None,
+        )
+        return setting, posts
 
     def _welcome(self, credit: int, books: str) -> str:
         says = [
@@ -287,23 +306,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
-            "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-            "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
-            "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
-            "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
-            "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
-            "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
-            "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
-            "source is where the notices are, Announcement or Email. Dates are "
-            f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
-            "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
-            "else."
-        )
 
     def plan(self) -> Plan:
         """Read courses, announcements and mails; write the rows."""
@@ -442,8 +444,7 @@ def _read_row(
     course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
 ) -> dict[str, Any] | None:
     """Return the row of a course; None if the student takes no exam in it."""
-    section = int(course["code"].rpartition("-")[2])
-    exam = resolve([*posts, *letters], section)
+    exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
     welcome = by_kind(posts)

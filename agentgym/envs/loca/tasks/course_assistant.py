@@ -115,6 +115,20 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
     tokens_per_unit = 590.0
+    text = (
+        "You assist in the course on natural language processing. The students had to hand in their final presentations by "
+        f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
+        f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
+        "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
+        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
+        "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
+        "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
+        "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
+        "student has sent before or after it.\n"
+        "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
+        f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
+        "student. Write to nobody else, and change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -233,23 +247,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _moment(self) -> Any:
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "You assist in the course on natural language processing. The students had to hand in their final presentations by "
-            f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
-            f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
-            "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
-            "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
-            "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
-            "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
-            "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
-            "student has sent before or after it.\n"
-            "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
-            f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
-            "student. Write to nobody else, and change nothing else."
-        )
 
     def plan(self) -> Plan:
         """Read the account, log in, read the roster and all mails; remind the students without a

@@ -103,21 +103,36 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
     tokens_per_unit = 1_000.0
+    text = (
+        f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
+        "category, whose head tells the unit: millions (mn USD) or billions (bn USD) of dollars. "
+        f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
+        "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
+        "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
+        "even if they do not sum to 1.\n"
+        f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
+        f"report, both included. Make {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title of the "
+        "sheet and same kinds of columns, without its example categories and rows).\n"
+        f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
+        f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
+        "with the weight 0 have no column.\n"
+        "- Then comes one row for each year of the report, oldest first.\n"
+        "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
+        "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
+        f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
+        "- Years and growth are real numbers, not text, and no formulas.\n"
+        "Change no other file."
+    )
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
-        names = _names(
-            self.rng,
-            [
-                f"{kind} {good}{place}".strip()
-                for kind in KINDS
-                for good in GOODS
-                for place in PLACES
-            ],
-            raw,
-        )
-        own = _names(self.rng, [f"{field}{line}" for field in FIELDS for line in LINES], internal)
+        markets = [
+            f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
+        ]
+        names = self.rng.choice(markets, raw, replace=False).tolist()
+        categories = [f"{field}{line}" for field in FIELDS for line in LINES]
+        own = self.rng.choice(categories, internal, replace=False).tolist()
         target = int(self.rng.integers(internal))
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
         weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
@@ -204,29 +219,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         ]
         self.files.write(DATA, write_workbook({WEIGHTS: rows, VALUES: table}))
         self.files.write(FORMAT, write_workbook({SHEET: form}))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
-            "category, whose head tells the unit: millions (mn USD) or billions (bn USD) of dollars. "
-            f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
-            "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
-            "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
-            "even if they do not sum to 1.\n"
-            f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
-            f"report, both included. Make {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title of the "
-            "sheet and same kinds of columns, without its example categories and rows).\n"
-            f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
-            f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
-            "with the weight 0 have no column.\n"
-            "- Then comes one row for each year of the report, oldest first.\n"
-            "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
-            "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
-            f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
-            "- Years and growth are real numbers, not text, and no formulas.\n"
-            "Change no other file."
-        )
 
     def plan(self) -> Plan:
         """Read the request, then the sheets piece by piece; write the report."""
@@ -327,10 +319,6 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[Step]:
     yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
     label = "Remove its empty sheet."
     yield write(label, RESULT, "delete_worksheet", filepath=RESULT, sheet_name="Sheet1")
-
-
-def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:
-    return [pool[k] for k in rng.choice(len(pool), count, replace=False)]
 
 
 def _weights(

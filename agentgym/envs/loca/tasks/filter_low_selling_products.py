@@ -118,6 +118,24 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
     tokens_per_unit = 318.0
+    text = (
+        "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
+        "hardly sell: published, in stock (stock_status instock), with a date_created more than "
+        f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
+        "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
+        "that they do not go to the outlet, or are not cleared.\n"
+        f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
+        f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
+        "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
+        "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
+        "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
+        "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
+        f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
+        "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
+        f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
+        f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
+        "Change nothing else in the shop and no other file."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
@@ -265,27 +283,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         ]
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
-            "hardly sell: published, in stock (stock_status instock), with a date_created more than "
-            f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
-            "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
-            "that they do not go to the outlet, or are not cleared.\n"
-            f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
-            f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
-            "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
-            "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
-            "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
-            "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
-            f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
-            "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
-            f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
-            f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
-            "Change nothing else in the shop and no other file."
-        )
 
     def plan(self) -> Plan:
         """Read files and products; create the category, move the products and write the table;

@@ -4,7 +4,6 @@ table 7).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,14 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, csv_failures, named_rows, number, row_failures
+from agentgym.envs.loca.checks import (
+    as_text,
+    csv_failures,
+    hash_of,
+    named_rows,
+    number,
+    row_failures,
+)
 from agentgym.envs.loca.draws import shuffled
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
@@ -80,6 +86,22 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         "own:google_sheet.sheets/*": "titles and sizes of the sheets of the new spreadsheet, and empty sheets",
     }
     tokens_per_unit = 59.0
+    text = (
+        f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
+        "Count, for each team that is in it, "
+        "how often it played on two consecutive days: a back-to-back. Two games of one team on "
+        "days that follow each other "
+        "make one, so games on three days in a row make two. Games that were postponed were "
+        "not played on that day and do "
+        "not count.\n"
+        "Split the counts by where the team played first and then: HA (home, then away), AH, "
+        "HH and AA; Total is their sum.\n"
+        f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order "
+        "(zeros included), into a new Google "
+        f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} "
+        "in the workspace. Make no other "
+        "spreadsheet and change none of those that are there."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the schedule, that of another season, and another spreadsheet."""
@@ -120,25 +142,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
                 result[1],
                 result[2],
             ]
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
-            "Count, for each team that is in it, "
-            "how often it played on two consecutive days: a back-to-back. Two games of one team on "
-            "days that follow each other "
-            "make one, so games on three days in a row make two. Games that were postponed were "
-            "not played on that day and do "
-            "not count.\n"
-            "Split the counts by where the team played first and then: HA (home, then away), AH, "
-            "HH and AA; Total is their sum.\n"
-            f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order "
-            "(zeros included), into a new Google "
-            f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} "
-            "in the workspace. Make no other "
-            "spreadsheet and change none of those that are there."
-        )
 
     def plan(self) -> Plan:
         """Read the schedule in pieces; count; write both."""
@@ -267,7 +270,10 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=8)  # a plan is made anew for each hint, and the games stay as they were read
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
-    games = [_game(text) for text in texts]
+    games = [
+        (date.fromisoformat(day), visitor, home, played == "yes")
+        for day, visitor, home, played in (text.split("|") for text in texts)
+    ]
     return _count(sorted({team for game in games for team in game[1:3]}), games)
 
 
@@ -277,7 +283,7 @@ def _state(sheets: GoogleSheet, book: str) -> str:
         "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
     )
-    return hashlib.sha256(repr(sheets.store.rows(sql, book)).encode()).hexdigest()
+    return hash_of(sheets.store.rows(sql, book))
 
 
 def _read_games(text: str) -> list[str]:
@@ -286,11 +292,6 @@ def _read_games(text: str) -> list[str]:
         "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
         for row in json.loads(text)["valueRanges"][0]["values"]
     ]
-
-
-def _game(text: str) -> Game:
-    day, visitor, home, played = text.split("|")
-    return date.fromisoformat(day), visitor, home, played == "yes"
 
 
 register_task(NhlB2bAnalysis)

@@ -92,6 +92,22 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
     tokens_per_unit = 3_740.0
+    text = (
+        f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
+        "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
+        "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
+        "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
+        "INVOICE_DATE (the date of the invoice).\n"
+        "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
+        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
+        "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
+        "Leave all rows that are there as they are.\n"
+        f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
+        "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
+        f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
+        "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
+        "outstanding invoices in the tables do not matter. Change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
@@ -172,25 +188,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
         mail = pick(self.rng, mails)
         return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
-            "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
-            "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
-            "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
-            "INVOICE_DATE (the date of the invoice).\n"
-            "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
-            "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
-            "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
-            "Leave all rows that are there as they are.\n"
-            f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
-            "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
-            f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
-            "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
-            "outstanding invoices in the tables do not matter. Change nothing else."
-        )
 
     def plan(self) -> Plan:
         """Read all files and look up which invoices are in the tables; enter the others, set the

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
+from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
@@ -135,6 +136,27 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
     tokens_per_unit = 433.0
+    text = (
+        "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
+        "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
+        "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
+        "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
+        "(customer_id 0) do not count. "
+        "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
+        "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
+        "other people do not matter for this, nor do notes of other orders. "
+        f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
+        "whatever the row says.\n"
+        "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
+        "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
+        "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
+        "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL. The rows that "
+        "are there stay as they are.\n"
+        "Also send one mail to each new customer, at that email address, and to nobody else. Log in to the mail server with "
+        f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
+        "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
+        "(UTC) on which it was completed, such as 2025-11-14. Send no copies and change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the
@@ -263,7 +285,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
-            {"name": name, "regular_price": _euros(price)}
+            {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
         )
         records, declining = self._completed(owners, customers, histories)
@@ -273,7 +295,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
-                totals[_moment(record)] = _euros(count * prices[place])
+                totals[_moment(record)] = in_decimals(count * prices[place])
         records = shuffled(self.rng, records)
         pairs = zip(shop.orders.add_all(records), records, strict=True)
         numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
@@ -302,7 +324,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
-                                "customer_note": self._note(declined=declined)})  # fmt: skip
+                                "customer_note": draw_mail_wish(self.rng, self.config.note_rate, declined=declined)})  # fmt: skip
         return records, declining
 
     def _incomplete(
@@ -312,12 +334,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            note = self._note(declined=bool(self.rng.random() < self.config.declined_rate))
+            declined = bool(self.rng.random() < self.config.declined_rate)
+            note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
                    "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
-
-    def _note(self, *, declined: bool) -> str:
-        return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Draw the earlier rows of the table; not all of these customers had a mail."""
@@ -342,30 +362,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         self.files.write(TEMPLATE, LETTER)
         return password
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
-            "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
-            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
-            "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
-            "(customer_id 0) do not count. "
-            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
-            "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
-            "other people do not matter for this, nor do notes of other orders. "
-            f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
-            "whatever the row says.\n"
-            "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
-            "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
-            "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
-            "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL. The rows that "
-            "are there stay as they are.\n"
-            "Also send one mail to each new customer, at that email address, and to nobody else. Log in to the mail server with "
-            f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
-            "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
-            "(UTC) on which it was completed, such as 2025-11-14. Send no copies and change nothing else."
-        )
 
     def plan(self) -> Plan:
         """Read files, completed orders and the table; add the rows, log in, and send the mails."""
@@ -403,7 +399,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             by_owner.setdefault(order["customer_id"], []).append(order)
         for owner in sorted(by_owner.keys() - known_owners):
             own_orders = by_owner[owner]
-            dates = [_utc(order["date_completed"], hours) for order in own_orders]
+            # As the shop tells them, in its own time zone.
+            local = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
+            dates = [moment - timedelta(hours=hours) for moment in local]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1 and not own_orders[recent[0]]["declined"]:
                 order, moment = own_orders[recent[0]], dates[recent[0]]
@@ -478,10 +476,6 @@ def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
     return order["customer_id"], order["date_completed"]
 
 
-def _euros(cents: int) -> str:
-    return f"{cents // 100}.{cents % 100:02}"
-
-
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
@@ -551,10 +545,6 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
 def _read_offset(text: str) -> float:
     """Return the hours by which the time of the site is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")
-
-
-def _utc(site_time: str, hours: float) -> datetime:
-    return datetime.fromisoformat(f"{site_time}Z") - timedelta(hours=hours)
 
 
 register_task(WoocommerceNewWelcome)
