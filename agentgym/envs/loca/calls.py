@@ -126,10 +126,12 @@ def _effects(tool: str, arguments: str) -> Effects:
 
 
 def _products(arguments: Mapping[str, Any]) -> Effects:
-    effects: dict[str, str] = {}
-    for each in arguments.get("update") or ():
-        effects |= _product(each["id"], {name: each[name] for name in each if name != "id"})
-    return effects
+    return {
+        f"product {each['id']} {name}": _text(each[name])
+        for each in arguments.get("update") or ()
+        for name in each
+        if name != "id"
+    }
 
 
 def _product(number: int, data: Mapping[str, Any]) -> Effects:
@@ -158,10 +160,12 @@ def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> 
 
 
 def _cells(place: str, area: str, data: Any) -> Effects:
-    first, effects = parse_area(area), dict[str, str]()
-    for y, row in enumerate(data):
-        effects |= cell_effects(place, first.top + y, row, first.left)
-    return effects
+    first = parse_area(area)
+    return {
+        spot: text
+        for number, row in enumerate(data, first.top)
+        for spot, text in cell_effects(place, number, row, first.left).items()
+    }
 
 
 def _sheet_cells(arguments: Mapping[str, Any]) -> Effects:

@@ -256,6 +256,8 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
     rest = [product for product in order if product not in named]
     if rest and not kinds & {"withdrawn", "only"}:
         product = pick(rng, rest)
-        asides.append(("kept", {"product": product, "count": order[product]}))
-        asides.append(("pondered", {"product": product, "count": counts[3]}))
+        asides += [
+            ("kept", {"product": product, "count": order[product]}),
+            ("pondered", {"product": product, "count": counts[3]}),
+        ]
     return shuffled(rng, asides, int(rng.integers(_ASIDES[0], _ASIDES[1] + 1)))

@@ -283,8 +283,7 @@ def _read_days(text: str) -> int:
 
 
 def _write_duration(value: int, rng: np.random.Generator) -> str:
-    texts = DURATIONS.get(value, (f"{value} minutes",))
-    return pick(rng, texts)
+    return pick(rng, DURATIONS.get(value, (f"{value} minutes",)))
 
 
 def _read_duration(text: str) -> int:

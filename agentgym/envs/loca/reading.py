@@ -48,8 +48,14 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
         }
 
     def page(number: int, **size: int) -> Step:
-        label = f"Read the mails on page {number} of {folder}."
-        return read(label, learn, "get_emails", folder=folder, page=number, **size)
+        return read(
+            f"Read the mails on page {number} of {folder}.",
+            learn,
+            "get_emails",
+            folder=folder,
+            page=number,
+            **size,
+        )
 
     first = yield replace(page(1), same=("folder", "page"))
     size = {} if first["size"] == _MAILS else {"page_size": first["size"]}

@@ -103,11 +103,12 @@ class KnowledgeGraph(Server):
             relations: The relations.
         """
         graph = self.load()
-        new: list[Relation] = []
-        for relation in relations:
-            if relation not in graph["relations"]:
-                graph["relations"].append(relation)
-                new.append(relation)
+        new = [
+            relation
+            for place, relation in enumerate(relations)
+            if relation not in (*graph["relations"], *relations[:place])
+        ]
+        graph["relations"] += new
         self.save(graph)
         return new
 

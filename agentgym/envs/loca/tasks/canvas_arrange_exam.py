@@ -177,8 +177,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         books = pick(self.rng, [OPEN, CLOSED])
         credit = int(self.rng.integers(2, 6))
         setting, posts = self._posts(section)
-        proctor = f"{other} ({other_box})" if self.rng.random() < 0.25 else None
-        exam = Exam(proctor=proctor, books=books if kind == "Email" else None)
+        exam = Exam(
+            proctor=f"{other} ({other_box})" if self.rng.random() < 0.25 else None,
+            books=books if kind == "Email" else None,
+        )
         if kind == "none":
             exam, notices = replace(exam, held=False), [["opening", self._says("none")]]
         else:

@@ -137,13 +137,14 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            invalid = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
+            attempts = int(self.rng.random() < self.config.attempt_rate)
+            attempts *= 1 + int(self.rng.random() < 0.2)
+            mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
             submitted = k != sure and self.rng.random() < self.config.submission_rate
-            valid = [
+            mails += [
                 self._mail(student, students, counts=True)
                 for _ in range(submitted * (1 + (self.rng.random() < 0.15)))
             ]
-            mails += invalid + valid
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
@@ -191,11 +192,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
             for name, number, mark, state in zip(names, numbers, marks, states, strict=True)
         ]
-
-    def _attempts(self) -> int:
-        return int(self.rng.random() < self.config.attempt_rate) * (
-            1 + int(self.rng.random() < 0.2)
-        )
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """Draw a mail of a student that is a submission, or that looks like one."""

@@ -186,8 +186,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
-        mail = pick(self.rng, mails)
-        return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
+        facts = {"id": key, "mail": pick(self.rng, mails), "day": day.isoformat()}
+        return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
         """Read all files and look up which invoices are in the tables; enter the others, set the
@@ -213,10 +213,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             for name in names
         ]
         ids = ", ".join(_quoted(invoice["id"]) for invoice in invoices)
-        query = (
-            f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
-            f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})"
-        )
         *columns, entered = yield [
             *(
                 read(
@@ -231,7 +227,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 "Look which invoices were entered before.",
                 lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
                 "read_query",
-                query=query,
+                query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+                f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
             ),
         ]
         rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
@@ -451,8 +448,9 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 def _lists(mail: Mapping[str, Any], files: Sequence[str]) -> bool:
     """Return whether a call sends the mail about some files and no other ones."""
     names = set(re.findall(r"(?<![\w-])([\w-]+)\.pdf", mail_text(mail)))
-    subject = mail["subject"].strip().casefold() == SUBJECT.casefold()
-    return subject and names == {name.removesuffix(".pdf") for name in files}
+    return mail["subject"].strip().casefold() == SUBJECT.casefold() and names == {
+        name.removesuffix(".pdf") for name in files
+    }
 
 
 def _quoted(value: Any) -> str:

@@ -170,8 +170,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             else:
                 day = _days_later(day, sign * days)
         if self.rng.random() < 0.6:
-            place = int(self.rng.integers(1, len(stories) + 1))
-            stories.insert(place, self._filler("reminder"))
+            stories.insert(int(self.rng.integers(1, len(stories) + 1)), self._filler("reminder"))
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):

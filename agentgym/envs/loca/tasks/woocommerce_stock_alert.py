@@ -192,10 +192,12 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
         )
         old = shuffled(self.rng, old)
-        supplier_rows = [[supplier, *fields.values()] for supplier, fields in suppliers.items()]
         tables: dict[str, list[Any]] = {
             ALERTS: [COLUMNS, *(tuple(row.values()) for row in old)],
-            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *supplier_rows],
+            SUPPLIERS: [
+                ("Supplier ID", "Supplier Name", "Supplier Contact"),
+                *([supplier, *fields.values()] for supplier, fields in suppliers.items()),
+            ],
         }
         spreadsheet = sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
