@@ -210,8 +210,7 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
     """Draw the announcements of a course about its entrance assessment, oldest first; return them,
     the points that exempt in the end, and those that the last one with a number names.
     """
-    count = 1 + int(rng.random() < 0.3)
-    first, *later = [int(limit) for limit in rng.choice(_LIMITS, count, replace=False)]
+    first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
     texts += [

@@ -49,13 +49,11 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnState:
+class DrawnState(_Draft):
     """A draft that has the configured length, with the number of steps of the plan and the hashes of
     what a task leaves alone.
     """
 
-    state: bytes
-    tokens: int
     steps: int
     hashes: Mapping[str, str]
 

@@ -104,8 +104,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         tokens_per_unit: The approximate tokens of description per unit of size: the first guess
             in solving for the length.
         text: The task as the user puts it, the same for all instances.
-        truth: The facts about the right final state, as the generator set them. Its `files`, if it
-            has any, are those of the start (`file_state`): none but outputs may be changed.
+        truth: The facts about the right final state, as the generator set them. If they are a
+            mapping with `files`, the `file_state` of the start, none but outputs may be changed.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -234,7 +234,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def all_failures(self) -> Iterator[str]:
         """Yield the failures of the task, and the unexpected changes in files and services."""
         yield from self.task_failures()
-        yield from file_failures(self.files, self.truth.get("files", {}), self.outputs)
+        before = self.truth.get("files", {}) if isinstance(self.truth, Mapping) else {}
+        yield from file_failures(self.files, before, self.outputs)
         now = fingerprint_protected(self.office, self.mutable_tables, self.harmless_differences())
         yield from unexpected_changes(self._protected_hashes, now)
 

@@ -204,7 +204,6 @@ class Calendar(Server):
 
     def events(self) -> list[Event]:
         """Return all events, in order of their starts."""
-        rows = self.store.rows("SELECT * FROM events ORDER BY starts, id")
         return [
             Event(
                 **{name: row[name] for name in _LIMITS},
@@ -212,7 +211,7 @@ class Calendar(Server):
                 start=to_python(row["start"]),
                 end=to_python(row["end"]),
             )
-            for row in rows
+            for row in self.store.rows("SELECT * FROM events ORDER BY starts, id")
         ]
 
     def ics(self) -> str:

@@ -28,8 +28,7 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import people
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows, write_table
+from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall

@@ -37,9 +37,8 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf

@@ -40,8 +40,7 @@ from agentgym.envs.loca.exam_notices import (
 )
 from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values, inbox_news
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.email.messages import Mail

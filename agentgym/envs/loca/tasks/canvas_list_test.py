@@ -37,8 +37,7 @@ from agentgym.envs.loca.coursework import (
 )
 from agentgym.envs.loca.draws import people, pick, shuffled
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
-from agentgym.envs.loca.plan import Plan, Step, read
-from agentgym.envs.loca.reading import write_table
+from agentgym.envs.loca.plan import Plan, Step, read, write_table
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import START, iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph

@@ -24,8 +24,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import LAST, address, people
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import cell_rows, mail_text, read_folder
+from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf

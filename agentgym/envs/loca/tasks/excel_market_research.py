@@ -17,8 +17,7 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import cell_rows, read_metadata
+from agentgym.envs.loca.plan import Plan, Step, cell_rows, read, read_metadata, write
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (

@@ -26,8 +26,15 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import fill_letter, read_shop, send_letter, write_table
+from agentgym.envs.loca.plan import (
+    Plan,
+    fill_letter,
+    read,
+    read_shop,
+    send_letter,
+    write,
+    write_table,
+)
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email

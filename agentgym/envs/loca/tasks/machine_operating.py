@@ -27,12 +27,14 @@ from agentgym.envs.loca.checks import (
     storage_state,
 )
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import (
+from agentgym.envs.loca.plan import (
+    Plan,
     cell_rows,
     listed_items,
     query_rows,
+    read,
     read_metadata,
+    write,
     write_table,
 )
 from agentgym.envs.loca.servers.files.workspace import Workspace

@@ -25,8 +25,7 @@ from agentgym.envs.loca.checks import (
     row_failures,
 )
 from agentgym.envs.loca.draws import shuffled
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import write_table
+from agentgym.envs.loca.plan import Plan, read, write, write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
@@ -106,7 +105,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     def draw(self, size: int) -> None:
         """Draw the schedule, that of another season, and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
-        teams = [TEAMS[int(k)] for k in self.rng.choice(len(TEAMS), count, replace=False)]
+        teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
         sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)

@@ -27,8 +27,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import data_rows, mail_text
+from agentgym.envs.loca.plan import Plan, data_rows, mail_text, read, write
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake

@@ -20,8 +20,7 @@ from agentgym.envs.loca.checks import file_state, sent_failures
 from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.news import News
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email

@@ -30,8 +30,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.order_notes import draw_order_note, read_amended
-from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
+from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task

@@ -28,8 +28,15 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import fill_letter, query_rows, read_shop, same_words
+from agentgym.envs.loca.plan import (
+    Plan,
+    fill_letter,
+    query_rows,
+    read,
+    read_shop,
+    same_words,
+    write,
+)
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud

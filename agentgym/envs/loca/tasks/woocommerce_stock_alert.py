@@ -28,13 +28,15 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.draws import LAST, address, people, shuffled
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import (
+from agentgym.envs.loca.plan import (
+    Plan,
     fill_letter,
     find_spreadsheet,
+    read,
     read_shop,
     read_table,
     send_letter,
+    write,
 )
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
