@@ -80,12 +80,10 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _parts(str(key), item)
     else:
-        for item in value:
-            yield from _parts("", item)
+        items = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
+        for key, item in items:
+            yield from _parts(str(key), item)
 
 
 @dataclass(slots=True)

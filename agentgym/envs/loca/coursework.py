@@ -219,8 +219,8 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
     if rng.random() < 0.15:
         texts.append(_say(rng, "revoked", code=code))
         need = NOBODY
-    asides = ("assessment_aside", "aside")
-    return [_post(rng, "policy_title", text, asides) for text in texts], need, limit
+    posts = [_post(rng, "policy_title", text, ("assessment_aside", "aside")) for text in texts]
+    return posts, need, limit
 
 
 def draw_changes(
@@ -266,11 +266,12 @@ def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
     """Put news around what each post says, and into a post of its own where there is none."""
-    whole = []
-    for post in posts or [next(news)]:
-        parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
-        whole.append(Post(post.title, "\n\n".join(shuffled(rng, parts))))
-    return whole
+
+    def amid_news(text: str) -> str:
+        more = [post.text for post in itertools.islice(news, _NEWS)]
+        return "\n\n".join(shuffled(rng, [text, *more]))
+
+    return [Post(post.title, amid_news(post.text)) for post in posts or [next(news)]]
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:

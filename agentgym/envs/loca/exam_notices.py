@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
 BUILDINGS = (
@@ -97,11 +97,6 @@ def read_notice(text: str) -> list[Said]:
 def by_kind(said: Iterable[Said]) -> dict[str, Any]:
     """Return the values of what was said last of each kind."""
     return {each[0]: each[1] for each in said}
-
-
-def shift_day(day: str, days: int) -> str:
-    """Return the day so many days later."""
-    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
 def shift_time(time: str, minutes: int) -> str:
@@ -274,8 +269,11 @@ class Wording:
             return [self.say("place_midterm")]
         if not self._by_way():
             return [self.say("place", place=exam.place)]
-        other = draw_place(self._rng, exam.place)
-        return [self.say("place_corrected", place=exam.place, old_place=other)]
+        return [
+            self.say(
+                "place_corrected", place=exam.place, old_place=draw_place(self._rng, exam.place)
+            )
+        ]
 
     def _by_way(self) -> bool:
         return bool(self._rng.random() < self._indirect)

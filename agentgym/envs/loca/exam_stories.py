@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.exam_notices import (
     OPEN,
     Exam,
@@ -16,8 +16,8 @@ from agentgym.envs.loca.exam_notices import (
     Wording,
     draw_place,
     fillers_book,
-    shift_day,
 )
+from agentgym.envs.loca.phrase_book import shift_day
 
 Notice = list[str]
 """The sentences of a notice."""
@@ -41,9 +41,8 @@ class Timetable:
         hours = [
             first + timedelta(days=d, hours=h) for d in range(days) for h in range(12) if h != 5
         ]
-        ahead = [hour for hour in hours if hour > now]
         self.now = now
-        self.free = dict.fromkeys(ahead[int(k)] for k in rng.permutation(len(ahead)))
+        self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
 
     def take(self) -> datetime:
         """Return an hour that nothing else has."""
@@ -106,8 +105,9 @@ class ExamStory(Wording):
         return pick(self._rng, changes)(exam)
 
     def _begin(self, exam: Exam) -> datetime:
-        begin = datetime.fromisoformat(f"{exam.day}T{exam.time}")
-        return begin.replace(tzinfo=self._timetable.now.tzinfo)
+        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(
+            tzinfo=self._timetable.now.tzinfo
+        )
 
     def _arranged(self, exam: Exam) -> Exam:
         begin = self._timetable.take()

@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,11 @@ DURATIONS = {
 _MINUTES = {text: minutes for minutes, texts in DURATIONS.items() for text in texts}
 _MONTHS = [f"{date(YEAR, month, 1):%B}" for month in range(1, 13)]
 _WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
+
+
+def shift_day(day: str, days: int) -> str:
+    """Return the day so many days later, both in ISO 8601."""
+    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
 def _write_date(value: str, rng: np.random.Generator) -> str:

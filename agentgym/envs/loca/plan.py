@@ -271,10 +271,8 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
         ]
         return {**fact, "own": own}
 
-    step = read(
-        f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet
-    )
-    return replace(step, mark_own=mark_own)
+    call = ToolCall("get_sheet_data", {"spreadsheet_id": spreadsheet, "sheet": sheet})
+    return Step(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
 
 
 def read_metadata(text: str) -> dict[str, Any]:

@@ -311,9 +311,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def _missing(self) -> str:
         """Return the line on the outputs that are missing."""
-        complete = self.progress.finished()
-        if self.progress.pending() in ([], [CLAIM]) and not self.progress.lost:
-            complete = set(self.outputs)
+        is_through = self.progress.pending() in ([], [CLAIM]) and not self.progress.lost
+        complete = set(self.outputs) if is_through else self.progress.finished()
         missing = ", ".join(name for name in self.outputs if name not in complete)
         return f"{_MISSING}{missing or 'none'}"
 

@@ -86,8 +86,7 @@ class Store:
 
     def row(self, sql: str, *values: Any) -> Row | None:
         """Return the first record that a SELECT gives, or None."""
-        records = self.rows(sql, *values)
-        return records[0] if records else None
+        return next(iter(self.rows(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
         """Return the first column of the first record that a SELECT gives, or None."""

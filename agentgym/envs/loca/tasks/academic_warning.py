@@ -148,10 +148,12 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop that is
         exactly a limit.
         """
-        drop, critical = self.config.drop_rate, self.config.critical_rate
-        shares = np.array(
-            [drop * (1 - critical), drop * critical, *[self.config.limit_rate / 2] * 2]
+        drop, critical, limit = (
+            self.config.drop_rate,
+            self.config.critical_rate,
+            self.config.limit_rate,
         )
+        shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
         shares = np.append(shares, max(0.0, 1 - shares.sum()))
         names = ["warning", "critical", "25", "45", "fine"]
         kinds: list[str] = self.rng.choice(names, size, p=shares / shares.sum()).tolist()

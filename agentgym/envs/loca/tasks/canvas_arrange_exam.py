@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from agentgym.config import Share
@@ -266,19 +266,19 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self, kind: str, reference: str, course: Mapping[str, str], notices: list[list[str]]
     ) -> list[Mail]:
         """Return the mails of a teacher about an exam, which name the course as `reference`."""
-        texts, times = [], []
+        letters = []
         if kind == "Email":
             for j, notice in enumerate(notices):
                 head = notice[1:] if notice[0] == "opening" else notice
-                texts.append(told(self.rng, [self._says("about", course=reference), *head]))
-                times.append(9_000 - 900 * j - int(self.rng.integers(800)))
+                text = told(self.rng, [self._says("about", course=reference), *head])
+                letters.append((text, 9_000 - 900 * j - int(self.rng.integers(800))))
         exempt = kind == "exempt"
         if exempt or (kind != "none" and self.rng.random() < self.config.exemption_rate):
-            texts.append(self._exemption(reference, exempt))
-            times.append(int(self.rng.integers(1, 8_000)))
+            text = self._exemption(reference, exempt)
+            letters.append((text, int(self.rng.integers(1, 8_000))))
         return [
             self._mail(course["email"], self._filler("subject"), self._letter(text, course), time)
-            for text, time in zip(texts, times, strict=True)
+            for text, time in letters
         ]
 
     def _exemption(self, reference: str, exempt: bool) -> str:
@@ -397,8 +397,7 @@ CELLS: Mapping[str, Same] = {
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
-    begin = datetime.strptime(f"{exam[DATE]} {exam[TIME]}", "%m/%d/%Y %H:%M")
-    return begin.replace(tzinfo=UTC)
+    return datetime.strptime(f"{exam[DATE]} {exam[TIME]} +0000", "%m/%d/%Y %H:%M %z")
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:

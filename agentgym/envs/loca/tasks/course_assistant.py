@@ -283,9 +283,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         missing = dict(self.truth["missing"])
         for mail in email.sent():
             people = mail.recipients
-            failure = "nobody should get it, or not again"
-            if len(people) == 1 and people[0] in missing:
-                failure = self._wrong(mail, missing[people[0]])
+            student = missing.get(people[0]) if len(people) == 1 else None
+            failure = (
+                self._wrong(mail, student) if student else "nobody should get it, or not again"
+            )
             if failure:
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:

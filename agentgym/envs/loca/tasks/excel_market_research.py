@@ -152,9 +152,11 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         rows = []
         for year in range(first, last + 1):
             sizes = [[*(data[y][k] for k in used), whole[y]] for y in (year - 1, year) if y in data]
-            growth = [NONE] * len(sizes[0])
-            if len(sizes) == 2:
-                growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
+            growth = (
+                [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
+                if len(sizes) == 2
+                else [NONE] * len(sizes[0])
+            )
             rows.append(dict(zip(columns, [year, *growth], strict=True)))
         self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 

@@ -185,9 +185,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         """Put into a description whether the product may go to the outlet, or say nothing of it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
-            kind = "excluded" if product["excluded"] else "admitted"
-            if role == "other" and not product["excluded"] and self.rng.random() < 0.5:
-                kind = "excluded"  # it would stay in any case
+            # Some of those that stay in any case say so, too.
+            stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
+            kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
@@ -212,8 +212,10 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
         if before and self.rng.random() < self.config.tie_rate:
             twin = pick(self.rng, before)
-            double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
-            double["sale"] = f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else ""
+            double = {
+                "regular": f"{2 * Decimal(twin['regular']):.2f}",
+                "sale": f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else "",
+            }
             return product | {
                 "since": twin["since"],
                 **(double if Decimal(twin["regular"]) < 10_000 else {}),

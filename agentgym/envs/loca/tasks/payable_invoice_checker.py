@@ -447,9 +447,8 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 def _lists(mail: Mapping[str, Any], files: Sequence[str]) -> bool:
     """Return whether a call sends the mail about some files and no other ones."""
     names = set(re.findall(r"(?<![\w-])([\w-]+)\.pdf", mail_text(mail)))
-    return mail["subject"].strip().casefold() == SUBJECT.casefold() and names == {
-        name.removesuffix(".pdf") for name in files
-    }
+    subject = mail["subject"].strip().casefold() == SUBJECT.casefold()
+    return subject and names == {name.removesuffix(".pdf") for name in files}
 
 
 def _quoted(value: Any) -> str:

@@ -19,7 +19,7 @@ from agentgym.config import Share
 from agentgym.envs.loca.checks import file_state, sent_failures
 from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.news import News
-from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts, shift_day
 from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
@@ -167,7 +167,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             if self.rng.random() < 0.25:
                 stories.append(self._says("withdrawn", key=key, track=track))
             else:
-                day = _days_later(day, sign * days)
+                day = shift_day(day, sign * days)
         if self.rng.random() < 0.6:
             stories.insert(int(self.rng.integers(1, len(stories) + 1)), self._filler("reminder"))
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
@@ -188,11 +188,11 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         where = {"key": key, "track": track}
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
-        other = _days_later(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
+        other = shift_day(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
         days = int(self.rng.integers(10, 50))
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("due_corrected", {**where, "date": day, "old_date": other}),
-            ("due_before", {**where, "days": days, "open_date": _days_later(day, days)}),
+            ("due_before", {**where, "days": days, "open_date": shift_day(day, days)}),
         ]
         if alone:
             kinds.append(("all_but", {**where, "track_date": day, "all_date": other}))
@@ -226,7 +226,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         integers = self.rng.integers
         return DrawnValues(
             {
-                "date": lambda: _days_later(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
+                "date": lambda: shift_day(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
                 "number": lambda: int(integers(20, 400)),
                 "few_number": lambda: int(integers(3, 12)),
                 "time": lambda: f"{integers(8, 11):02}:00",
@@ -326,10 +326,6 @@ def _end_of(day: str) -> datetime:
     return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
-def _days_later(day: str, days: int) -> str:
-    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
-
-
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
     """Return what a mail says about deadlines; None if it says nothing."""
     return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
@@ -344,11 +340,11 @@ def _deadline(said: Iterable[Any], key: str, track: str) -> str:
         if kind == "all_but":
             days.append(values["track_date" if values["track"] == track else "all_date"])
         elif kind == "due_before":
-            days.append(_days_later(values["open_date"], -values["days"]))
+            days.append(shift_day(values["open_date"], -values["days"]))
         elif kind == "withdrawn":
             days.pop()
         elif kind in ("extended", "advanced"):
-            days.append(_days_later(days[-1], values["days"] * (1 if kind == "extended" else -1)))
+            days.append(shift_day(days[-1], values["days"] * (1 if kind == "extended" else -1)))
         else:
             days.append(values["date"])
     return days[-1]

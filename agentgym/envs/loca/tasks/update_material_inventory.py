@@ -333,8 +333,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
             kind, "processing"
         )
-        done = {"date_completed": paid} if kind == "done" else {}
-        return {"status": status, "date_created": paid - late, "date_paid": paid, **done}
+        return {
+            "status": status,
+            "date_created": paid - late,
+            "date_paid": paid,
+            **({"date_completed": paid} if kind == "done" else {}),
+        }
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Yield the products in the form that the shop takes, those without a recipe at the end."""
