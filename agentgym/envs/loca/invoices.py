@@ -21,7 +21,7 @@ SLOTS: Mapping[str, Slot] = {
     **COMMON_SLOTS,
     "money": Slot(
         r"\$\d{1,3}(?:,\d{3})*\.\d\d",
-        lambda value, rng: f"${value // 100:,}.{value % 100:02}",
+        lambda value, rng: f"${_money(value)}",
         lambda text: int(text[1:].replace(",", "").replace(".", "")),
     ),
 }
