@@ -214,7 +214,7 @@ class Progress:
             else:
                 self._belief.learn(label, self.facts[label])
         self._unindexed = {}
-        off_plan = [*self.off_plan_calls, *(call for call, _ in self._unexplained())]
+        off_plan = self.off_plan_calls + [call for call, _ in self._unexplained()]
         return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
