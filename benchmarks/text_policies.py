@@ -8,7 +8,7 @@ from datetime import timedelta
 from statistics import fmean
 from typing import Any
 
-from agentgym.envs.loca.order_changes import read_amended
+from agentgym.envs.loca.order_notes import read_amended
 from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf

@@ -1,9 +1,13 @@
-"""Papers of an application, and the structures in which professors ask for them."""
+"""Applications for a PhD position: their papers, the structures in which professors ask for them,
+and the replies of professors.
+
+Some replies ask for papers in a structure. Others show one and ask for nothing, refuse, or take
+back what they have asked for.
+"""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +16,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
+from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.news import idle_values, inbox_news
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.slots import COMMON_SLOTS
 
 FLAT = "Application_Materials_flat"
 ROOT, LETTER = (
@@ -74,16 +79,18 @@ def draw_papers(
     files.write(f"{FLAT}/Photo.png", _picture(rng))
     dated: dict[str, list[tuple[datetime, str, str]]] = {}
     for kind, count in (("letter", int(rng.integers(2, 4))), ("award", int(rng.integers(2, 5)))):
-        days = rng.choice(1_400, count, replace=False)
-        numbers = rng.permutation(count) + 1
+        days = rng.choice(1_400, count, replace=False).tolist()
+        numbers = (rng.permutation(count) + 1).tolist()
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
-            when = datetime(2021, 1, 5) + timedelta(days=int(day))
-            paper = f"{kind}_{int(number)}.pdf"
+            when = datetime(2021, 1, 5) + timedelta(days=day)
+            paper = f"{kind}_{number}.pdf"
             writers = [author, *(other for other in others if other != author)]
             files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, writers)))
             dated.setdefault(kind, []).append((when, paper, author))
-    letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
-    return letters, [paper for _, paper, _ in sorted(dated["award"])]
+    return (
+        [(paper, author) for _, paper, author in sorted(dated["letter"])],
+        [paper for _, paper, _ in sorted(dated["award"])],
+    )
 
 
 @functools.cache
@@ -107,8 +114,9 @@ def _pages(
 
     def says(*counts: tuple[str, int]) -> str:
         book = papers_books()[kind]
-        texts = (book.write_some(part, rng, count, values) for part, count in counts)
-        return " ".join(itertools.chain.from_iterable(texts))
+        return " ".join(
+            text for part, count in counts for text in book.write_some(part, rng, count, values)
+        )
 
     if kind == "letter":
         about = says(("known", 1), ("work", _LETTER_PART))
@@ -146,24 +154,20 @@ def _picture(rng: np.random.Generator) -> bytes:
         (b"IDAT", zlib.compress(rows)),
         (b"IEND", b""),
     )
-    chunks = (
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in parts
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw folders and files to ask for: some themes, each in a folder of its own, in the folder of
     the theme before, or in one below that.
     """
-    themes = [
-        THEMES[int(k)]
-        for k in rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))]
-    ]
+    order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
-    for k, (names, papers) in enumerate(themes, 1):
+    for k, (names, papers) in enumerate((THEMES[theme] for theme in order), 1):
         own = f"{k:02}_{names[style]}" if numbered else names[style]
         kind = rng.random() if folder else 1.0
         if kind < 0.2 and "/" not in folder:
@@ -171,14 +175,13 @@ def draw_layout(rng: np.random.Generator) -> Layout:
         elif kind >= 0.35:
             folder = own
         if OLDEST in papers:
-            chosen = [papers[int(rng.integers(2))]]
+            chosen = [pick(rng, papers)]
         elif not (chosen := [paper for paper in papers if rng.random() < 0.8]):
             chosen = [papers[0]]
         for paper in chosen:
             phrases, called = PAPERS[paper]
-            layout[f"{folder}/{called[int(rng.integers(len(called)))]}"] = phrases[
-                int(rng.integers(len(phrases)))
-            ]
+            phrase = pick(rng, phrases)
+            layout[f"{folder}/{pick(rng, called)}"] = phrase
     return layout
 
 
@@ -221,3 +224,74 @@ def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[s
         else:
             yield f"{before}{joint}{name}"
             yield from _branches(content, before + on, lines)
+
+
+ASKING = ("ask", "changed")
+"""The kinds of sentences that ask for papers."""
+
+
+@functools.cache
+def replies_book() -> PhraseBook:
+    """Return the sentences of replies."""
+    return PhraseBook(load_texts("applications")["mails"], COMMON_SLOTS)
+
+
+def asks_for_papers(text: str) -> bool:
+    """Return whether a reply asks for papers, to be sent to its writer now."""
+    return any(kind in ASKING for kind, _ in replies_book().read(text))
+
+
+class Correspondence:
+    """Draws what stands in a mailbox.
+
+    Args:
+        rng: The generator to draw from.
+        now: About when the mails are written.
+        names: People whom others write about.
+    """
+
+    def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
+        self._rng, self._values = rng, idle_values(rng, now, names)
+
+    def says(self, kind: str) -> str:
+        """Draw a sentence of a kind."""
+        return replies_book().write(kind, self._rng, self._values)
+
+    def request(self, kind: str, tree: str) -> str:
+        """Draw a reply around a structure; a later one does not begin like an answer."""
+        begin = self.says("remark" if kind == "changed" else "opening")
+        close = self.says("remark") if kind == "shown" else " ".join(self._some("end", 2))
+        return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
+
+    def refusal(self) -> str:
+        """Draw a reply that asks for nothing and shows no structure."""
+        return f"{self.says('opening')} {self._among_remarks('refused')}"
+
+    def withdrawal(self) -> str:
+        """Draw a reply that takes back a request."""
+        return self._among_remarks("closed")
+
+    def absence(self) -> str:
+        """Draw an automatic reply."""
+        return " ".join(self._some("absent", 2))
+
+    def news(self) -> tuple[str, str, str]:
+        """Draw sender, subject and text of a mail from the university or anywhere else."""
+        if self._rng.integers(2):
+            text = " ".join(self._some("campus", 4))
+            return "news@campus.example.org", self.says("campus_subject"), text
+        return inbox_news().draw(self._rng, self._values)
+
+    def signed(self, text: str, name: str) -> str:
+        """Draw greeting and closing of a letter."""
+        return f"{self.says('greeting')}\n\n{text}\n\n{self.says('closing')}\n{name}"
+
+    def _some(self, kind: str, most: int) -> list[str]:
+        """Draw one or more sentences of a kind."""
+        count = int(self._rng.integers(1, most + 1))
+        return replies_book().write_some(kind, self._rng, count, lambda: self._values)
+
+    def _among_remarks(self, kind: str) -> str:
+        texts = self._some("remark", 2)
+        texts.insert(int(self._rng.integers(len(texts) + 1)), self.says(kind))
+        return " ".join(texts)

@@ -4,12 +4,12 @@ there is.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from agentgym.messages import ToolCall
@@ -80,14 +80,13 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _parts(str(key), item)
     else:
-        for item in value:
-            yield from _parts("", item)
+        items = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
+        for key, item in items:
+            yield from _parts(str(key), item)
 
 
+@dataclass(slots=True)
 class _Reads:
     """Reads of one kind that have found something.
 
@@ -97,11 +96,9 @@ class _Reads:
         newest: The label of the newest.
     """
 
-    __slots__ = ("count", "newest", "pieces")
-
-    def __init__(self) -> None:
-        self.count = self.pieces = 0
-        self.newest = ""
+    count: int = 0
+    pieces: int = 0
+    newest: str = ""
 
 
 class Belief:
@@ -152,14 +149,13 @@ class Belief:
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
-        facts = [self._line(label, places) for label, places in shown.items()]
-        return [*head, *facts, *self._rest(shown)]
+        return [*head, *itertools.starmap(self._line, shown.items()), *self._rest(shown)]
 
     def _summary(self, off_plan: Sequence[ToolCall]) -> list[str]:
         """Return lines on what was done and on reads that taught nothing."""
         lines = []
         if self._changes:
-            newest = [*islice(reversed(self._changes), _NEWEST)][::-1]
+            newest = [*itertools.islice(reversed(self._changes), _NEWEST)][::-1]
             named = "; ".join(_cut(label) for label in newest)
             lines.append(f"- done: {len(self._changes)} changes; the newest: {named}")
         lines += [
@@ -201,8 +197,7 @@ class Belief:
                 break
             for spot in self._index[word]:
                 weights[spot] = weights.get(spot, 0.0) + 1 / count
-        ages = self._ages
-        yield from sorted(weights, key=lambda spot: (-weights[spot], -ages[spot[0]], spot[1]))
+        yield from sorted(weights, key=lambda spot: (-weights[spot], -self._ages[spot[0]], spot[1]))
         for label in reversed(self._pieces):
             yield from ((label, place) for place in range(len(self._pieces[label])))
 

@@ -1,18 +1,26 @@
-"""Canonical form of calls that differ in writing only, such as in a path with or without /workspace
-or in an argument at its default.
+"""Calls of tools: the canonical form of those that differ in writing only, such as in a path with or
+without /workspace or in an argument at its default; and their effects, read from their arguments:
+which things they set to which values.
+
+A step of a plan is done once what it would set is set, by whichever calls: one that changes a
+hundred products has the effects of a hundred calls that change one each.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.messages import ToolCall
 from agentgym.tools import ToolError, tools_of
 
@@ -81,9 +89,167 @@ def _canonical_value(value: Any) -> Any:
 @functools.cache
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     """Return the defaults of the arguments of each tool."""
-    defaults = {}
-    for server in Office(servers).toolsets():
-        for name, tool in tools_of(server).items():
-            parameters = inspect.signature(tool.method).parameters
-            defaults[name] = {key: each.default for key, each in parameters.items()}
-    return defaults
+    return {
+        name: {key: each.default for key, each in inspect.signature(tool.method).parameters.items()}
+        for server in Office(servers).toolsets()
+        for name, tool in tools_of(server).items()
+    }
+
+
+Effects: TypeAlias = Mapping[str, str]
+"""The new value of each thing that is changed, by the name of the thing; both are texts."""
+
+NO_EFFECTS: Effects = {}
+MAKERS = frozenset({"create_spreadsheet", "woo_products_categories_create"})
+"""Tools whose result has the id of a new record, which later steps need."""
+_GONE = "gone"
+"""The value of a thing that was removed."""
+_CACHED = 512
+"""Calls whose effects are remembered: each turn compares the same pending steps."""
+
+
+def effects_of(call: ToolCall) -> Effects:
+    """Return the effects of a call that was carried out, as far as its arguments show them; none
+    for other tools than those below.
+    """
+    if call.name not in _READERS:
+        return NO_EFFECTS
+    return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _effects(tool: str, arguments: str) -> Effects:
+    try:
+        return dict(_READERS[tool](json.loads(arguments)))
+    except (ToolError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return NO_EFFECTS  # a chat may claim any call
+
+
+def _products(arguments: Mapping[str, Any]) -> Effects:
+    return {
+        f"product {each['id']} {name}": _text(each[name])
+        for each in arguments.get("update") or ()
+        for name in each
+        if name != "id"
+    }
+
+
+def _product(number: int, data: Mapping[str, Any]) -> Effects:
+    return {f"product {number} {name}": _text(value) for name, value in data.items()}
+
+
+def _category(arguments: Mapping[str, Any]) -> Effects:
+    data = arguments["categoryData"]
+    return {f"category {data.get('parent') or 0} {data['name'].strip()}": ""}
+
+
+def _spreadsheet(arguments: Mapping[str, Any]) -> Effects:
+    return {f"spreadsheet {arguments['title'].strip()}": ""}
+
+
+def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
+    """Return the effects of entering a row of values.
+
+    Args:
+        place: The spreadsheet and its sheet, with a space between.
+        number: The number of the row.
+        row: The values.
+        left: The column of the first one.
+    """
+    return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
+
+
+def _cells(place: str, area: str, data: Any) -> Effects:
+    first = parse_area(area)
+    return {
+        spot: text
+        for number, row in enumerate(data, first.top)
+        for spot, text in cell_effects(place, number, row, first.left).items()
+    }
+
+
+def _sheet_cells(arguments: Mapping[str, Any]) -> Effects:
+    place = f"{arguments['spreadsheet_id']} {arguments['sheet']}"
+    areas = arguments.get("ranges") or {arguments["range"]: arguments["data"]}
+    return {
+        spot: text
+        for area, data in areas.items()
+        for spot, text in _cells(place, area, data).items()
+    }
+
+
+def _event(arguments: Mapping[str, Any]) -> Effects:
+    return {f"event {json.dumps(arguments, sort_keys=True)}": ""}
+
+
+def _book(arguments: Mapping[str, Any]) -> str:
+    return str(arguments["filepath"]).removeprefix("/workspace/").removeprefix("./")
+
+
+def _workbook(arguments: Mapping[str, Any]) -> Effects:
+    # Its first sheet is left out: a later step may call it otherwise.
+    return {f"book {_book(arguments)}": ""}
+
+
+def _workbook_cells(arguments: Mapping[str, Any]) -> Effects:
+    place = f"{_book(arguments)} {arguments['sheet_name']}"
+    area = arguments.get("start_cell") or "A1"
+    return {f"sheet {place}": "", **_cells(place, area, arguments["data"])}
+
+
+def _renamed(arguments: Mapping[str, Any]) -> Effects:
+    book = _book(arguments)
+    return {
+        f"sheet {book} {arguments['old_name']}": _GONE,
+        f"sheet {book} {arguments['new_name']}": "",
+    }
+
+
+def _sheet(value: str) -> Callable[[Mapping[str, Any]], Effects]:
+    return lambda arguments: {f"sheet {_book(arguments)} {arguments['sheet_name']}": value}
+
+
+def _rows(arguments: Mapping[str, Any]) -> Effects:
+    query = arguments["query"]
+    if "insert" not in query[:_HEAD].lower():
+        return NO_EFFECTS
+    from agentgym.envs.loca.servers.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
+
+    return {
+        f"row {table} {_text(sorted(values))}": ""
+        for table, values in inserted_rows(query, "bigquery")
+    }
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
+"""Texts that are compared as numbers; longer ones are none that an office holds."""
+_HEAD = 1_000
+"""The characters of a statement among which its verb is, after comments; queries that read are not
+parsed."""
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
+    "woo_products_batch_update": _products,
+    "woo_products_update": lambda arguments: _product(
+        arguments["productId"], arguments["productData"]
+    ),
+    "woo_products_categories_create": _category,
+    "create_spreadsheet": _spreadsheet,
+    "create_event": _event,
+    "storage_create_bucket": lambda arguments: {f"bucket {arguments['bucket_name']}": ""},
+    "update_cells": _sheet_cells,
+    "batch_update_cells": _sheet_cells,
+    "create_workbook": _workbook,
+    "write_data_to_excel": _workbook_cells,
+    "rename_worksheet": _renamed,
+    "create_worksheet": _sheet(""),
+    "delete_worksheet": _sheet(_GONE),
+    "bigquery_run_query": _rows,
+}
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; a number is the same as the text that shows it, in any form."""
+    text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if _NUMBER.fullmatch(text):
+        return str(Decimal(text).normalize())
+    return text

@@ -5,11 +5,12 @@ search by name matches several.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 
 import numpy as np
 
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
 
 SLOTS = {"number": Slot(r"\d+", read=int)}
@@ -47,19 +48,21 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
         count: The number of products, at most 900,000, as many as there are SKUs.
     """
     products: list[dict[str, str]] = []
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     departments = _departments()
-    numbers = rng.choice(np.arange(100_000, 1_000_000), count, replace=False)
-    for number in map(int, numbers):
-        department = list(departments)[int(rng.integers(len(departments)))]
+    for number in rng.choice(np.arange(100_000, 1_000_000), count, replace=False).tolist():
+        department = pick(rng, list(departments))
         names, about = departments[department]
-        base = names[int(rng.integers(len(names)))]
-        name = f"{base}{_VARIANTS[int(rng.integers(len(_VARIANTS)))]}{_COLOURS[int(rng.integers(len(_COLOURS)))]}"
-        seen[name] = seen.get(name, 0) + 1
-        name = name if seen[name] == 1 else f"{name} No. {seen[name]}"
-        sku = f"{department[:3].upper()}-{number}"
-        text = _describe(rng, about)
-        products.append({"name": name, "sku": sku, "description": text, "department": department})
+        name = f"{pick(rng, names)}{pick(rng, _VARIANTS)}{pick(rng, _COLOURS)}"
+        seen[name] += 1
+        products.append(
+            {
+                "name": name if seen[name] == 1 else f"{name} No. {seen[name]}",
+                "sku": f"{department[:3].upper()}-{number}",
+                "description": _describe(rng, about),
+                "department": department,
+            }
+        )
     return products
 
 
@@ -70,8 +73,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
         return {"number": int(rng.integers(20, 91)), "few_number": int(rng.integers(3, 10))}
 
     count, more = (int(each) for each in rng.integers(*_SENTENCES))
-    phrases = [about[int(k)] for k in rng.permutation(len(about))[:count]]
-    texts = [phrase.write(rng, values()) for phrase in phrases]
+    texts = [phrase.write(rng, values()) for phrase in shuffled(rng, about, count)]
     return " ".join([*texts, *products_book().write_some("about", rng, more, values)])
 
 
@@ -92,4 +94,9 @@ def has_note(description: str, kind: str) -> bool:
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
     """Draw a price in `[low, high)` cents, written with two decimals."""
-    return str(Decimal(int(rng.integers(low, high))).scaleb(-2).quantize(Decimal("0.01")))
+    return in_decimals(int(rng.integers(low, high)))
+
+
+def in_decimals(hundredths: int) -> str:
+    """Write a number of hundredths with two decimals."""
+    return f"{hundredths // 100}.{hundredths % 100:02}"

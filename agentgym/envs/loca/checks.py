@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -208,17 +209,20 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
         *tables: Names of tables.
         without: Columns that may be changed.
     """
-    hashes = [store.fingerprint(table, without) for table in tables]
-    return hashlib.sha256(repr(hashes).encode()).hexdigest()
+    return hash_of([store.fingerprint(table, without) for table in tables])
 
 
-def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
+def hash_of(value: object) -> str:
+    """Hash a value by its representation."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
+def mail_places(store: Store) -> list[tuple[Any, ...]]:
     """Return id, user, folder and message of each mail, in the order in which they came."""
-    rows = store.rows("SELECT id, user, folder, message FROM mails ORDER BY id")
-    return [(row["id"], row["user"], row["folder"], row["message"]) for row in rows]
+    return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
-def mail_failures(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
+def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     """Yield a sentence if mails of the start are gone or in another folder; reading is no change."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
@@ -242,15 +246,13 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     query.
     """
     image = cloud.engine.table((dataset, table))
-    content: Any
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
-        content = cloud.bigquery.rows(dataset, table)
-    else:
-        content = {}
-        for column, data in zip(image.columns, image.data, strict=True):
-            convert = _CONVERTERS[column.type]
-            content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
-    return hashlib.sha256(repr(content).encode()).hexdigest()
+        return hash_of(cloud.bigquery.rows(dataset, table))
+    content = {}
+    for column, data in zip(image.columns, image.data, strict=True):
+        convert = _CONVERTERS[column.type]
+        content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+    return hash_of(content)
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
@@ -294,10 +296,10 @@ def named_rows(
     the cells to the right of these.
     """
     header, *rows = table or [[]]
-    filled = [row for row in rows if any(map(as_text, row))]
     padding = [None] * len(columns)  # a row ends with its last filled cell
-    records = [dict(zip(columns, [*row, *padding], strict=False)) for row in filled]
-    return [as_text(cell) for cell in header], records
+    return [as_text(cell) for cell in header], [
+        dict(zip(columns, [*row, *padding], strict=False)) for row in rows if any(map(as_text, row))
+    ]
 
 
 def other_sheet_failures(
@@ -317,8 +319,11 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
-        others = [name for name in names if (book, name) != (spreadsheet, sheet)]
-        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
+        tables = [
+            (sheets.size(book, name), sheets.values(book, name))
+            for name in names
+            if (book, name) != (spreadsheet, sheet)
+        ]
         state.append([names, tables, sheets.permissions(book)])
     return state
 
@@ -354,14 +359,13 @@ def storage_failures(
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
     """Return log, severity and content (as JSON) of all entries, in the order of writing."""
-    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     return [
         (
             row["log"].rsplit("/", 1)[-1],
             row["severity"],
             json.dumps(row["payload"], ensure_ascii=False),
         )
-        for row in rows
+        for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     ]
 
 
@@ -397,3 +401,18 @@ def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer.writerow(columns)
     writer.writerows([as_text(row[name]) for name in columns] for row in rows)
     return text.getvalue()
+
+
+_HIDING = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|<[^<>]*\shidden\b", re.IGNORECASE
+)
+
+
+def hides_text(mail: Mail) -> bool:
+    """Return whether the HTML of a mail has text that mail programs do not show."""
+    return bool(_HIDING.search(mail.html or ""))
+
+
+def says(mail: Mail, text: str) -> bool:
+    """Return whether every part of a mail, plain or HTML, has exactly these words."""
+    return not hides_text(mail) and all(part.split() == text.split() for part in mail.parts)

@@ -1,5 +1,5 @@
-"""Quizzes and assignments of courses in the words of teachers, and what their announcements change
-about them.
+"""Courses of a university, their quizzes and assignments in the words of teachers, and what their
+announcements change about them.
 """
 
 from __future__ import annotations
@@ -7,14 +7,63 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.courses import Course
-from agentgym.envs.loca.draws import DrawnValues
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.slots import COMMON_SLOTS
+from agentgym.envs.loca.draws import DrawnValues, shuffled
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+
+LEVELS = (
+    "Introduction to {}",
+    "{}",
+    "Methods of {}",
+    "Advanced {}",
+    "Topics in {}",
+    "Seminar on {}",
+)
+"""The names of the courses in a subject, by the hundreds of their code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A course of the catalogue.
+
+    Attributes:
+        code: Department and number, whose hundreds are the level.
+        name: No two courses share it.
+        subject: What it is about.
+    """
+
+    code: str
+    name: str
+    subject: str
+
+
+@functools.cache
+def _subjects() -> dict[str, list[str]]:
+    return load_texts("subjects")
+
+
+def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
+    """Draw different courses; more than 672 have a second part, and so on."""
+    catalogue = [
+        (department, level, place, subject)
+        for department, subjects in _subjects().items()
+        for place, subject in enumerate(subjects)
+        for level in range(len(LEVELS))
+    ]
+    total = len(catalogue)
+    courses = []
+    for number in map(int, rng.permutation(total * -(-count // total))[:count]):
+        part, index = divmod(number, total)
+        department, level, place, subject = catalogue[index]
+        name = LEVELS[level].format(subject) + (f", Part {part + 1}" if part else "")
+        code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
+        courses.append(Course(code, name, subject))
+    return courses
+
 
 NOBODY = 10**6
 """More points than anybody has: nobody is exempt."""
@@ -72,15 +121,16 @@ def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict
     """
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
-    chosen = [pool[int(k)] for k in rng.permutation(len(pool))[:count]]
-    return [_question(rng, place, *each) for place, each in enumerate(chosen, 1)]
+    return [
+        _question(rng, place, *drawn) for place, drawn in enumerate(shuffled(rng, pool, count), 1)
+    ]
 
 
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
     text, options = question, []
     if kind == "choice":
         text, options = question[0], [(option, k == 0) for k, option in enumerate(question[1:])]
-        options = [options[int(k)] for k in rng.permutation(len(options))]
+        options = shuffled(rng, options)
     elif kind in ("right", "wrong"):
         options = [("True", kind == "right"), ("False", kind == "wrong")]
     return {
@@ -107,8 +157,12 @@ def describe_assignment(
     style = _STYLE[course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
-    texts = [book.write_some(each, rng, count, lambda: values) for each, count in counts.items()]
-    return _with_note(rng, list(itertools.chain.from_iterable(texts)), voluntary)
+    texts = [
+        text
+        for each, count in counts.items()
+        for text in book.write_some(each, rng, count, lambda: values)
+    ]
+    return _with_note(rng, texts, voluntary)
 
 
 def describe_submission(rng: np.random.Generator, part: int) -> str:
@@ -129,11 +183,13 @@ def _values(
     **known: Any,
 ) -> DrawnValues:
     """Return values for the slots of sentences: numbers of two ranges, and known ones."""
-    draws = {
-        "number": lambda: int(rng.integers(*number)),
-        "few_number": lambda: int(rng.integers(*few)),
-    }
-    return DrawnValues(draws, **known)
+    return DrawnValues(
+        {
+            "number": lambda: int(rng.integers(*number)),
+            "few_number": lambda: int(rng.integers(*few)),
+        },
+        **known,
+    )
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
@@ -154,8 +210,7 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
     """Draw the announcements of a course about its entrance assessment, oldest first; return them,
     the points that exempt in the end, and those that the last one with a number names.
     """
-    count = 1 + int(rng.random() < 0.3)
-    first, *later = [int(limit) for limit in rng.choice(_LIMITS, count, replace=False)]
+    first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
     texts += [
@@ -205,18 +260,18 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
     """Merge threads of announcements at random, each in its order."""
     rest = [list(thread) for thread in threads]
-    order = rng.permutation([k for k, thread in enumerate(rest) for _ in thread])
-    return [rest[int(k)].pop(0) for k in order]
+    order = shuffled(rng, [thread for thread in rest for _ in thread])
+    return [thread.pop(0) for thread in order]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
     """Put news around what each post says, and into a post of its own where there is none."""
-    whole = []
-    for post in posts or [next(news)]:
-        parts = [post.text, *(other.text for other in itertools.islice(news, _NEWS))]
-        order = rng.permutation(len(parts)).tolist()
-        whole.append(Post(post.title, "\n\n".join(parts[k] for k in order)))
-    return whole
+
+    def amid_news(text: str) -> str:
+        more = [post.text for post in itertools.islice(news, _NEWS)]
+        return "\n\n".join(shuffled(rng, [text, *more]))
+
+    return [Post(post.title, amid_news(post.text)) for post in posts or [next(news)]]
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentgym.envs.loca.config import MAX_SIZE, OfficeConfig
+from agentgym.envs.loca.config import MAX_SIZE
 from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
@@ -20,7 +19,7 @@ from agentgym.envs.loca.servers.office import Office
 from agentgym.tokens import count_texts
 
 if TYPE_CHECKING:
-    from agentgym.envs.loca.task import OfficeTask
+    from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
 TOLERANCE = 0.08
 """The relative error of the length of a state above which another size is tried; it is small beside
@@ -50,13 +49,11 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnState:
+class DrawnState(_Draft):
     """A draft that has the configured length, with the number of steps of the plan and the hashes of
     what a task leaves alone.
     """
 
-    state: bytes
-    tokens: int
     steps: int
     hashes: Mapping[str, str]
 
@@ -78,7 +75,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
         # this converge for lengths that grow with the size, with its square, or in between. A size
         # may come up again: where one unit more is too much, another draw of the same size may fit.
         size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
-        size = round(size * math.pow(config.length / max(1, best.tokens), 0.75))
+        size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
         sizes.append(min(MAX_SIZE, max(1, size)))
         drafts.append(_draw_draft(task, config, (seed, len(drafts)), sizes[-1]))
     return _complete(task, config, min(drafts, key=error))
@@ -127,5 +124,4 @@ def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: _Draft) 
 @functools.cache
 def plan_length(task: Any, size: int) -> int:
     """Return the number of steps of the plan for a state of a size."""
-    drawn: DrawnState = draw_state(task, task.Config(size=size), 0)
-    return drawn.steps
+    return draw_state(task, task.Config(size=size), 0).steps

@@ -11,14 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.slots import COMMON_SLOTS
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
 BUILDINGS = (
@@ -100,11 +99,6 @@ def by_kind(said: Iterable[Said]) -> dict[str, Any]:
     return {each[0]: each[1] for each in said}
 
 
-def shift_day(day: str, days: int) -> str:
-    """Return the day so many days later."""
-    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
-
-
 def shift_time(time: str, minutes: int) -> str:
     """Return the time of day so many minutes later."""
     hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
@@ -118,10 +112,6 @@ def _minute_of_day(time: str) -> int:
 
 def _days_between(first: str, second: str) -> int:
     return (date.fromisoformat(second) - date.fromisoformat(first)).days
-
-
-def _minutes_between(first: str, second: str) -> int:
-    return _minute_of_day(second) - _minute_of_day(first)
 
 
 Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]
@@ -149,7 +139,7 @@ UPDATES: Mapping[str, Update] = {
     "duration_corrected": lambda said, exam, where: {"minutes": said["duration"]},
     "span": lambda said, exam, where: {
         "time": said["time"],
-        "minutes": _minutes_between(said["time"], said["end_time"]),
+        "minutes": _minute_of_day(said["end_time"]) - _minute_of_day(said["time"]),
     },
     "end": lambda said, exam, where: {
         "time": shift_time(said["end_time"], -said["duration"]),
@@ -259,8 +249,8 @@ class Wording:
         if self._rng.integers(2):
             gap = pick(self._rng, [15, 30])
             return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        other = shift_time(time, pick(self._rng, [-120, -60, 60, 120]))
-        return self.say("start_corrected", time=time, old_time=other)
+        shift = pick(self._rng, [-120, -60, 60, 120])
+        return self.say("start_corrected", time=time, old_time=shift_time(time, shift))
 
     def how_long(self, exam: Exam) -> list[str]:
         """Draw a sentence on the duration."""
@@ -279,8 +269,11 @@ class Wording:
             return [self.say("place_midterm")]
         if not self._by_way():
             return [self.say("place", place=exam.place)]
-        other = draw_place(self._rng, exam.place)
-        return [self.say("place_corrected", place=exam.place, old_place=other)]
+        return [
+            self.say(
+                "place_corrected", place=exam.place, old_place=draw_place(self._rng, exam.place)
+            )
+        ]
 
     def _by_way(self) -> bool:
         return bool(self._rng.random() < self._indirect)

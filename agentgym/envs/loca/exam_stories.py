@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.exam_notices import (
     OPEN,
     Exam,
@@ -16,8 +16,8 @@ from agentgym.envs.loca.exam_notices import (
     Wording,
     draw_place,
     fillers_book,
-    shift_day,
 )
+from agentgym.envs.loca.phrase_book import shift_day
 
 Notice = list[str]
 """The sentences of a notice."""
@@ -41,9 +41,8 @@ class Timetable:
         hours = [
             first + timedelta(days=d, hours=h) for d in range(days) for h in range(12) if h != 5
         ]
-        ahead = [hour for hour in hours if hour > now]
         self.now = now
-        self.free = dict.fromkeys(ahead[int(k)] for k in rng.permutation(len(ahead)))
+        self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
 
     def take(self) -> datetime:
         """Return an hour that nothing else has."""
@@ -60,7 +59,7 @@ class Timetable:
         return None
 
 
-class ExamStory:
+class ExamStory(Wording):
     """Draws what the notices about an exam say, one after the other.
 
     Args:
@@ -84,19 +83,15 @@ class ExamStory:
         unknown: float,
         sure: bool,
     ) -> None:
-        self._rng = rng
-        self._setting = setting
+        super().__init__(rng, setting, indirect)
         self._timetable = timetable
-        self._indirect = indirect
         self._past, self._unknown = (0.0, 0.0) if sure else (past, unknown)
         self._sure = sure
-        self._wording = Wording(rng, setting, indirect)
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
         """Draw time and place of an exam, and the notice of it; its proctor and books are given."""
         exam = self._arranged(exam)
-        facts = [*self._wording.all_of(exam), *self._persons(exam), *self._books(exam)]
-        return exam, ["opening", *facts]
+        return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         """Draw what becomes of an exam, and the notices of it."""
@@ -110,8 +105,9 @@ class ExamStory:
         return pick(self._rng, changes)(exam)
 
     def _begin(self, exam: Exam) -> datetime:
-        zone = self._timetable.now.tzinfo
-        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(tzinfo=zone)
+        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(
+            tzinfo=self._timetable.now.tzinfo
+        )
 
     def _arranged(self, exam: Exam) -> Exam:
         begin = self._timetable.take()
@@ -120,9 +116,12 @@ class ExamStory:
             begin -= timedelta(days=back)
         same = self._setting.midterm_place
         place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
-        minutes = pick(self._rng, [90, 120, 150, 180])
         exam = replace(
-            exam, day=f"{begin:%Y-%m-%d}", time=f"{begin:%H:%M}", minutes=minutes, place=place
+            exam,
+            day=f"{begin:%Y-%m-%d}",
+            time=f"{begin:%H:%M}",
+            minutes=pick(self._rng, [90, 120, 150, 180]),
+            place=place,
         )
         if self._rng.random() >= self._unknown:
             return exam
@@ -134,41 +133,40 @@ class ExamStory:
 
     def _persons(self, exam: Exam) -> Notice:
         if exam.proctor:
-            return [self._wording.say("proctor", person=exam.proctor)]
-        return [self._wording.say("proctor_self")] if self._rng.random() < _ASIDES else []
+            return [self.say("proctor", person=exam.proctor)]
+        return [self.say("proctor_self")] if self._rng.random() < _ASIDES else []
 
     def _books(self, exam: Exam) -> Notice:
         if exam.books is None:
             return []
-        return [self._wording.say("books_open" if exam.books == OPEN else "books_closed")]
+        return [self.say("books_open" if exam.books == OPEN else "books_closed")]
 
     def _restate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         exam = self._arranged(exam)
-        return exam, [["restated", *self._wording.all_of(exam)]]
+        return exam, [["restated", *self.all_of(exam)]]
 
     def _relocate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         exam = replace(exam, place=draw_place(self._rng, exam.place))
-        return exam, [["again", *self._wording.where(exam), "keep"]]
+        return exam, [["again", *self.where(exam), "keep"]]
 
     def _move(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        order = [int(k) for k in self._rng.permutation(2 * _SHIFT + 1) - _SHIFT]
+        order = (self._rng.permutation(2 * _SHIFT + 1) - _SHIFT).tolist()
         days = self._timetable.move(self._begin(exam), order)
         if days is None or exam.day is None:
             return exam, []
-        kind = "later" if days > 0 else "earlier"
-        moved = replace(exam, day=shift_day(exam.day, days))
-        return moved, [["again", self._wording.say(kind, days=abs(days))]]
+        notice = ["again", self.say("later" if days > 0 else "earlier", days=abs(days))]
+        return replace(exam, day=shift_day(exam.day, days)), [notice]
 
     def _lengthen(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         more = pick(self._rng, [15, 30])
         exam = replace(exam, minutes=(exam.minutes or 0) + more)
-        return exam, [["again", self._wording.say("longer", duration=more), "keep"]]
+        return exam, [["again", self.say("longer", duration=more), "keep"]]
 
     def _call_off(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        notices = [["again", self._wording.say("off")]]
+        notices = [["again", self.say("off")]]
         if self._rng.random() < 0.5:
             return replace(exam, held=False), notices
-        return exam, [*notices, ["again", self._wording.say("on")]]
+        return exam, [*notices, ["again", self.say("on")]]
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:

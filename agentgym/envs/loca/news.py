@@ -37,19 +37,19 @@ class News:
     def draw(
         self,
         rng: np.random.Generator,
-        topic: str,
         values: Mapping[str, Any],
+        topic: str = "",
         first: str = "",
     ) -> tuple[str, str, str]:
         """Draw sender, title and text.
 
         Args:
             rng: The generator to draw from.
-            topic: The topic.
             values: The values for the slots of the sentences.
+            topic: The topic; any if empty.
             first: Stands in place of a first sentence.
         """
-        parts = self._phrases[topic]
+        parts = self._phrases[topic or pick(rng, self.topics)]
 
         def one(part: str) -> str:
             lines = parts.get(part)

@@ -2,7 +2,8 @@
 back.
 
 A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book has phrases by kind, which is what they say.
+{time}.` A book has phrases by kind, which is what they say. Slots that texts of several tasks have
+are at the end.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import pick, shuffled
 
 TEXTS = Path(__file__).with_name("texts")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
@@ -57,15 +59,15 @@ class Phrase:
         self.parts = _split(text)
         self.names = [part for part in self.parts if isinstance(part, str)]
         self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
-        choices = [part for part in self.parts if isinstance(part, tuple)]
-        self.count = math.prod(map(len, choices))
-        pattern = "".join(
-            f"(?P<{part}>{self._slots[part].pattern})"
-            if isinstance(part, str)
-            else f"(?:{'|'.join(map(re.escape, part))})"
-            for part in self.parts
+        self.count = math.prod(len(part) for part in self.parts if isinstance(part, tuple))
+        self._pattern = re.compile(
+            "".join(
+                f"(?P<{part}>{self._slots[part].pattern})"
+                if isinstance(part, str)
+                else f"(?:{'|'.join(map(re.escape, part))})"
+                for part in self.parts
+            )
         )
-        self._pattern = re.compile(pattern)
         self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
@@ -78,8 +80,7 @@ class Phrase:
         form = self._form(int(rng.integers(self.count)) if self.count > 1 else 0)
         texts = list(form)
         for place in range(1, len(form), 2):
-            name = form[place]
-            texts[place] = self._slots[name].write(values[name], rng)
+            texts[place] = self._slots[form[place]].write(values[form[place]], rng)
         return "".join(texts)
 
     def _form(self, number: int) -> list[str]:
@@ -101,9 +102,7 @@ class Phrase:
     def read(self, sentence: str) -> dict[str, Any] | None:
         """Return the values in a sentence; None if it is another sentence."""
         match = self._pattern.fullmatch(sentence)
-        if match is None:
-            return None
-        return self._values(match)
+        return None if match is None else self._values(match)
 
     def find(self, text: str) -> dict[str, Any] | None:
         """Return the values in the first place of a text that has the sentence; None without one."""
@@ -155,15 +154,13 @@ class PhraseBook:
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
         """Draw sentences of a kind by different phrases; `values` draws those of each."""
-        phrases = self.kinds[kind]
-        return [phrases[int(k)].write(rng, values()) for k in rng.permutation(len(phrases))[:count]]
+        return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
         """Return what the sentences of a text say, in their order: kind and values, without those
         that are in no phrase of the book.
         """
-        facts = (self._read_sentence(sentence) for sentence in sentences(text))
-        return [fact for fact in facts if fact is not None]
+        return [fact for each in sentences(text) if (fact := self._read_sentence(each)) is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what the phrases that occur in a text say, in the order of the book; for texts whose
@@ -209,8 +206,7 @@ def _split(text: str) -> Parts:
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
     """Return the first two words of a sentence, the first and none, and its last word and none."""
     first, _, rest = text.partition(" ")
-    two = f"{first} {rest.partition(' ')[0]}"
-    return (two, first, ""), (text.rpartition(" ")[2], "")
+    return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
@@ -218,3 +214,101 @@ def _literal_ends(form: str) -> tuple[str, str]:
     starts, ends = _ends(form)
     start, end = (next(text for text in texts if "{" not in text) for texts in (starts, ends))
     return start, end
+
+
+YEAR = 2025
+"""The year of dates that name none."""
+NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+DURATIONS = {
+    15: ("15 minutes", "a quarter of an hour"),
+    30: ("30 minutes", "half an hour"),
+    60: ("60 minutes", "one hour"),
+    90: ("90 minutes", "an hour and a half", "one and a half hours"),
+    120: ("120 minutes", "two hours"),
+    150: ("150 minutes", "two and a half hours"),
+    180: ("180 minutes", "three hours"),
+    210: ("210 minutes", "three and a half hours"),
+}
+_MINUTES = {text: minutes for minutes, texts in DURATIONS.items() for text in texts}
+_MONTHS = [f"{date(YEAR, month, 1):%B}" for month in range(1, 13)]
+_WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
+
+
+def shift_day(day: str, days: int) -> str:
+    """Return the day so many days later, both in ISO 8601."""
+    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
+
+
+def _write_date(value: str, rng: np.random.Generator) -> str:
+    day = date.fromisoformat(value)
+    form, month = int(rng.integers(5)), _MONTHS[day.month - 1]
+    if form == 4:
+        return value
+    british = form % 2
+    text = f"{day.day} {month}" if british else f"{month} {day.day}"
+    if day.year != YEAR:
+        text += f" {day.year}" if british else f", {day.year}"
+    return f"{_WEEKDAYS[day.weekday()]}, {text}" if form > 1 else text
+
+
+def _read_date(text: str) -> str:
+    if text[0].isdigit() and "-" in text:
+        return date.fromisoformat(text).isoformat()
+    words = [word for word in text.replace(",", "").split() if word not in _WEEKDAYS]
+    [month] = [word for word in words if word in _MONTHS]
+    day, *year = [int(word) for word in words if word != month]
+    return date(year[0] if year else YEAR, _MONTHS.index(month) + 1, day).isoformat()
+
+
+def _write_time(value: str, rng: np.random.Generator) -> str:
+    hour, minute = map(int, value.split(":"))
+    if minute or hour == 12 or rng.integers(3):
+        return value
+    return f"{hour % 12} {'am' if hour < 12 else 'pm'}"
+
+
+def _read_time(text: str) -> str:
+    if ":" in text:
+        return text
+    hour, half = text.split()
+    return f"{int(hour) + 12 * (half == 'pm'):02}:00"
+
+
+def _write_days(value: int, rng: np.random.Generator) -> str:
+    weeks, rest = divmod(value, 7)
+    count, unit = (weeks, "week") if rest == 0 and rng.integers(2) else (value, "day")
+    word = NUMBERS[count - 1] if count <= len(NUMBERS) else str(count)
+    return f"{word} {unit}{'s' * (count > 1)}"
+
+
+def _read_days(text: str) -> int:
+    word, unit = text.split()
+    count = NUMBERS.index(word) + 1 if word in NUMBERS else int(word)
+    return count * (7 if unit.startswith("week") else 1)
+
+
+def _write_duration(value: int, rng: np.random.Generator) -> str:
+    return pick(rng, DURATIONS.get(value, (f"{value} minutes",)))
+
+
+def _read_duration(text: str) -> int:
+    return _MINUTES[text] if text in _MINUTES else int(text.split(maxsplit=1)[0])
+
+
+COMMON_SLOTS: Mapping[str, Slot] = {
+    "date": Slot(
+        r"\d{4}-\d\d-\d\d|"
+        rf"(?:(?:{'|'.join(_WEEKDAYS)}), )?"
+        rf"(?:\d{{1,2}} (?:{'|'.join(_MONTHS)})|(?:{'|'.join(_MONTHS)}) \d{{1,2}})(?:,? \d{{4}})?",
+        _write_date,
+        _read_date,
+    ),
+    "time": Slot(r"\d\d:\d\d|\d{1,2} [ap]m", _write_time, _read_time),
+    "duration": Slot(rf"\d+ minutes|{'|'.join(_MINUTES)}", _write_duration, _read_duration),
+    "days": Slot(rf"(?:{'|'.join(NUMBERS)}|\d+) (?:days?|weeks?)", _write_days, _read_days),
+    "number": Slot(r"\d+", read=int),
+    "name": Slot(r"[A-Z][\w' -]*"),
+}
+"""The types of slots that texts of several tasks have: dates in ISO 8601, times as HH:MM, durations in
+minutes, counts of days.
+"""

@@ -1,4 +1,5 @@
-"""The reference plan of an office task: its steps.
+"""The reference plan of an office task: its steps, and parts of plans that several tasks share, such
+as reading paged listings, finding a spreadsheet and writing a table.
 
 A plan is a script that yields the calls to make and is sent the facts in their results. It knows
 the office only through these results, so it shows that the task can be solved through the tools.
@@ -7,11 +8,17 @@ the office only through these results, so it shows that the task can be solved t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+import ast
+import itertools
+import json
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.effects import Effects, effects_of
+from agentgym.envs.loca.calls import Effects, cell_effects, effects_of
+from agentgym.envs.loca.checks import write_csv
+from agentgym.envs.loca.servers.email.messages import text_of
 from agentgym.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
@@ -117,5 +124,217 @@ def write(
         learn: Extracts the fact in its result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
-    call = ToolCall(tool, arguments)
-    return Step(label, call, learn, output, tuple(same), accepts, equivalent)
+    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), accepts, equivalent)
+
+
+Piece = Generator[Step | Sequence[Step], Any, list[Any]]
+"""A part of a plan that returns a list; use it with `yield from`."""
+
+_MAILS = 20  # the default of get_emails
+_SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
+
+
+def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
+    """Read all mails of a folder of the mail server.
+
+    The pages have the default size, or the larger one that the agent has chosen for the first.
+
+    Args:
+        keep: Extracts the fact of a mail, as `get_emails` lists it; None if it has none.
+        folder: The folder.
+
+    Returns:
+        The facts, newest mail first, without None.
+    """
+
+    def learn(text: str) -> dict[str, Any]:
+        listing = json.loads(text)
+        if listing["page_size"] < _MAILS:
+            raise ValueError("a look at a few mails sets no size for the pages of all")
+        return {
+            "pages": listing["total_pages"],
+            "size": listing["page_size"],
+            "kept": [fact for mail in listing["emails"] if (fact := keep(mail)) is not None],
+        }
+
+    def page(number: int, **size: int) -> Step:
+        return read(
+            f"Read the mails on page {number} of {folder}.",
+            learn,
+            "get_emails",
+            folder=folder,
+            page=number,
+            **size,
+        )
+
+    first = yield replace(page(1), same=("folder", "page"))
+    size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
+    others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
+    return [fact for listing in (first, *others) for fact in listing["kept"]]
+
+
+def read_shop(
+    what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
+) -> Piece:
+    """Read a listing of the shop, page after page up to the first that is not full.
+
+    Args:
+        what: The name of the listing, in words.
+        tool: The tool that lists it.
+        keep: Extracts the fact of an item; None if it has none.
+        **arguments: Further arguments of the tool.
+
+    Returns:
+        The facts, in the order of the listing, without None.
+    """
+
+    def learn(text: str) -> dict[str, Any]:
+        items = json.loads(text)
+        return {
+            "count": len(items),
+            "kept": [fact for item in items if (fact := keep(item)) is not None],
+        }
+
+    facts: list[Any] = []
+    for page in itertools.count(1):
+        listing = yield read(
+            f"List page {page} of {what}.", learn, tool, perPage=_SHOP_PAGE, page=page, **arguments
+        )
+        facts += listing["kept"]
+        if listing["count"] < _SHOP_PAGE:
+            break
+    return facts
+
+
+def query_rows(text: str) -> list[dict[str, Any]]:
+    """Return the rows in the answer to a query of BigQuery."""
+    start = re.search(r"^\[", text, re.MULTILINE)
+    if start is None and "Total rows: 0" not in text:
+        raise ValueError("the text has no rows")
+    return list(json.loads(text[start.start() :])) if start else []
+
+
+def data_rows(text: str) -> list[dict[str, str]]:
+    """Return the records in an answer of Snowflake, their values as texts."""
+    _, mark, data = text.partition("\ndata:")
+    if not mark:
+        raise ValueError("the text has no records")
+    blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
+    fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
+    if not all(colon for block in fields for _, colon, _ in block):
+        raise ValueError("the text has a line that is no field")
+    return [{name: value for name, _, value in block} for block in fields]
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items in an answer of Google Cloud, one line each."""
+    heading, *lines = text.split("\n")
+    count = re.fullmatch(r".* \((\d+)\):", heading)
+    if count is None or int(count[1]) != len(lines):
+        raise ValueError("the text is no whole list")
+    return [line.removeprefix("- ") for line in lines]
+
+
+def cell_rows(text: str) -> list[list[Any]]:
+    """Return the values in the result of `read_data_from_excel`, row by row."""
+    rows: dict[int, list[Any]] = {}
+    for cell in json.loads(text)["cells"]:
+        rows.setdefault(cell["row"], []).append(cell["value"])
+    return list(rows.values())
+
+
+def find_spreadsheet(title: str) -> Step:
+    """Return the step that lists the spreadsheets for the id of the first with a title."""
+
+    def learn(text: str) -> str:
+        return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
+
+    return read("Find the spreadsheet.", learn, "list_spreadsheets")
+
+
+def read_table(spreadsheet: str, sheet: str) -> Step:
+    """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, the
+    number of rows that it has `room` for, and the places in `rows` of those in which calls outside
+    the plan have entered something, the agent's `own`.
+    """
+
+    def learn(text: str) -> dict[str, Any]:
+        [area] = json.loads(text)["valueRanges"]
+        return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
+
+    def mark_own(fact: dict[str, Any], effects: Effects) -> dict[str, Any]:
+        own = [
+            k
+            for k, row in enumerate(fact["rows"])
+            if effects
+            and cell_effects(f"{spreadsheet} {sheet}", k + 1, row).items() & effects.items()
+        ]
+        return {**fact, "own": own}
+
+    call = ToolCall("get_sheet_data", {"spreadsheet_id": spreadsheet, "sheet": sheet})
+    return Step(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Return the facts of a workbook out of the result of `get_workbook_metadata`."""
+    try:
+        facts = ast.literal_eval(text)
+    except (SyntaxError, MemoryError, RecursionError):  # a result that a chat claims
+        raise ValueError("not the facts of a workbook") from None
+    return dict(facts)
+
+
+def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:
+    """Return the step that writes a CSV file."""
+    return write(
+        f"Write {path}.",
+        path,
+        "write_file",
+        same=("path",),
+        path=path,
+        content=write_csv(columns, rows),
+    )
+
+
+def mail_text(arguments: Mapping[str, Any]) -> str:
+    """Return the text of the mail that a call of `send_email` sends."""
+    return text_of(arguments.get("body") or "", arguments.get("html_body"))
+
+
+def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return whether a mail has a text, however its lines are broken, and attachments of some
+    names; see `Step.accepts`.
+    """
+
+    def accepts(mail: Mapping[str, Any]) -> bool:
+        names = [path.rpartition("/")[2] for path in mail.get("attachments") or ()]
+        return mail_text(mail).split() == body.split() and names == list(attachments)
+
+    return accepts
+
+
+def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return subject and text of a letter whose template has the subject as its first line, and
+    names of values in braces.
+    """
+    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
+    subject, _, body = text.partition("\n")
+    return subject.removeprefix("Subject: "), body.strip()
+
+
+def send_letter(
+    label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
+) -> Step:
+    """Return the step that sends a letter, given by subject and text, perhaps with files."""
+    subject, body = letter
+    message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
+    if attachments:
+        message["attachments"] = list(attachments)
+    return write(
+        label,
+        output,
+        "send_email",
+        same=("to", "subject"),
+        accepts=same_words(body, *attachments),
+        **message,
+    )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import Belief
-from agentgym.envs.loca.effects import MAKERS, Effects, effects_of
+from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
 from agentgym.messages import ToolCall
 
@@ -54,9 +54,8 @@ class OtherChanges:
 
     def result_of(self, effects: Effects) -> str:
         """Return the result of the one call that had some effects; empty if several had them."""
-        calls = self.calls
         return next(
-            (text for call, text in calls if effects.items() <= effects_of(call).items()), ""
+            (text for call, text in self.calls if effects.items() <= effects_of(call).items()), ""
         )
 
 
@@ -156,8 +155,9 @@ class Progress:
 
     def _match(self, call: ToolCall) -> Step | None:
         """Return the pending step that a call takes by itself."""
-        steps = self._pending.values()
-        return next((step for step in steps if step.counts(call, self._canonicalize)), None)
+        return next(
+            (step for step in self._pending.values() if step.counts(call, self._canonicalize)), None
+        )
 
     def _key(self, call: ToolCall) -> str:
         canonical = self._canonicalize(call)
@@ -171,14 +171,13 @@ class Progress:
     def _lines_of_others(self) -> list[str]:
         """Return the lines on the calls outside the plan."""
         if self._other_lines is None:
-            off_plan = [
+            self._other_lines = [
                 f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
             ]
-            other = [
+            self._other_lines += [
                 f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
                 for call, result in self._unexplained()
             ]
-            self._other_lines = [*off_plan, *other]
         return self._other_lines
 
     def _outdate_others(self) -> None:
@@ -215,8 +214,8 @@ class Progress:
             else:
                 self._belief.learn(label, self.facts[label])
         self._unindexed = {}
-        others = [call for call, _ in self._unexplained()]
-        return self._belief.brief(needed, room, [*self.off_plan_calls, *others])
+        off_plan = self.off_plan_calls + [call for call, _ in self._unexplained()]
+        return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
         """Replace all facts by those in lines of `lines()`.
@@ -283,8 +282,9 @@ class Progress:
         them, and statements take long to parse.
         """
         for step in self._unread:
-            effects = step.effects.items()
-            self._done_effects |= {thing: (value, step.label) for thing, value in effects}
+            self._done_effects |= {
+                thing: (value, step.label) for thing, value in step.effects.items()
+            }
         self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
@@ -324,13 +324,12 @@ class Progress:
             self._unexplained_calls = [
                 (call, result)
                 for call, result in self._other.calls
-                if not all(self._is_done(*effect) for effect in effects_of(call).items())
+                if any(
+                    self._done_effects.get(thing, (None,))[0] != value
+                    for thing, value in effects_of(call).items()
+                )
             ]
         return self._unexplained_calls
-
-    def _is_done(self, thing: str, value: str) -> bool:
-        done = self._done_effects.get(thing)
-        return done is not None and done[0] == value
 
     def _advance(self) -> None:
         """Advance the script past all steps whose facts are there."""

@@ -4,10 +4,10 @@ no harm.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 
+from agentgym.envs.loca.checks import hash_of
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.office import Office
 from agentgym.envs.loca.servers.server import Server
@@ -66,8 +66,11 @@ def fingerprint_protected(
             name = f"{server.name}.{table}"
             if name in mutable_tables or name in _CHECKED_BY_TASK or _fits(f"{name}+", patterns):
                 continue
-            columns = server.store.columns(table)
-            without = [column for column in columns if _fits(f"{name}.{column}", patterns)]
+            without = [
+                column
+                for column in server.store.columns(table)
+                if _fits(f"{name}.{column}", patterns)
+            ]
             hashes[name] = server.store.fingerprint(table, without)
         hashes |= _other_hashes(server, mutable_tables, DRAFTS in harmless)
     return hashes
@@ -96,10 +99,10 @@ def _mail_hash(server: Email, drafts: bool) -> str:
     which bounces follow.
     """
     ignored = [origin for origin in _ORIGINS if origin != "draft" or drafts]
-    columns = "mails.id, user, folder, message, is_important"
-    sql = f"""SELECT {columns} FROM mails JOIN messages ON messages.id = message
+    sql = f"""SELECT mails.id, user, folder, message, is_important
+        FROM mails JOIN messages ON messages.id = message
         WHERE origin NOT IN ({", ".join("?" * len(ignored))}) ORDER BY mails.id"""
-    return _hash(server.store.rows(sql, *ignored))
+    return hash_of(server.store.rows(sql, *ignored))
 
 
 def _engine_hashes(
@@ -109,27 +112,24 @@ def _engine_hashes(
     tables, and the columns of those that the work leaves alone.
     """
     schemas, tables = engine.committed_catalog()
-    fixed = {
-        name: table
-        for name, table in tables.items()
-        if f"{server}.{'.'.join(name)}" not in mutable_tables
-    }
     return {
-        f"{server}.schemas": _hash(
+        f"{server}.schemas": hash_of(
             sorted(
                 (name, schema.comment, schema.notes, sorted(schema.functions.items()))
                 for name, schema in schemas.items()
             )
         ),
-        f"{server}.tables": _hash(
+        f"{server}.tables": hash_of(
             sorted((name, table.comment, table.view) for name, table in tables.items())
         ),
-        f"{server}.columns": _hash(sorted((name, table.columns) for name, table in fixed.items())),
+        f"{server}.columns": hash_of(
+            sorted(
+                (name, table.columns)
+                for name, table in tables.items()
+                if f"{server}.{'.'.join(name)}" not in mutable_tables
+            )
+        ),
     }
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def unexpected_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Base of the tasks of LOCA-bench: an office whose state has a configured length, a reference plan
 and a check of the final state.
 
-A task fills `draw`, `task`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
+A task fills `text`, `draw`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
 state is what its steps have learnt, the optimal calls are the steps that may be taken next.
 """
 
@@ -12,14 +12,19 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
+from pydantic import Field
+
+from agentgym.config import TokenCount
 from agentgym.digests import digest
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
-from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
-from agentgym.envs.loca.drafts import DrawnState, draw_state, plan_length
+from agentgym.envs.loca.checks import file_failures
+from agentgym.envs.loca.config import LENGTHS, MAX_LENGTH, MAX_SIZE, MIN_LENGTH
+from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.plan import CLAIM, Plan, Step
 from agentgym.envs.loca.progress import Progress
 from agentgym.envs.loca.protected_state import (
@@ -30,11 +35,30 @@ from agentgym.envs.loca.protected_state import (
     unexpected_changes,
 )
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.envs.loca.servers.server import requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
+from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world import World, phrase
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficeConfig(TurnBudget):
+    """A task at an environment description length; each task adds its own knobs.
+
+    Attributes:
+        length: The environment description length of the state to draw, in tokens of cl100k.
+        size: The number of what the task is about (courses, students, …), in place of a length;
+            None to solve for the length.
+    """
+
+    length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)] | None = None
+    budget_factor: BudgetFactor = 2.0
+    budget_slack: BudgetSlack = 30
+
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
@@ -70,16 +94,18 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     Attributes:
         servers: The servers that the task gives (table 7 of the paper).
         start: When the episode begins.
-        outputs: What has to be made, in words.
+        outputs: What has to be made, in words; a file by its path.
         mutable_tables: The tables of the servers that the work changes, as `server.table`:
             `task_failures` checks their records. Nothing else in the services may be changed,
-            whether the task says so or not; files are for `task_failures` alone.
+            whether the task says so or not.
         harmless: Differences from the right final state that do not count, besides those of all
             tasks (`HARMLESS`), each with what it is.
         forbidden: Those of `HARMLESS` that count in this task, as its text says.
         tokens_per_unit: The approximate tokens of description per unit of size: the first guess
             in solving for the length.
-        truth: The facts about the right final state, as the generator set them.
+        text: The task as the user puts it, the same for all instances.
+        truth: The facts about the right final state, as the generator set them. If they are a
+            mapping with `files`, the `file_state` of the start, none but outputs may be changed.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -93,6 +119,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     harmless: ClassVar[Mapping[str, str]] = {}
     forbidden: ClassVar[tuple[str, ...]] = ()
     tokens_per_unit: ClassVar[float] = 400.0
+    text: ClassVar[str]
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
@@ -109,6 +136,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         read from a chat.
         """
         return Office(self.servers, self.start)
+
+    @property
+    def files(self) -> Workspace:
+        """The files of the office."""
+        return self.office.context.files
 
     # The hooks of a task.
 
@@ -152,7 +184,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def generate(self) -> None:
         """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
         kind: Any = type(self)
-        drawn: DrawnState = draw_state(kind, self.config, int(self.rng.integers(2**63)))
+        drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = int(self.rng.integers(2**63))
@@ -185,6 +217,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             "claim_done."
         )
 
+    def task(self) -> str:
+        """Return the task, the same for all instances."""
+        return self.text
+
     def toolsets(self) -> Sequence[object]:
         """Return the servers."""
         return self.office.toolsets()
@@ -196,10 +232,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
-        """Yield the failures of the task, and the unexpected changes in the services."""
+        """Yield the failures of the task, and the unexpected changes in files and services."""
         yield from self.task_failures()
-        harmless = self.harmless_differences()
-        now = fingerprint_protected(self.office, self.mutable_tables, harmless)
+        before = self.truth.get("files", {}) if isinstance(self.truth, Mapping) else {}
+        yield from file_failures(self.files, before, self.outputs)
+        now = fingerprint_protected(self.office, self.mutable_tables, self.harmless_differences())
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
@@ -274,11 +311,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def _missing(self) -> str:
         """Return the line on the outputs that are missing."""
-        complete = self.progress.finished()
-        if self.progress.pending() in ([], [CLAIM]) and not self.progress.lost:
-            complete = set(self.outputs)
-        missing = [name for name in self.outputs if name not in complete]
-        return f"{_MISSING}{', '.join(missing) or 'none'}"
+        is_through = self.progress.pending() in ([], [CLAIM]) and not self.progress.lost
+        complete = set(self.outputs) if is_through else self.progress.finished()
+        missing = ", ".join(name for name in self.outputs if name not in complete)
+        return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
         """Return the order of the next step of the plan; that of a step which reads names the

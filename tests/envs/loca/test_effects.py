@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall
-from agentgym.envs.loca.effects import effects_of
+from agentgym.envs.loca.calls import effects_of
 from agentgym.envs.loca.progress import OtherChanges
 
 SHEET = {"spreadsheet_id": "s", "sheet": "A"}

@@ -16,8 +16,7 @@ from agentgym.envs.loca.exam_notices import (
     resolve,
 )
 from agentgym.envs.loca.news import course_news, inbox_news
-from agentgym.envs.loca.phrase_book import Phrase
-from agentgym.envs.loca.slots import DURATIONS
+from agentgym.envs.loca.phrase_book import DURATIONS, Phrase
 from benchmarks.text_policies import find_exams
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import fresh
@@ -71,7 +70,7 @@ def test_other_sentences_say_nothing_about_the_exam() -> None:
     ]
     for news in (course_news(), inbox_news()):
         texts += [
-            news.draw(rng, topic, {**VALUES, "few_number": 3}, "-.")[2]
+            news.draw(rng, {**VALUES, "few_number": 3}, topic, "-.")[2]
             for topic in news.topics
             for _ in range(20)
         ]

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.order_changes import amend, draw_changes, draw_order_note, read_amended
-from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish, notes_book
+from agentgym.envs.loca.order_notes import (
+    amend,
+    declines_mails,
+    draw_changes,
+    draw_mail_wish,
+    draw_order_note,
+    notes_book,
+    read_amended,
+)
 from tests.envs.loca.note_reader import amended, declined
 
 PRODUCTS = ("Desk 061", "Bed 014", "Stool 1005", "Gift Card", "Assembly")

@@ -95,8 +95,8 @@ class Calendar(Server):
             location: Place.
         """
         texts = {"summary": summary, "description": description or "", "location": location or ""}
-        event = self._put(_record(texts, start, end), iso(self.context.clock.tick()))
-        return self._show(self._find(event))
+        new_id = self._put(_record(texts, start, end), iso(self.context.clock.tick()))
+        return self._show(self._find(new_id))
 
     @tool
     def get_event(self, eventId: str) -> Row:
@@ -130,13 +130,14 @@ class Calendar(Server):
         event = self._find(eventId)
         changes = {"summary": summary, "description": description, "location": location}
         texts = {name: event[name] if text is None else text for name, text in changes.items()}
-        record = _record(
-            texts, event["start"] if start is None else start, event["end"] if end is None else end
-        )
         self.store.update(
             "events",
             event["id"],
-            **record,
+            **_record(
+                texts,
+                event["start"] if start is None else start,
+                event["end"] if end is None else end,
+            ),
             sequence=event["sequence"] + 1,
             updated=iso(self.context.clock.tick()),
         )
@@ -203,7 +204,6 @@ class Calendar(Server):
 
     def events(self) -> list[Event]:
         """Return all events, in order of their starts."""
-        rows = self.store.rows("SELECT * FROM events ORDER BY starts, id")
         return [
             Event(
                 **{name: row[name] for name in _LIMITS},
@@ -211,7 +211,7 @@ class Calendar(Server):
                 start=to_python(row["start"]),
                 end=to_python(row["end"]),
             )
-            for row in rows
+            for row in self.store.rows("SELECT * FROM events ORDER BY starts, id")
         ]
 
     def ics(self) -> str:
@@ -233,8 +233,8 @@ class Calendar(Server):
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
             raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
-        columns = {"created": now, "updated": now, "sequence": 0, **record}
-        return _event_id({"id": self.store.insert("events", **columns)})
+        number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
+        return _event_id({"id": number})
 
     def _find(self, event: str) -> Row:
         """Return the row of an event.

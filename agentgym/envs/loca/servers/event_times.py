@@ -145,6 +145,5 @@ def to_spec(when: datetime | date) -> dict[str, str]:
     """Return a time as the API takes it."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
-    if isinstance(when.tzinfo, ZoneInfo):
-        return {"dateTime": when.replace(microsecond=0).isoformat(), "timeZone": when.tzinfo.key}
-    return {"dateTime": when.replace(microsecond=0).isoformat()}
+    moment = {"dateTime": when.replace(microsecond=0).isoformat()}
+    return moment | ({"timeZone": when.tzinfo.key} if isinstance(when.tzinfo, ZoneInfo) else {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -102,11 +103,12 @@ class KnowledgeGraph(Server):
             relations: The relations.
         """
         graph = self.load()
-        new: list[Relation] = []
-        for relation in relations:
-            if relation not in graph["relations"]:
-                graph["relations"].append(relation)
-                new.append(relation)
+        new = [
+            relation
+            for place, relation in enumerate(relations)
+            if relation not in (*graph["relations"], *relations[:place])
+        ]
+        graph["relations"] += new
         self.save(graph)
         return new
 
@@ -235,15 +237,17 @@ class KnowledgeGraph(Server):
                 graph["entities" if kind == "entity" else "relations"].append(item)
         return graph
 
+    def set_person(self, name: str, observations: Sequence[str]) -> None:
+        """Write a graph of one person into the file."""
+        person = {"name": name, "entityType": "person", "observations": observations}
+        self.context.files.write(self.path, json.dumps({"type": "entity", **person}) + "\n")
+
     def save(self, graph: Graph) -> None:
         """Write the graph into the file."""
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
-        lines = [
-            json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-            for line in [*entities, *relations]
-        ]
-        self.context.files.write(self.path, "\n".join(lines))
+        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
 
 
 def _find_entity(graph: Graph, name: str) -> Entity | None:
@@ -253,10 +257,14 @@ def _find_entity(graph: Graph, name: str) -> Entity | None:
 def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
     """Entities with all relations that one of them has."""
     names = {entity["name"] for entity in entities}
-    relations = [
-        relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names
-    ]
-    return Graph(entities=entities, relations=relations)
+    return Graph(
+        entities=entities,
+        relations=[
+            relation
+            for relation in graph["relations"]
+            if {relation["from"], relation["to"]} & names
+        ],
+    )
 
 
 class _EntityLine(Entity):

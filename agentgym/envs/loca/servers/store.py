@@ -86,8 +86,7 @@ class Store:
 
     def row(self, sql: str, *values: Any) -> Row | None:
         """Return the first record that a SELECT gives, or None."""
-        records = self.rows(sql, *values)
-        return records[0] if records else None
+        return next(iter(self.rows(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
         """Return the first column of the first record that a SELECT gives, or None."""
@@ -195,8 +194,9 @@ class Store:
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
         """Return a hash of all records of a table, but for some columns."""
         columns = tuple(name for name in self.columns(table) if name not in without)
-        key = ("fingerprint", table, columns)
-        return self.derive(key, (table,), lambda: self._fingerprint(table, columns))
+        return self.derive(
+            ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
+        )
 
     def _fingerprint(self, table: str, columns: Iterable[str]) -> str:
         names = ", ".join(f'"{name}"' for name in columns)

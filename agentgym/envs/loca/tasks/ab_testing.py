@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
     csv_failures,
-    file_failures,
     file_state,
     log_state,
     number,
@@ -31,11 +29,9 @@ from agentgym.envs.loca.checks import (
     storage_state,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows
+from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
 
@@ -119,10 +115,24 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }
     tokens_per_unit = 71.0
+    text = (
+        f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
+        "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
+        f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
+        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
+        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
+        "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
+        f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
+        "conversions. The rows may be in any order; keep the names of the columns.\n"
+        "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
+        f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
+        f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
+        "Tables, buckets and log entries of earlier tests stay as they are."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and the remains of earlier tests."""
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
+        cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
         hours = self.rng.permutation(size // count + (np.arange(count) < size % count))
@@ -142,16 +152,10 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             rates[name] = _rates(clicks[:, rows], views[:, rows])
         rates[OVERALL] = _rates(clicks, views)
         self._add_distractors(cloud, names)
-        files.write(
-            RECORD,
-            write_csv(
-                COLUMNS,
-                [
-                    dict(zip(COLUMNS, (name, "", ""), strict=True))
-                    for name in ("scenario_name", OVERALL)
-                ],
-            ),
-        )
+        examples = [
+            {**dict.fromkeys(COLUMNS, ""), "scenario": name} for name in ("scenario_name", OVERALL)
+        ]
+        self.files.write(RECORD, write_csv(COLUMNS, examples))
         self.truth = {
             "rows": [dict(zip(COLUMNS, (name, *(float(100 * r) for r in both)), strict=True)) for name, both in rates.items()],
             "winner": "B" if rates[OVERALL][1] > rates[OVERALL][0] else "A",
@@ -159,7 +163,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),
             "storage": storage_state(cloud),
             "entries": log_state(cloud),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
@@ -214,11 +218,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         """Return the rows of a scenario in random order; each hour has one, and some have another
         from a second shop.
         """
-        hours_of_rows = [
-            *range(hours),
-            *map(int, self.rng.integers(0, hours, clicks.shape[1] - hours)),
-        ]
-        names = map(_hour_name, hours_of_rows)
+        extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
+        names = map(_hour_name, [*range(hours), *extra])
         counts = [
             column.tolist() for version in (0, 1) for column in (clicks[version], views[version])
         ]
@@ -228,9 +229,11 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
         """Add tables that are no scenarios, and buckets and entries of earlier tests."""
-        owners = [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names]
         cloud.bigquery.load(
-            DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners
+            DATASET,
+            "scenario_owners",
+            {"scenario": "STRING", "owner": "STRING"},
+            [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names],
         )
         for name in names[:3]:
             for dataset, table in (
@@ -268,23 +271,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
-            "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
-            f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
-            "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
-            f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
-            "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
-            f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
-            "conversions. The rows may be in any order; keep the names of the columns.\n"
-            "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
-            f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
-            f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
-            "Tables, buckets and log entries of earlier tests stay as they are."
-        )
 
     def plan(self) -> Plan:
         """Read the format and the tables; sum up a few scenarios at a time; write the record
@@ -338,14 +324,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 message=PAYLOAD,
             )
         yield [
-            write(
-                f"Write {RECORD}.",
-                RECORD,
-                "write_file",
-                same=("path",),
-                path=RECORD,
-                content=write_csv(columns, rows),
-            ),
+            write_table(RECORD, columns, rows),
             conclusion,
         ]
 
@@ -364,16 +343,15 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         """Check that the record has the right rows, that the bucket or the entry exists, and that
         nothing else has changed.
         """
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
+        cloud = self.office.get(GoogleCloud)
         cells = dict.fromkeys(COLUMNS[1:], number(0.00501, "%"))  # rounded to two decimals
-        yield from csv_failures(files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
+        yield from csv_failures(self.files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, though B has won"
         yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
         yield from self._entry_failures(cloud, 0 if won else 1)
         yield from bigquery_failures(cloud, self.truth["tables"])
-        yield from file_failures(files, self.truth["files"], [RECORD])
 
     def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
         entries, before = log_state(cloud), self.truth["entries"]
@@ -420,10 +398,9 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
         more -= int(np.sign(more)) * len(places)
 
 
-def _rates(clicks: Counts, views: Counts) -> tuple[Fraction, Fraction]:
+def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
     """Return the conversions of both versions."""
-    first, second = (_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1))
-    return first, second
+    return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
 
 
 def _rate(clicks: int, views: int) -> Fraction:
@@ -452,7 +429,7 @@ def _query(scenarios: Sequence[str]) -> str:
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
-    rows = list(csv.reader(io.StringIO(text)))
+    rows = list(csv.reader(text.splitlines()))
     return rows[0], rows[-1][0]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,18 +22,15 @@ from agentgym.envs.loca.checks import (
     bigquery_state,
     csv_failures,
     exact,
-    file_failures,
     file_state,
     log_state,
     number,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import people
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows, write_table
+from agentgym.envs.loca.draws import people
+from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 
 DATASET, LATEST, RESULT, LOG = (
@@ -85,6 +81,16 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
     tokens_per_unit = 529.0
+    text = (
+        f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
+        "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
+        "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
+        f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
+        "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
+        "without an exam do not count.\n"
+        f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
+        "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
+    )
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and the earlier entries of the log."""
@@ -99,21 +105,17 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         students = list(zip(ids, names, classes, strict=True))
         # Four left after the exams and have no quiz; four are new and have no exam.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        outcomes = self._outcomes(size)
+        cloud = self.office.get(GoogleCloud)
         scores = {
             student[0]: self._scores(outcome, exams)
-            for student, outcome in zip(stayed, outcomes, strict=True)
+            for student, outcome in zip(stayed, self._outcomes(size), strict=True)
         }
-        tables: dict[str, list[Sequence[Any]]] = {
-            f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)
-        }
-        for k, rows in enumerate(tables.values()):
-            rows += [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
+        for k in range(exams):
+            rows = [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
             rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
             self.rng.shuffle(rows)
-        for name, rows in tables.items():
-            cloud.bigquery.load(DATASET, name, TYPES, rows)
+            table = f"scores_{2401 + 100 * (k // 12) + k % 12}"
+            cloud.bigquery.load(DATASET, table, TYPES, rows)
         cloud.bigquery.load(
             DATASET,
             "class_teachers",
@@ -124,7 +126,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             (*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new
         ]
         self.rng.shuffle(latest)
-        files.write(
+        self.files.write(
             LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest])
         )
         for k, student in enumerate(left):
@@ -139,7 +141,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _outcomes(self, size: int) -> list[str]:
@@ -153,15 +155,11 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         )
         shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
         shares = np.append(shares, max(0.0, 1 - shares.sum()))
-        kinds = [
-            str(kind)
-            for kind in self.rng.choice(
-                ["warning", "critical", "25", "45", "fine"], size, p=shares / shares.sum()
-            )
-        ]
-        sure = self.rng.permutation(size)
-        for place, kind in zip(sure, ("critical", "25", "45", "warning"), strict=False):
-            kinds[int(place)] = kind
+        names = ["warning", "critical", "25", "45", "fine"]
+        kinds: list[str] = self.rng.choice(names, size, p=shares / shares.sum()).tolist()
+        sure = ("critical", "25", "45", "warning")
+        for place, kind in zip(self.rng.permutation(size).tolist(), sure, strict=False):
+            kinds[place] = kind
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
@@ -170,11 +168,10 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """
         if kind in ("25", "45"):
             # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
-            past: list[int | None] = [800] * exams
-            return past, 600 if kind == "25" else 440
+            return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
-        past = [
+        past: list[int | None] = [
             None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
             for score in abilities
         ]
@@ -192,19 +189,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             ):
                 return past, latest
 
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
-            "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
-            "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
-            f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
-            "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
-            "without an exam do not count.\n"
-            f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
-            "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
-        )
-
     def plan(self) -> Plan:
         """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file
         and the entries.
@@ -213,7 +197,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "Read the latest quiz.",
             lambda text: {
                 row["student_id"]: (row["name"], row["score"])
-                for row in csv.DictReader(io.StringIO(text))
+                for row in csv.DictReader(text.splitlines())
             },
             "read_text_file",
             path=LATEST,
@@ -228,14 +212,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
         )
         sums = "SUM(CAST(ROUND(score * 10) AS INT64)) AS total, COUNT(*) AS exams"
-        query = f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id"
         past = yield read(
             "Sum the exams of each student.",
             lambda text: {
                 row["student_id"]: (row["total"], row["exams"]) for row in query_rows(text)
             },
             "bigquery_run_query",
-            query=query,
+            query=f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id",
             max_results=10_000,
         )
         drops = {
@@ -248,13 +231,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             {"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"}
             for s, drop in bad.items()
         ]
-        entries = [
-            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
-                  accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
-                  severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
-            for s, drop in bad.items() if drop > CRITICAL
+        yield [
+            write_table(RESULT, COLUMNS, rows),
+            *(write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
+                    accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
+                    severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
+              for s, drop in bad.items() if drop > CRITICAL),
         ]  # fmt: skip
-        yield [write_table(RESULT, COLUMNS, rows), *entries]
 
     def describe(self) -> Iterable[ToolCall]:
         """Yield the calls that read the quiz, and all rows of all exams."""
@@ -270,12 +253,13 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """Check that the file has the right students, the log the right entries, and that nothing
         else has changed.
         """
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
+        cloud = self.office.get(GoogleCloud)
         cells = {"name": exact, "drop_percent": number(0.0501, "%")}  # rounded to one decimal
-        yield from csv_failures(files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",))
+        yield from csv_failures(
+            self.files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",)
+        )
         yield from self._entry_failures(cloud)
         yield from bigquery_failures(cloud, self.truth["tables"])
-        yield from file_failures(files, self.truth["files"], [RESULT])
 
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)
@@ -302,8 +286,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
     """Return whether a call logs a text with the name and the ID of a student, and no other ID."""
     text = arguments["message"]
-    named = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
-    return set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text)) == {student} and bool(named)
+    ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
+    return ids == {student} and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import (
     FLAT,
     LETTERS,
@@ -22,28 +21,29 @@ from agentgym.envs.loca.applications import (
     OLDEST,
     PAPER_OF_PHRASE,
     ROOT,
+    Correspondence,
     Layout,
+    asks_for_papers,
+    draw_layout,
+    draw_papers,
+    draw_tree,
+    members_of,
 )
 from agentgym.envs.loca.archives import read_archive
 from agentgym.envs.loca.checks import (
-    file_failures,
     file_state,
     mail_failures,
     mail_places,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
+from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.reading import read_folder
-from agentgym.envs.loca.replies import Correspondence, asks_for_papers
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
@@ -101,27 +101,43 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         "own:email.sent.messages.words": "the same as the index of the mailbox has it",
     }
     tokens_per_unit = 308.0
+    text = (
+        "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
+        "them ask me to send them application papers. Send each of these what that professor asks for.\n"
+        "Of several mails from one address the newest counts, without the automatic replies (whose subject begins with "
+        "Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that professor now.\n"
+        f"My papers are in the folder {FLAT}, where a name that begins with old_ or draft_ is nothing to send. In the text of "
+        "a file, the line Date tells the date of an award or of a letter of recommendation, the line Author who wrote it. My "
+        "name and my student ID (of the university where I am enrolled) are in the memory.\n"
+        f"Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
+        "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
+        "the mail and are otherwise unchanged; award certificates are merged to one PDF file with all their pages, in the "
+        "order that the mail says.\n"
+        f"Send each of these professors exactly one mail, to the address that the mail came from and to nobody else, with the "
+        f"subject {SUBJECT} and one attachment: the zip file, which is called like the folder, with .zip. Change nothing in "
+        f"{FLAT}, the memory and the mailbox; other new files in the workspace do not matter."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
-        rng, email, files = self.rng, self.office.get(Email), self.office.context.files
+        rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
         student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
         names = people(rng, size + 3)
         self._mails = Correspondence(rng, self.start, names[size:])
-        letters, awards = papers.draw_papers(rng, files, name, student, names[size:])
+        letters, awards = draw_papers(rng, self.files, name, student, names[size:])
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
-        first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
+        first, marks = draw_layout(rng), rng.permutation(size) + 1
         expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
             domain = f"{pick(rng, ('cs', 'math', 'ai'))}.{pick(rng, LAST).lower()}.example.edu"
             sender = address(professor, int(marks[k]), domain)
-            layout = papers.draw_layout(rng) if self.config.different_structures else first
+            layout = draw_layout(rng) if self.config.different_structures else first
             texts = self._positive(layout) if k < count else self._negative()
             if k < count:
-                expected[sender] = papers.members_of(layout, root, letters)
+                expected[sender] = members_of(layout, root, letters)
             mails += self._letters(professor, sender, texts)
         others = self.config.other_mails
         for _ in range(-(-size // 8) if others is None else others):
@@ -136,7 +152,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             "root": root,
             "awards": awards,
             "mails": mail_places(email.store),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _remember(self, name: str, student: str) -> None:
@@ -148,14 +164,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             f"I am enrolled at Westlake University; my student ID is {student}.",
             "My passport ends in 2029.",
         ]
-        entity = {
-            "name": "me",
-            "entityType": "person",
-            "observations": [str(note) for note in self.rng.permutation(facts)],
-        }
-        self.office.context.files.write(
-            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
-        )
+        self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
         """Draw the mails of a professor who finally asks for papers, in the order of writing."""
@@ -191,31 +200,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
-        return papers.draw_tree(
-            self.rng, papers.draw_layout(self.rng) if layout is None else layout
-        )
+        return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
 
     def _moment(self) -> datetime:
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
-            "them ask me to send them application papers. Send each of these what that professor asks for.\n"
-            "Of several mails from one address the newest counts, without the automatic replies (whose subject begins with "
-            "Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that professor now.\n"
-            f"My papers are in the folder {FLAT}, where a name that begins with old_ or draft_ is nothing to send. In the text of "
-            "a file, the line Date tells the date of an award or of a letter of recommendation, the line Author who wrote it. My "
-            "name and my student ID (of the university where I am enrolled) are in the memory.\n"
-            f"Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
-            "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
-            "the mail and are otherwise unchanged; award certificates are merged to one PDF file with all their pages, in the "
-            "order that the mail says.\n"
-            f"Send each of these professors exactly one mail, to the address that the mail came from and to nobody else, with the "
-            f"subject {SUBJECT} and one attachment: the zip file, which is called like the folder, with .zip. Change nothing in "
-            f"{FLAT}, the memory and the mailbox; other new files in the workspace do not matter."
-        )
 
     def plan(self) -> Plan:
         """Read memory, papers and mails; merge the awards, make all archives with one command,
@@ -245,8 +233,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         awards = [f"{FLAT}/{paper}" for _, _, paper in dated_papers if paper.startswith("award")]
         newest: dict[str, Sequence[Any]] = {}
         for request in (yield from read_folder(_read_request)):
-            best = newest.get(request[0])
-            if best is None or request[1] > best[1]:
+            if request[1] > newest.get(request[0], ("", ""))[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         members_by_recipient = {
@@ -291,7 +278,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(recipient)}: nobody asked for it, or not again"
         yield from (f"there is no mail to {recipient}" for recipient in missing)
         yield from mail_failures(email.store, self.truth["mails"])
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
         """Yield the failures of a mail to a professor who asked for papers."""
@@ -399,7 +385,6 @@ def _merged(paper: str) -> str:
 
 def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
     """Return the steps that merge the awards in the requested orders."""
-    orders = {OLDEST: list(awards), NEWEST: list(awards[::-1])}
     return [
         write(
             f"Merge the {order}.",
@@ -408,7 +393,7 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
             pdf_paths=paths,
             output_path=_merged(order),
         )
-        for order, paths in orders.items()
+        for order, paths in ((OLDEST, list(awards)), (NEWEST, list(awards[::-1])))
         if _merged(order) in sources
     ]
 

@@ -8,14 +8,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     Same,
     as_text,
-    file_failures,
     file_state,
     loose,
     named_rows,
@@ -23,9 +22,8 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sent_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.courses import Course, draw_courses
-from agentgym.envs.loca.draws import pick, pick_by_share
+from agentgym.envs.loca.coursework import Course, draw_courses
+from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
 from agentgym.envs.loca.exam_notices import (
     CLOSED,
     OPEN,
@@ -41,11 +39,10 @@ from agentgym.envs.loca.exam_notices import (
     resolve,
 )
 from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
-from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.news import ANCHORS, News, course_news, idle_values, inbox_news
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.news import ANCHORS, course_news, idle_values, inbox_news
+from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.servers.canvas.server import Canvas
+from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
@@ -54,7 +51,7 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
@@ -64,7 +61,6 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 POSTS = 3
 """The announcements of a course that are no notices of its exam, besides the welcome."""
 
@@ -108,23 +104,36 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     Config = CanvasArrangeExamConfig
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
-    start = NOW
     outputs = (FILE,)
     tokens_per_unit = 1_630.0
+    text = (
+        f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
+        "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
+        "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
+        "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
+        "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
+        "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
+        "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
+        "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
+        "source is where the notices are, Announcement or Email. Dates are "
+        f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
+        "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
+        "else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
         canvas, email = self.office.get(Canvas), self.office.get(Email)
-        files = self.office.context.files
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
+        boxes = [address(name, k, "mcp.com") for k, name in enumerate(names)]
         self._staff = [
-            (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
-            for k, name in enumerate(names)
+            (canvas.people.add_user(name, box, f"pw-{k}"), name, box)
+            for k, (name, box) in enumerate(zip(names, boxes, strict=True))
         ]
-        self._idle = idle_values(self.rng, NOW, names)
-        self._timetable = Timetable(self.rng, NOW, max(45, size))
+        self._idle = idle_values(self.rng, START, names)
+        self._timetable = Timetable(self.rng, START, max(45, size))
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
         mails: list[Mail] = []
         exams = []
@@ -136,53 +145,41 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         canvas.people.login_as(LOGIN)
         email.login_as(LOGIN)
-        about = {
-            "name": ME,
-            "entityType": "person",
-            "observations": [f"Her login to Canvas and mail is {LOGIN}.", "She is a student."],
-        }
-        files.write(
-            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **about}) + "\n"
+        self.office.get(KnowledgeGraph).set_person(
+            ME, [f"Her login to Canvas and mail is {LOGIN}.", "She is a student."]
         )
-        files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
-        exams.sort(key=_order)
-        self.truth = {
-            "exams": exams,
-            "files": file_state(files),
-        }
+        self.files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
+        self.truth = {"exams": sorted(exams, key=_order), "files": file_state(self.files)}
 
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
-        (teacher, person), (_, other) = (
-            self._staff[int(j)] for j in self.rng.permutation(len(self._staff))[:2]
-        )
+        (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
             "name": f"{course.name}-{section}",
             "teacher": person,
-            "email": self._address(person),
+            "email": box,
         }
         course_id = canvas.courses.add_course(
             listed["name"], listed["code"], teacher, students=[1], teacher_email=listed["email"]
         )
-        rates = self.config
-        kind = pick_by_share(
-            self.rng,
-            {
-                "Email": rates.email_rate,
-                "none": rates.no_exam_rate,
-                "exempt": rates.exemption_rate,
-                "Announcement": 1.0,
-            },
-        )
+        shares = {
+            "Email": self.config.email_rate,
+            "none": self.config.no_exam_rate,
+            "exempt": self.config.exemption_rate,
+            "Announcement": 1.0,
+        }
+        kind = pick_by_share(self.rng, shares)
         kind = "Email" if sure and kind in ("none", "exempt") else kind
         books = pick(self.rng, [OPEN, CLOSED])
         credit = int(self.rng.integers(2, 6))
         setting, posts = self._posts(section)
-        proctor = f"{other} ({self._address(other)})" if self.rng.random() < 0.25 else None
-        exam = Exam(proctor=proctor, books=books if kind == "Email" else None)
+        exam = Exam(
+            proctor=f"{other} ({other_box})" if self.rng.random() < 0.25 else None,
+            books=books if kind == "Email" else None,
+        )
         if kind == "none":
             exam, notices = replace(exam, held=False), [["opening", self._says("none")]]
         else:
@@ -190,9 +187,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         own = [told(self.rng, notice) for notice in notices] if kind != "Email" else []
         posts = [("Welcome", self._welcome(credit, books)), *self._among(posts, own)]
         for j, (title, text) in enumerate(posts):
-            moment = NOW - timedelta(days=90 - 5 * j)
             canvas.discussions.add_announcement(
-                course_id, title, text, posted_at=moment, author=teacher
+                course_id,
+                title,
+                text,
+                posted_at=START - timedelta(days=90 - 5 * j),
+                author=teacher,
             )
         reference = listed["code"] if self.rng.random() < 0.6 else course.name
         letters = self._letters(kind, reference, listed, notices)
@@ -202,18 +202,17 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
         """Draw the notices about an exam, and what is true of it after the last."""
-        rates = self.config
         story = ExamStory(
             self.rng,
             setting,
             self._timetable,
-            indirect=rates.indirect_rate,
-            past=rates.past_rate,
-            unknown=rates.tbd_rate,
+            indirect=self.config.indirect_rate,
+            past=self.config.past_rate,
+            unknown=self.config.tbd_rate,
             sure=sure,
         )
         exam, first = story.first(exam)
-        if self.rng.random() >= rates.change_rate:
+        if self.rng.random() >= self.config.change_rate:
             return exam, [first]
         exam, changes = story.change(exam)
         return exam, [first, *changes]
@@ -222,8 +221,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         """Draw announcements of a course about other things, title and text, and what they say
         that notices about its exam may refer to.
         """
-        midterm = (NOW - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
-        project = (NOW + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
+        midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
+        project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
         facts = {
             "midterm": self._says("midterm", date=midterm, place=place),
@@ -231,31 +230,34 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         }
         topics = [topic for topic in ANCHORS if self.rng.random() < 0.5]
         others = [topic for topic in course_news().topics if topic not in ANCHORS]
-        topics += [others[int(k)] for k in self.rng.permutation(len(others))[: POSTS - len(topics)]]
-        posts = [self._talk(course_news(), topic, facts.get(topic, ""))[1:] for topic in topics]
-        setting = Setting(section)
-        if "midterm" in topics:
-            setting = replace(setting, midterm=midterm, midterm_place=place)
-        return replace(setting, project=project) if "project" in topics else setting, posts
+        topics += shuffled(self.rng, others, POSTS - len(topics))
+        posts = [
+            course_news().draw(self.rng, self._idle, topic, facts.get(topic, ""))[1:]
+            for topic in topics
+        ]
+        setting = Setting(
+            section,
+            midterm=midterm if "midterm" in topics else None,
+            midterm_place=place if "midterm" in topics else None,
+            project=project if "project" in topics else None,
+        )
+        return setting, posts
 
     def _welcome(self, credit: int, books: str) -> str:
         says = [
             self._says("credits", number=credit),
             self._says("welcome_open" if books == OPEN else "welcome_closed"),
-            fillers_book().write("welcome", self.rng),
+            self._filler("welcome"),
         ]
-        return " ".join(says[int(k)] for k in self.rng.permutation(len(says)))
+        return " ".join(shuffled(self.rng, says))
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
         """Return title and text of announcements, with notices in their order among the others."""
         places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
         posts = list(posts)
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
-            posts.insert(place + count, (fillers_book().write("title", self.rng), text))
+            posts.insert(place + count, (self._filler("title"), text))
         return posts
-
-    def _address(self, person: str) -> str:
-        return address(person, [name for _, name in self._staff].index(person), "mcp.com")
 
     def _says(self, kind: str, **values: Any) -> str:
         return facts_book().write(kind, self.rng, **values)
@@ -264,19 +266,19 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         self, kind: str, reference: str, course: Mapping[str, str], notices: list[list[str]]
     ) -> list[Mail]:
         """Return the mails of a teacher about an exam, which name the course as `reference`."""
-        texts, times = [], []
+        letters = []
         if kind == "Email":
             for j, notice in enumerate(notices):
                 head = notice[1:] if notice[0] == "opening" else notice
-                texts.append(told(self.rng, [self._says("about", course=reference), *head]))
-                times.append(9_000 - 900 * j - int(self.rng.integers(800)))
+                text = told(self.rng, [self._says("about", course=reference), *head])
+                letters.append((text, 9_000 - 900 * j - int(self.rng.integers(800))))
         exempt = kind == "exempt"
         if exempt or (kind != "none" and self.rng.random() < self.config.exemption_rate):
-            texts.append(self._exemption(reference, exempt))
-            times.append(int(self.rng.integers(1, 8_000)))
+            text = self._exemption(reference, exempt)
+            letters.append((text, int(self.rng.integers(1, 8_000))))
         return [
             self._mail(course["email"], self._filler("subject"), self._letter(text, course), time)
-            for text, time in zip(texts, times, strict=True)
+            for text, time in letters
         ]
 
     def _exemption(self, reference: str, exempt: bool) -> str:
@@ -295,40 +297,16 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return fillers_book().write(kind, self.rng, **values)
 
     def _letter(self, text: str, course: Mapping[str, str]) -> str:
-        name = ME.partition(" ")[0]
-        greeting = self._filler("greeting", name=name)
+        greeting = self._filler("greeting", name=ME.partition(" ")[0])
         return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
 
     def _news(self) -> Mail:
         """Draw a mail about something else."""
-        news = inbox_news()
-        topic = pick(self.rng, news.topics)
-        sender, subject, text = self._talk(news, topic)
+        sender, subject, text = inbox_news().draw(self.rng, self._idle)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
-    def _talk(self, news: News, topic: str, first: str = "") -> tuple[str, str, str]:
-        """Draw sender, title and text of something that concerns no exam of the student."""
-        return news.draw(self.rng, topic, self._idle, first)
-
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
-        return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
-            "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-            "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
-            "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
-            "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
-            "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
-            "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
-            "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
-            "source is where the notices are, Announcement or Email. Dates are "
-            f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
-            "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
-            "else."
-        )
+        return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))
 
     def plan(self) -> Plan:
         """Read courses, announcements and mails; write the rows."""
@@ -352,17 +330,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             letters = [said for name in names for said in by_course.get(name, ())]
             rows += [row] if (row := _read_row(course, posts, letters)) else []
         rows = sorted(filter(_ahead, rows), key=_order)
-        data = [[row[name] for name in COLUMNS] for row in rows]
-        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET, data=data,
-                    start_cell="A2")  # fmt: skip
+        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET,
+                    data=[[row[name] for name in COLUMNS] for row in rows], start_cell="A2")  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
         """Check that the schedule has exactly the expected rows, in order, that nothing else has
         changed and that no mail was sent.
         """
-        files = self.office.context.files
         try:
-            data = files.read(FILE)
+            data = self.files.read(FILE)
             sheets = read_workbook(data)
             if len(sheets) != 1:
                 yield f"{FILE} has the sheets {list(sheets)}, it should have one only"
@@ -383,7 +359,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 if len(row) > len(COLUMNS)
             )
         yield from sent_failures(self.office.get(Email))
-        yield from file_failures(files, self.truth["files"], [FILE])
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
@@ -422,9 +397,7 @@ CELLS: Mapping[str, Same] = {
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
-    month, day, year = map(int, exam[DATE].split("/"))
-    hour, minute = map(int, exam[TIME].split(":"))
-    return datetime(year, month, day, hour, minute, tzinfo=UTC)
+    return datetime.strptime(f"{exam[DATE]} {exam[TIME]} +0000", "%m/%d/%Y %H:%M %z")
 
 
 def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
@@ -433,7 +406,7 @@ def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
 
 
 def _ahead(exam: Mapping[str, Any]) -> bool:
-    return exam[DATE] == TBD or _begin(exam) > NOW
+    return exam[DATE] == TBD or _begin(exam) > START
 
 
 def _read_courses(text: str) -> list[dict[str, Any]]:
@@ -449,8 +422,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 def _read_posts(text: str) -> list[Said]:
     """Return what the announcements of a course say about exams, oldest first."""
-    posts = [post["message"] for post in json.loads(text)]
-    return [said for post in reversed(posts) for said in read_notice(post)]
+    return [said for post in reversed(json.loads(text)) for said in read_notice(post["message"])]
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -472,8 +444,7 @@ def _read_row(
     course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
 ) -> dict[str, Any] | None:
     """Return the row of a course; None if the student takes no exam in it."""
-    section = int(course["code"].rpartition("-")[2])
-    exam = resolve([*posts, *letters], section)
+    exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None
     welcome = by_kind(posts)

@@ -8,27 +8,26 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     csv_failures,
     exact,
-    file_failures,
     file_state,
     number,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.courses import Course, draw_courses
 from agentgym.envs.loca.coursework import (
     ASSIGNMENTS,
+    Course,
     Post,
     describe_assignment,
     describe_quiz,
     describe_submission,
     draw_changes,
+    draw_courses,
     draw_policy,
     draw_questions,
     is_voluntary,
@@ -36,15 +35,13 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.names import people
+from agentgym.envs.loca.draws import people, pick, shuffled
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
-from agentgym.envs.loca.plan import Plan, Step, read
-from agentgym.envs.loca.reading import write_table
+from agentgym.envs.loca.plan import Plan, Step, read, write_table
 from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.context import START, iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
@@ -58,10 +55,24 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
+EXAMPLE = {
+    "course_code": "CS401-0",
+    "course_name": "Example Course",
+    "deadline": "2024-06-30T23:59:00Z",
+    "credits": 3,
+    "quiz_title": "CS401-0 Unit Quiz 1",
+    "number_of_questions": 5,
+    "time_limit": 45,
+    "allowed_attempts": 2,
+    "scoring_policy": "keep_highest",
+    "assignment_title": "CS401-0 Homework 1",
+    "description": "Hand in part 1.",
+    "points_possible": 100,
+}
+"""The row that each file has at the start, of which it takes its columns."""
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
-NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +107,20 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     Config = CanvasListTestConfig
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
-    start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
     tokens_per_unit = 2010.0
+    text = (
+        "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
+        f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
+        "I have to do what is due in the future, unless I have handed it in already (assignments), its description says that "
+        "it is voluntary, it was dropped, or I am exempt. Teachers may have announced that a quiz or an assignment is "
+        "dropped, or that an entrance assessment exempts from a course's quizzes and assignments; of several such "
+        "announcements about the same the newest counts, which may take back the earlier ones. My points are in the memory.\n"
+        "Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
+        "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas. Sort the rows by "
+        "deadline, those with the same deadline by course code (in the order of the characters), and those of one course by "
+        "title. Change nothing in Canvas."
+    )
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student,
@@ -116,7 +138,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         open_course = int(self.rng.integers(size))  # in which there is surely something to do
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
-            teacher = teachers[int(self.rng.integers(5))]
+            teacher = pick(self.rng, teachers)
             course = {
                 "course_code": code,
                 "course_name": name,
@@ -141,10 +163,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 assignment["id"], classmate, body=describe_submission(self.rng, 1)
             )
         canvas.people.login_as(LOGIN)
-        self._write_files(notes)
+        notes = [notes[0], *shuffled(self.rng, notes[1:])]
+        self.office.get(KnowledgeGraph).set_person(ME, notes)
+        self.files.write(QUIZ_FILE, write_csv(QUIZ, [EXAMPLE]))
+        self.files.write(ASSIGNMENT_FILE, write_csv(ASSIGNMENT, [EXAMPLE]))
         for name, title in TITLES.items():
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
-        self.truth["files"] = file_state(self.office.context.files)
+        self.truth["files"] = file_state(self.files)
 
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
@@ -170,16 +195,16 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Draw announcements that are beside the point, without end."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
-        values = idle_values(self.rng, NOW, self._names)
+        values = idle_values(self.rng, START, self._names)
         while True:
             for k in self.rng.permutation(len(topics)):
-                yield Post(*news.draw(self.rng, topics[int(k)], values)[1:])
+                yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""
         past = not sure and self.rng.random() < self.config.past_rate
         days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
-        return iso((NOW + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
+        return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
     def _count(self, rate: float, sure: bool) -> int:
         return (
@@ -202,9 +227,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
             voluntary = self._voluntary(sure)
-            about = describe_quiz(self.rng, drawn, k + 1, voluntary)
             quiz = canvas.quizzes.add_quiz(
-                course_id, title, description=about, due_at=due, **fields
+                course_id,
+                title,
+                description=describe_quiz(self.rng, drawn, k + 1, voluntary),
+                due_at=due,
+                **fields,
             )
             canvas.quizzes.add_questions(quiz, draw_questions(self.rng, drawn.code, count))
             row = {
@@ -237,7 +265,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 canvas.assignments.add_submission(
                     assignment,
                     1,
-                    submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))),
+                    submitted_at=START - timedelta(days=int(self.rng.integers(1, 6))),
                     body=describe_submission(self.rng, k + 1),
                 )
             row = {
@@ -249,48 +277,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 "points_possible": points,
             }
             yield title, row if ahead and not voluntary and not submitted else None
-
-    def _write_files(self, notes: list[str]) -> None:
-        entity = {
-            "name": ME,
-            "entityType": "person",
-            "observations": [notes[0], *map(str, self.rng.permutation(notes[1:]))],
-        }
-        files = self.office.context.files
-        files.write(
-            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
-        )
-        example = {
-            "course_code": "CS401-0",
-            "course_name": "Example Course",
-            "deadline": "2024-06-30T23:59:00Z",
-            "credits": 3,
-            "quiz_title": "CS401-0 Unit Quiz 1",
-            "number_of_questions": 5,
-            "time_limit": 45,
-            "allowed_attempts": 2,
-            "scoring_policy": "keep_highest",
-            "assignment_title": "CS401-0 Homework 1",
-            "description": "Hand in part 1.",
-            "points_possible": 100,
-        }
-        for name, columns in ((QUIZ_FILE, QUIZ), (ASSIGNMENT_FILE, ASSIGNMENT)):
-            files.write(name, write_csv(columns, [example]))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
-            f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
-            "I have to do what is due in the future, unless I have handed it in already (assignments), its description says that "
-            "it is voluntary, it was dropped, or I am exempt. Teachers may have announced that a quiz or an assignment is "
-            "dropped, or that an entrance assessment exempts from a course's quizzes and assignments; of several such "
-            "announcements about the same the newest counts, which may take back the earlier ones. My points are in the memory.\n"
-            "Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
-            "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas. Sort the rows by "
-            "deadline, those with the same deadline by course code (in the order of the characters), and those of one course by "
-            "title. Change nothing in Canvas."
-        )
 
     def plan(self) -> Plan:
         """Read the notes; read courses, announcements, quizzes, assignments and submissions;
@@ -332,27 +318,30 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Check that both files have exactly the expected rows, in order, and that the other
         files are unchanged.
         """
-        files = self.office.context.files
         for name, columns, title, kind in (
             (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
             (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
         ):
             cells = {column: number() if column in NUMBERS else exact for column in columns}
             yield from csv_failures(
-                files, name, columns, self.truth[kind], cells, ("course_code", title), ordered=True
+                self.files,
+                name,
+                columns,
+                self.truth[kind],
+                cells,
+                ("course_code", title),
+                ordered=True,
             )
-        yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
 
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
     """Add announcements, one every three days up to the present."""
-    first = NOW - timedelta(days=3 * len(posts))
     for k, post in enumerate(posts):
         canvas.discussions.add_announcement(
             course_id,
             post.title,
             post.text,
-            posted_at=first + timedelta(days=3 * k),
+            posted_at=START - timedelta(days=3 * (len(posts) - k)),
             author=teacher,
         )
 
@@ -373,9 +362,13 @@ def _read_parts(course: dict[str, Any]) -> list[Step]:
         "quizzes": _read_quizzes,
         "assignments": _read_assignments,
     }
-    code = course["course_code"]
     return [
-        read(f"List the {name} of {code}.", learn, f"canvas_list_{name}", course_id=course["id"])
+        read(
+            f"List the {name} of {course['course_code']}.",
+            learn,
+            f"canvas_list_{name}",
+            course_id=course["id"],
+        )
         for name, learn in tools.items()
     ]
 
@@ -391,8 +384,10 @@ def _read_rules(text: str) -> dict[str, Any]:
 def _read_quizzes(text: str) -> list[dict[str, Any]]:
     same = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
     renamed = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
-    quizzes = _required(text)
-    return [{name: quiz[renamed.get(name, name)] for name in (*same, *renamed)} for quiz in quizzes]
+    return [
+        {name: quiz[renamed.get(name, name)] for name in (*same, *renamed)}
+        for quiz in _required(text)
+    ]
 
 
 def _read_assignments(text: str) -> list[dict[str, Any]]:
@@ -402,27 +397,31 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
         "assignment_title": "name",
         "deadline": "due_at",
     }
-    assignments = _required(text)
     return [
         {
             name: each[renamed.get(name, name)]
             for name in (*renamed, "description", "points_possible")
         }
-        for each in assignments
+        for each in _required(text)
     ]
 
 
 def _required(text: str) -> list[dict[str, Any]]:
     """Return the listed items that are due in the future and not voluntary."""
-    items = [item for item in json.loads(text) if item["due_at"] > iso(NOW)]
-    return [item for item in items if not is_voluntary(item["description"])]
+    return [
+        item
+        for item in json.loads(text)
+        if item["due_at"] > iso(START) and not is_voluntary(item["description"])
+    ]
 
 
 def _read_state(assignment: dict[str, Any]) -> Step:
-    ids = {name: assignment[name] for name in ("course_id", "assignment_id")}
-    label = f"Look whether {assignment['assignment_title']} was handed in."
     return read(
-        label, lambda text: json.loads(text)["workflow_state"], "canvas_get_submission", **ids
+        f"Look whether {assignment['assignment_title']} was handed in.",
+        lambda text: json.loads(text)["workflow_state"],
+        "canvas_get_submission",
+        course_id=assignment["course_id"],
+        assignment_id=assignment["assignment_id"],
     )
 
 

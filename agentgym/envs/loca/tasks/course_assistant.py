@@ -15,19 +15,21 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_failures, mail_places
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import hides_text
-from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.phrase_book import PhraseBook, load_texts
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import mail_text, read_folder
+from agentgym.envs.loca.checks import (
+    digest,
+    file_state,
+    hides_text,
+    mail_failures,
+    mail_places,
+)
+from agentgym.envs.loca.draws import LAST, address, people
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
+from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.slots import COMMON_SLOTS
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import echo
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
@@ -112,6 +114,20 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
     tokens_per_unit = 590.0
+    text = (
+        "You assist in the course on natural language processing. The students had to hand in their final presentations by "
+        f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
+        f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
+        "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
+        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
+        "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
+        "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
+        "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
+        "student has sent before or after it.\n"
+        "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
+        f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
+        "student. Write to nobody else, and change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -120,33 +136,34 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            invalid = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
+            attempts = int(self.rng.random() < self.config.attempt_rate)
+            attempts *= 1 + int(self.rng.random() < 0.2)
+            mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
             submitted = k != sure and self.rng.random() < self.config.submission_rate
-            valid = [
+            mails += [
                 self._mail(student, students, counts=True)
                 for _ in range(submitted * (1 + (self.rng.random() < 0.15)))
             ]
-            mails += invalid + valid
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
         mails += [self._news() for _ in range(-(-size // 10) if others is None else others)]
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
         email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
-        files.write(
+        self.files.write(
             ACCOUNT,
             f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n",
         )
-        files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
+        self.files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
         self.truth = {
             "missing": missing,
             "names": sorted({student.name for student in students}),
             "ids": {student.id for student in students},
             "mails": mail_places(email.store),
             "users": digest(email.store, "users"),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _students(self, size: int) -> list[Student]:
@@ -174,11 +191,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
             for name, number, mark, state in zip(names, numbers, marks, states, strict=True)
         ]
-
-    def _attempts(self) -> int:
-        return int(self.rng.random() < self.config.attempt_rate) * (
-            1 + int(self.rng.random() < 0.2)
-        )
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """Draw a mail of a student that is a submission, or that looks like one."""
@@ -231,23 +243,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _moment(self) -> Any:
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
 
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "You assist in the course on natural language processing. The students had to hand in their final presentations by "
-            f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
-            f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
-            "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
-            "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
-            "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
-            "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
-            "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
-            "student has sent before or after it.\n"
-            "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
-            f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
-            "student. Write to nobody else, and change nothing else."
-        )
-
     def plan(self) -> Plan:
         """Read the account, log in, read the roster and all mails; remind the students without a
         submission.
@@ -288,9 +283,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         missing = dict(self.truth["missing"])
         for mail in email.sent():
             people = mail.recipients
-            failure = "nobody should get it, or not again"
-            if len(people) == 1 and people[0] in missing:
-                failure = self._wrong(mail, missing[people[0]])
+            student = missing.get(people[0]) if len(people) == 1 else None
+            failure = (
+                self._wrong(mail, student) if student else "nobody should get it, or not again"
+            )
             if failure:
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:
@@ -301,7 +297,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         yield from mail_failures(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         """Return the failure of a mail to a student; empty if it has none."""
@@ -357,22 +352,18 @@ def _read_account(text: str) -> dict[str, str]:
 
 def _read_roster(text: str) -> list[list[str]]:
     """Return name, ID and address of the students who are enrolled."""
-    rows: dict[int, list[str]] = {}
-    for cell in json.loads(text)["cells"]:
-        rows.setdefault(cell["row"], []).append(cell["value"])
-    return [row[:3] for row in rows.values() if row[3] == ENROLLED]
+    return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
     """Return the ID of the student if a mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
-    has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-    return match[1] if match and has_slides and not _is_draft(mail["body"]) else None
-
-
-def _is_draft(text: str) -> bool:
-    """Return whether a mail says that its file is not the final presentation."""
-    return any(kind == "not_final" for kind, _ in presentations_book().read(text))
+    counts = (
+        match
+        and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+        and all(kind != "not_final" for kind, _ in presentations_book().read(mail["body"]))
+    )
+    return match[1] if match and counts else None
 
 
 register_task(CourseAssistant)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import as_text, exact, file_failures, file_state, row_failures
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import read_metadata
+from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
+from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.plan import Plan, Step, cell_rows, read, read_metadata, write
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
 from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
@@ -28,7 +25,7 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
 DATA, FORMAT, REQUEST, RESULT = (
@@ -105,21 +102,36 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
     tokens_per_unit = 1_000.0
+    text = (
+        f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
+        "category, whose head tells the unit: millions (mn USD) or billions (bn USD) of dollars. "
+        f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
+        "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
+        "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
+        "even if they do not sum to 1.\n"
+        f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
+        f"report, both included. Make {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title of the "
+        "sheet and same kinds of columns, without its example categories and rows).\n"
+        f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
+        f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
+        "with the weight 0 have no column.\n"
+        "- Then comes one row for each year of the report, oldest first.\n"
+        "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
+        "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
+        f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
+        "- Years and growth are real numbers, not text, and no formulas.\n"
+        "Change no other file."
+    )
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
-        names = _names(
-            self.rng,
-            [
-                f"{kind} {good}{place}".strip()
-                for kind in KINDS
-                for good in GOODS
-                for place in PLACES
-            ],
-            raw,
-        )
-        own = _names(self.rng, [f"{field}{line}" for field in FIELDS for line in LINES], internal)
+        markets = [
+            f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
+        ]
+        names = self.rng.choice(markets, raw, replace=False).tolist()
+        categories = [f"{field}{line}" for field in FIELDS for line in LINES]
+        own = self.rng.choice(categories, internal, replace=False).tolist()
         target = int(self.rng.integers(internal))
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
         weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
@@ -140,16 +152,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         rows = []
         for year in range(first, last + 1):
             sizes = [[*(data[y][k] for k in used), whole[y]] for y in (year - 1, year) if y in data]
-            growth = [NONE] * len(sizes[0])
-            if len(sizes) == 2:
-                growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
+            growth = (
+                [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
+                if len(sizes) == 2
+                else [NONE] * len(sizes[0])
+            )
             rows.append(dict(zip(columns, [year, *growth], strict=True)))
-        files = self.office.context.files
-        self.truth = {
-            "columns": columns,
-            "rows": rows,
-            "files": file_state(files),
-        }
+        self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
         """Return the numbers of years, raw categories and internal categories that make about
@@ -176,14 +185,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
             for k in self.rng.integers(len(own), size=2)
         ]
-        request = f"- Target category: {own[target]}\n- Years: {first} to {last}"
         parts = [
             f"## Delivered in 2023\n\n{older[0]}",
-            f"## Report to be made\n\n{request}",
+            f"## Report to be made\n\n- Target category: {own[target]}\n- Years: {first} to {last}",
             f"## Delivered in 2024\n\n{older[1]}",
         ]
-        text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
-        self.office.context.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
+        text = "\n\n".join(shuffled(self.rng, parts))
+        self.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
         return first, last
 
     def _write_data(
@@ -195,7 +203,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
-        rows: list[list[Any]] = [
+        rows: list[list[Any]] = [["Category", *names]]
+        rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
             for name, row in zip(own, weights, strict=True)
         ]
@@ -209,33 +218,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2021, 5.25, -1.5, 2.04],
             [2022, 3, 0.7, 1.9],
         ]
-        files = self.office.context.files
-        sheets: dict[str, list[list[Any]]] = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
-        files.write(DATA, write_workbook(sheets))
-        files.write(FORMAT, write_workbook({SHEET: form}))
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
-            "category, whose head tells the unit: millions (mn USD) or billions (bn USD) of dollars. "
-            f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
-            "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
-            "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
-            "even if they do not sum to 1.\n"
-            f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
-            f"report, both included. Make {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title of the "
-            "sheet and same kinds of columns, without its example categories and rows).\n"
-            f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
-            f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
-            "with the weight 0 have no column.\n"
-            "- Then comes one row for each year of the report, oldest first.\n"
-            "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
-            "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
-            f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
-            "- Years and growth are real numbers, not text, and no formulas.\n"
-            "Change no other file."
-        )
+        self.files.write(DATA, write_workbook({WEIGHTS: rows, VALUES: table}))
+        self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def plan(self) -> Plan:
         """Read the request, then the sheets piece by piece; write the report."""
@@ -255,17 +239,21 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 include_ranges=True,
             ),
         ]
-        read_weights = functools.partial(_read_weights, target=request["target"])
         [last, heads, *parts] = yield [
             read(
                 "Read the form.",
-                lambda text: _rows(text)[0][-1],
+                lambda text: cell_rows(text)[0][-1],
                 "read_data_from_excel",
                 filepath=FORMAT,
                 sheet_name=form,
             ),
             *_pieces(VALUES, 1, [1, sizes[VALUES][1]], lambda rows: rows[0]),
-            *_pieces(WEIGHTS, 1, sizes[WEIGHTS], read_weights),
+            *_pieces(
+                WEIGHTS,
+                1,
+                sizes[WEIGHTS],
+                functools.partial(_read_weights, target=request["target"]),
+            ),
         ]
         names, weights = (
             parts[0]["names"],
@@ -309,37 +297,29 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         """Check that the report has exactly the expected sheet, heads and rows, and that no other
         file was changed.
         """
-        files, columns = self.office.context.files, self.truth["columns"]
-        rows: list[list[Any]] = []
+        columns = self.truth["columns"]
         try:
-            rows, format_failures = _report(files.read(RESULT), columns)
+            rows, format_failures = _report(self.files.read(RESULT), columns)
         except ToolError as error:
-            format_failures = [f"{RESULT}: {error}"]
+            rows, format_failures = [], [f"{RESULT}: {error}"]
         yield from format_failures
-        records = [dict(zip(columns, row, strict=False)) for row in rows]
         yield from row_failures(
             RESULT,
-            records,
+            [dict(zip(columns, row, strict=False)) for row in rows],
             self.truth["rows"],
             dict.fromkeys(columns, _same),
             (YEAR,),
             ordered=True,
         )
-        yield from file_failures(files, self.truth["files"], [RESULT])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[Step]:
     """Yield the steps that write the report; the empty sheet goes last, since a workbook has one."""
     yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
-    target: dict[str, Any] = {"filepath": RESULT, "sheet_name": sheet}
     label = f"Write the report into its sheet {sheet}."
-    yield write(label, RESULT, "write_data_to_excel", **target, data=table)
-    first: dict[str, Any] = {"filepath": RESULT, "sheet_name": "Sheet1"}
-    yield write("Remove its empty sheet.", RESULT, "delete_worksheet", **first)
-
-
-def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:
-    return [pool[k] for k in rng.choice(len(pool), count, replace=False)]
+    yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
+    label = "Remove its empty sheet."
+    yield write(label, RESULT, "delete_worksheet", filepath=RESULT, sheet_name="Sheet1")
 
 
 def _weights(
@@ -403,33 +383,19 @@ def _pieces(
     """
     bottom, right = size
     at_once = max(1, _CHUNK // right)
-    steps = []
-    for top in range(first, bottom + 1, at_once):
-        end = min(bottom, top + at_once - 1)
-        place = {
-            "sheet_name": title,
-            "start_cell": spot_name(top, 1),
-            "end_cell": spot_name(end, right),
-        }
-        label = f"Read rows {top} to {end} of {title}."
-        steps.append(
-            read(
-                label,
-                lambda text: keep(_rows(text)),
-                "read_data_from_excel",
-                filepath=DATA,
-                **place,
-            )
+    pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
+    return [
+        read(
+            f"Read rows {top} to {end} of {title}.",
+            lambda text: keep(cell_rows(text)),
+            "read_data_from_excel",
+            filepath=DATA,
+            sheet_name=title,
+            start_cell=spot_name(top, 1),
+            end_cell=spot_name(end, right),
         )
-    return steps
-
-
-def _rows(text: str) -> list[list[Any]]:
-    """Return the values of a range, row by row."""
-    rows: dict[int, list[Any]] = {}
-    for cell in json.loads(text)["cells"]:
-        rows.setdefault(cell["row"], []).append(cell["value"])
-    return list(rows.values())
+        for top, end in pieces
+    ]
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:

@@ -19,24 +19,28 @@ from agentgym.envs.loca.checks import (
     csv_failures,
     digest,
     exact,
-    file_failures,
     file_state,
     number,
+    says,
     set_failures,
     write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
-from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import read_shop, same_words, split_letter, write_table
+from agentgym.envs.loca.draws import address, people, pick, shuffled
+from agentgym.envs.loca.plan import (
+    Plan,
+    fill_letter,
+    read,
+    read_shop,
+    send_letter,
+    write,
+    write_table,
+)
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.messages import ToolCall
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import echo
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
@@ -121,13 +125,29 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
     tokens_per_unit = 318.0
+    text = (
+        "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
+        "hardly sell: published, in stock (stock_status instock), with a date_created more than "
+        f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
+        "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
+        "that they do not go to the outlet, or are not cleared.\n"
+        f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
+        f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
+        "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
+        "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
+        "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
+        "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
+        f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
+        "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
+        f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
+        f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
+        "Change nothing else in the shop and no other file."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
-        roles = [
-            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
-        ]
+        roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
         slow_products: list[dict[str, Any]] = []
         for product, role in zip(make_products(self.rng, size), roles, strict=True):
@@ -145,12 +165,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 for key, product, role in zip(ids, products, roles, strict=True) if role == "low"]  # fmt: skip
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
-        files = self.office.context.files
-        files.write(TEMPLATE, LETTER)
-        files.write(
+        self.files.write(TEMPLATE, LETTER)
+        self.files.write(
             "blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
         )
-        files.write(
+        self.files.write(
             TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")])
         )
         self.truth = {
@@ -160,15 +179,15 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "terms": _terms(shop),
             "categories": shop.categories.all(),
             "users": self.office.get(Email).users(),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         """Put into a description whether the product may go to the outlet, or say nothing of it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
-            kind = "excluded" if product["excluded"] else "admitted"
-            if role == "other" and not product["excluded"] and self.rng.random() < 0.5:
-                kind = "excluded"  # it would stay in any case
+            # Some of those that stay in any case say so, too.
+            stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
+            kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
@@ -192,9 +211,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             **self._prices(),
         }
         if before and self.rng.random() < self.config.tie_rate:
-            twin = before[int(self.rng.integers(len(before)))]
-            double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
-            double["sale"] = f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else ""
+            twin = pick(self.rng, before)
+            double = {
+                "regular": f"{2 * Decimal(twin['regular']):.2f}",
+                "sale": f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else "",
+            }
             return product | {
                 "since": twin["since"],
                 **(double if Decimal(twin["regular"]) < 10_000 else {}),
@@ -221,19 +242,22 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         excluded = others >= 2 and self.rng.random() < self.config.excluded_rate
         if excluded:
             days, sold, state = old, few, {}
-        more = {"excluded": excluded, **self._prices()}
-        return {"since": _day(days), "sold": sold, "state": state, **more}
+        return {
+            "since": _day(days),
+            "sold": sold,
+            "state": state,
+            "excluded": excluded,
+            **self._prices(),
+        }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
         """Return a product in the form that the shop takes."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
-        created = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC) + timedelta(
-            minutes=int(self.rng.integers(0, 1440))
-        )
+        since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
             "name": product["name"], "sku": product["sku"], "description": product["description"],
             "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
-            "date_created": created,
+            "date_created": since + timedelta(minutes=int(self.rng.integers(0, 1440))),
             "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
             "total_sales": sold + int(self.rng.integers(0, 200)), **product["state"],
         }  # fmt: skip
@@ -242,16 +266,15 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         """Write the list of subscribers; return subject and text of the mail to each active
         address.
         """
-        names = people(self.rng, count)
         entries: list[dict[str, Any]] = []
         letters = {}
         email = self.office.get(Email)
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
-        for k, name in enumerate(names):
+        for k, name in enumerate(people(self.rng, count)):
             if k and self.rng.random() < 0.08:
                 # Somebody has subscribed twice, with another spelling of the address.
-                twice = entries[int(self.rng.integers(k))]
+                twice = pick(self.rng, entries)
                 entries.append(
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
                 )
@@ -263,32 +286,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 {"name": name, "email": mail, "status": "active" if active else "cancelled"}
             )
             if active:
-                letters[mail] = _letter(LETTER, name, products)
-        order = self.rng.permutation(len(entries))
-        records = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
-        self.office.context.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
+                letters[mail] = fill_letter(LETTER, {"name": name, "count": products})
+        records = [
+            {**entry, "id": place} for place, entry in enumerate(shuffled(self.rng, entries), 1)
+        ]
+        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
-            "hardly sell: published, in stock (stock_status instock), with a date_created more than "
-            f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
-            "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
-            "that they do not go to the outlet, or are not cleared.\n"
-            f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
-            f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
-            "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
-            "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
-            "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
-            "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
-            f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
-            "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
-            f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
-            f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
-            "Change nothing else in the shop and no other file."
-        )
 
     def plan(self) -> Plan:
         """Read files and products; create the category, move the products and write the table;
@@ -302,12 +305,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
         rows = sorted((_row(*fact) for fact in slow), key=_order)
-        create = ToolCall("woo_products_categories_create", {"categoryData": {"name": OUTLET}})
-        outlet = yield Step(
+        outlet = yield write(
             f"Create the category {OUTLET}.",
-            create,
-            lambda text: json.loads(text)["id"],
             self.outputs[0],
+            "woo_products_categories_create",
+            learn=lambda text: json.loads(text)["id"],
+            categoryData={"name": OUTLET},
         )
         steps = [write_table(TABLE, COLUMNS, rows)]
         for k in range(0, len(slow), 100):
@@ -315,31 +318,22 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             label = f"Move the products {slow[k][0]} to {update[-1]['id']} that hardly sell."
             steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=update))
         yield steps
-        mails = []
-        for to, name in subscribers.items():
-            subject, body = _letter(letter, name, len(rows))
-            message = {"to": to, "subject": subject, "body": body, "attachments": [TABLE]}
-            mails.append(
-                write(
-                    f"Write to {to}.",
-                    self.outputs[2],
-                    "send_email",
-                    same=("to", "subject"),
-                    accepts=same_words(body, TABLE),
-                    **message,
-                )
-            )
-        yield mails
+        letters = {
+            to: fill_letter(letter, {"name": name, "count": len(rows)})
+            for to, name in subscribers.items()
+        }
+        yield [
+            send_letter(f"Write to {to}.", self.outputs[2], to, text, [TABLE])
+            for to, text in letters.items()
+        ]
 
     def task_failures(self) -> Iterator[str]:
         """Check that the category holds just the slow products, that the table is right, here and
         with every mail, and that nothing else has changed.
         """
-        files, truth = self.office.context.files, self.truth
         yield from self._shop_failures()
-        yield from _table_failures(files, truth["rows"])
+        yield from _table_failures(self.files, self.truth["rows"])
         yield from self._mail_failures()
-        yield from file_failures(files, truth["files"], [TABLE])
 
     def _shop_failures(self) -> Iterator[str]:
         shop, truth = self.office.get(WooCommerce), self.truth
@@ -414,11 +408,6 @@ def _day(days: int) -> str:
     return (START.date() - timedelta(days=days)).isoformat()
 
 
-def _letter(template: str, name: str, count: int) -> tuple[str, str]:
-    """Return subject and text of the mail to a subscriber."""
-    return split_letter(template.replace("{name}", name).replace("{count}", str(count)))
-
-
 def _table_failures(files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     cells = dict.fromkeys(COLUMNS, number()) | {
         "Product Name": exact,
@@ -461,9 +450,8 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS
-    if sells or product["status"] != "publish" or product["stock_status"] != "instock":
-        return None
-    if has_note(product["description"], "excluded"):
+    offered = product["status"] == "publish" and product["stock_status"] == "instock"
+    if sells or not offered or has_note(product["description"], "excluded"):
         return None
     return [
         product["id"],

@@ -5,9 +5,8 @@ table 7).
 from __future__ import annotations
 
 import functools
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -21,21 +20,27 @@ from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
     csv_rows,
-    file_failures,
     file_state,
     number,
     row_failures,
     storage_failures,
     storage_state,
-    write_csv,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import listed_items, query_rows, read_metadata
+from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.plan import (
+    Plan,
+    cell_rows,
+    listed_items,
+    query_rows,
+    read,
+    read_metadata,
+    write,
+    write_table,
+)
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.tools import ToolError
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
@@ -124,13 +129,25 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         "own:google_cloud.objects.generation": "how often the report was uploaded",
     }
     tokens_per_unit = 945.0
+    text = (
+        f"The BigQuery table {DATASET}.{TABLE} has sensor readings of machines. The sheet {SHEET} of {BOOK} in the workspace "
+        "has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 August 2025 "
+        "from 11:30:00 to 12:30:00 UTC, both included. A reading is an anomaly if it is below min_value or above max_value; a "
+        "reading that equals one of them is normal. Sensors without a range in that sheet are not judged.\n"
+        f"Write all anomalies to {REPORT} in the workspace, with the columns {', '.join(COLUMNS)} and a row for each, in any "
+        "order. The first four are as in the table (timestamp in ISO 8601, UTC); normal_range has min_value and max_value in "
+        "the form `min - max`, such as `12.5 - 80`.\n"
+        f"Upload the report as {REPORT} to the Cloud Storage bucket {BUCKET}. Create the bucket if there is none of exactly "
+        "that name; an object of an earlier report with that name is to be replaced. Leave everything else in BigQuery, Cloud "
+        "Storage and the workspace as it is."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and the remains of earlier reports."""
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
+        cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
-        sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
+        sure = pick(self.rng, sensors)  # which surely has a range and an anomaly
         ranges = {
             sensor: limits
             for sensor, limits in all_limits.items()
@@ -143,10 +160,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             for sensor, limits in all_limits.items()
             for stamp, value in self._readings(limits, min(8, 4 + size // 60), sure=sensor == sure)
         ]
-        order = self.rng.permutation(len(rows))
-        cloud.bigquery.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
+        cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
         self._add_distractors(cloud, rows)
-        files.write(BOOK, self._book(sensors, ranges))
+        self.files.write(BOOK, self._book(sensors, ranges))
         anomalies = [
             {"timestamp": _moment(stamp), "machine_id": machine, "sensor_type": kind, "reading": value,
              "normal_range": " - ".join(as_text(limit / 100) for limit in ranges[machine, kind])}
@@ -157,7 +173,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             "anomalies": anomalies,
             "tables": bigquery_state(cloud, DATASET),
             "storage": storage_state(cloud),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
@@ -182,27 +198,24 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
         """Draw the readings of a sensor with their moments."""
         low, high = limits
-        config = self.config
-        reach = 30 * (config.hours or hours)
-        minutes = (
-            np.arange(-(reach // config.interval_minutes), reach // config.interval_minutes + 1)
-            * config.interval_minutes
-        )
+        interval = self.config.interval_minutes
+        steps = 30 * (self.config.hours or hours) // interval
+        minutes = interval * np.arange(-steps, steps + 1)
         values = np.clip(
             np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high
         ).astype(int)
-        at_limit = self.rng.random(len(minutes)) < config.limit_rate
+        at_limit = self.rng.random(len(minutes)) < self.config.limit_rate
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
         for places in (inside, np.arange(len(minutes))):
-            if self.rng.random() < config.anomaly_rate:
+            if self.rng.random() < self.config.anomaly_rate:
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.rng.random() < config.anomaly_rate:  # as little out of range as can be
+        if self.rng.random() < self.config.anomaly_rate:  # as little out of range as can be
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
-        if sure or self.rng.random() < config.anomaly_rate:
+        if sure or self.rng.random() < self.config.anomaly_rate:
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
             values[ends] = self._out(limits)
             extra = [
@@ -295,21 +308,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             if self.rng.random() < 0.5:
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The BigQuery table {DATASET}.{TABLE} has sensor readings of machines. The sheet {SHEET} of {BOOK} in the workspace "
-            "has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 August 2025 "
-            "from 11:30:00 to 12:30:00 UTC, both included. A reading is an anomaly if it is below min_value or above max_value; a "
-            "reading that equals one of them is normal. Sensors without a range in that sheet are not judged.\n"
-            f"Write all anomalies to {REPORT} in the workspace, with the columns {', '.join(COLUMNS)} and a row for each, in any "
-            "order. The first four are as in the table (timestamp in ISO 8601, UTC); normal_range has min_value and max_value in "
-            "the form `min - max`, such as `12.5 - 80`.\n"
-            f"Upload the report as {REPORT} to the Cloud Storage bucket {BUCKET}. Create the bucket if there is none of exactly "
-            "that name; an object of an earlier report with that name is to be replaced. Leave everything else in BigQuery, Cloud "
-            "Storage and the workspace as it is."
-        )
-
     def plan(self) -> Plan:
         """Read the ranges, then the readings of the hour, both in pages; write the report;
         upload it.
@@ -336,8 +334,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             "bigquery_run_query",
             query=query.replace("*", "COUNT(*) AS readings"),
         )
+        read_anomalies = functools.partial(_read_anomalies, ranges=ranges)
         anomalies = yield [
-            read(f"Read the readings of the hour from the {start + 1}. on.", _anomaly_reader(ranges), "bigquery_run_query",
+            read(f"Read the readings of the hour from the {start + 1}. on.", read_anomalies, "bigquery_run_query",
                  query=f"{query} ORDER BY machine_id, sensor_type, timestamp LIMIT {PAGE} OFFSET {start}")
             for start in range(0, count, PAGE)
         ]  # fmt: skip
@@ -348,7 +347,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
         rows = [dict(zip(COLUMNS, row, strict=True)) for page in anomalies for row in page]
         yield [
-            write(f"Write {REPORT}.", REPORT, "write_file", same=("path",), path=REPORT, content=write_csv(COLUMNS, rows)),
+            write_table(REPORT, COLUMNS, rows),
             *([] if bucket_exists else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
                                       same=("bucket_name",), bucket_name=BUCKET)]),
         ]  # fmt: skip
@@ -359,12 +358,12 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """Check that the file and the object have the right rows, and that nothing else has
         changed.
         """
-        cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        yield from self._report_failures(files, REPORT)
+        cloud = self.office.get(GoogleCloud)
+        yield from self._report_failures(self.files, REPORT)
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
             # An exact copy has the same failures, which are reported already.
-            if not files.is_file(REPORT) or data != files.read(REPORT):
+            if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(self.outputs[1][5:], data)
                 yield from self._report_failures(uploaded, self.outputs[1][5:])
         except ToolError as error:
@@ -372,14 +371,13 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
         yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
         yield from bigquery_failures(cloud, self.truth["tables"])
-        yield from file_failures(files, self.truth["files"], [REPORT])
 
     def _report_failures(self, files: Workspace, path: str) -> Iterator[str]:
         rows, format_failures = csv_rows(files, path, COLUMNS)
         yield from format_failures
         records = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
-        same = {"reading": number(), "normal_range": _same_range}
-        yield from row_failures(path, records, self.truth["anomalies"], same, COLUMNS[:3])
+        cells = {"reading": number(), "normal_range": _same_range}
+        yield from row_failures(path, records, self.truth["anomalies"], cells, COLUMNS[:3])
 
 
 def _is_out(value: float, limits: Range) -> bool:
@@ -413,23 +411,17 @@ def _same_range(actual: Any, expected: Any) -> bool:
 
 
 def _read_ranges(text: str) -> dict[str, list[float]]:
-    cells = [cell["value"] for cell in json.loads(text)["cells"]]
-    rows = [cells[k : k + len(HEADER)] for k in range(0, len(cells), len(HEADER))]
-    return {f"{row[0]} {row[2]}": row[4:] for row in rows}
+    return {f"{row[0]} {row[2]}": row[4:] for row in cell_rows(text)}
 
 
-def _anomaly_reader(ranges: dict[str, list[float]]) -> Callable[[str], list[list[Any]]]:
-    """Return a function that reads the anomalies from a page of readings, with their ranges."""
-
-    def read_anomalies(text: str) -> list[list[Any]]:
-        anomalies = []
-        for row in query_rows(text):
-            low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))
-            if not low <= row["reading"] <= high:
-                anomalies.append([*(row[name] for name in TYPES), f"{low} - {high}"])
-        return anomalies
-
-    return read_anomalies
+def _read_anomalies(text: str, ranges: Mapping[str, Sequence[float]]) -> list[list[Any]]:
+    """Return the anomalies on a page of readings, with their ranges."""
+    anomalies = []
+    for row in query_rows(text):
+        low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))
+        if not low <= row["reading"] <= high:
+            anomalies.append([*(row[name] for name in TYPES), f"{low} - {high}"])
+    return anomalies
 
 
 register_task(MachineOperating)

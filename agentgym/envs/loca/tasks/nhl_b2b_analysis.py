@@ -4,7 +4,6 @@ table 7).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +16,18 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, csv_failures, named_rows, number, row_failures
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import write_table
+from agentgym.envs.loca.checks import (
+    as_text,
+    csv_failures,
+    hash_of,
+    named_rows,
+    number,
+    row_failures,
+)
+from agentgym.envs.loca.draws import shuffled
+from agentgym.envs.loca.plan import Plan, read, write, write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
@@ -80,21 +85,36 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         "own:google_sheet.sheets/*": "titles and sizes of the sheets of the new spreadsheet, and empty sheets",
     }
     tokens_per_unit = 59.0
+    text = (
+        f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
+        "Count, for each team that is in it, "
+        "how often it played on two consecutive days: a back-to-back. Two games of one team on "
+        "days that follow each other "
+        "make one, so games on three days in a row make two. Games that were postponed were "
+        "not played on that day and do "
+        "not count.\n"
+        "Split the counts by where the team played first and then: HA (home, then away), AH, "
+        "HH and AA; Total is their sum.\n"
+        f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order "
+        "(zeros included), into a new Google "
+        f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} "
+        "in the workspace. Make no other "
+        "spreadsheet and change none of those that are there."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the schedule, that of another season, and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
-        teams = [TEAMS[int(k)] for k in self.rng.choice(len(TEAMS), count, replace=False)]
+        teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
         sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)
         books = [
             (SOURCE, {SHEET: games}),
             ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older}),
+            ("NHL Playoffs 2025", {"bracket": older[:3]}),
         ]
-        books.append(("NHL Playoffs 2025", {"bracket": older[:3]}))
-        for place in self.rng.permutation(len(books)):
-            title, parts = books[int(place)]
+        for title, parts in shuffled(self.rng, books):
             sheets.add_spreadsheet(
                 title, {name: [HEADER, *self._rows(part)] for name, part in parts.items()}
             )
@@ -122,25 +142,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
                 result[2],
             ]
 
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
-            "Count, for each team that is in it, "
-            "how often it played on two consecutive days: a back-to-back. Two games of one team on "
-            "days that follow each other "
-            "make one, so games on three days in a row make two. Games that were postponed were "
-            "not played on that day and do "
-            "not count.\n"
-            "Split the counts by where the team played first and then: HA (home, then away), AH, "
-            "HH and AA; Total is their sum.\n"
-            f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order "
-            "(zeros included), into a new Google "
-            f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} "
-            "in the workspace. Make no other "
-            "spreadsheet and change none of those that are there."
-        )
-
     def plan(self) -> Plan:
         """Read the schedule in pieces; count; write both."""
         ids = yield read(
@@ -165,27 +166,22 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
         rows = _count_texts(tuple(chain.from_iterable(lists)))
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
-        sheet = self.outputs[0]
-        label = f"Make the spreadsheet {RESULT}."
         spreadsheet = yield write(
-            label,
-            sheet,
+            f"Make the spreadsheet {RESULT}.",
+            self.outputs[0],
             "create_spreadsheet",
             title=RESULT,
             learn=lambda text: json.loads(text)["spreadsheetId"],
         )
-        content = {
-            "spreadsheet_id": spreadsheet,
-            "sheet": "Sheet1",
-            "range": f"A1:F{len(table)}",
-            "data": table,
-        }
         yield [
             write(
                 "Write the counts into it.",
-                sheet,
+                self.outputs[0],
                 "update_cells",
-                **content,
+                spreadsheet_id=spreadsheet,
+                sheet="Sheet1",
+                range=f"A1:F{len(table)}",
+                data=table,
             ),
             write_table(FILE, COLUMNS, rows),
         ]
@@ -194,9 +190,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         """Check that file and spreadsheet have the right counts for all teams, and that the earlier
         spreadsheets are unchanged.
         """
-        yield from csv_failures(
-            self.office.context.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",)
-        )
+        yield from csv_failures(self.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",))
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
@@ -242,7 +236,7 @@ def _season(
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
-        order = [teams[k] for k in rng.permutation(len(teams)).tolist()]
+        order = shuffled(rng, teams)
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
             : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
@@ -275,7 +269,10 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=8)  # a plan is made anew for each hint, and the games stay as they were read
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
-    games = [_game(text) for text in texts]
+    games = [
+        (date.fromisoformat(day), visitor, home, played == "yes")
+        for day, visitor, home, played in (text.split("|") for text in texts)
+    ]
     return _count(sorted({team for game in games for team in game[1:3]}), games)
 
 
@@ -285,20 +282,15 @@ def _state(sheets: GoogleSheet, book: str) -> str:
         "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
     )
-    return hashlib.sha256(repr(sheets.store.rows(sql, book)).encode()).hexdigest()
+    return hash_of(sheets.store.rows(sql, book))
 
 
 def _read_games(text: str) -> list[str]:
     """Return the games as texts, which are shorter than lists in the state."""
-    rows = json.loads(text)["valueRanges"][0]["values"]
     return [
-        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes")) for row in rows
+        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
+        for row in json.loads(text)["valueRanges"][0]["values"]
     ]
-
-
-def _game(text: str) -> Game:
-    day, visitor, home, played = text.split("|")
-    return date.fromisoformat(day), visitor, home, played == "yes"
 
 
 register_task(NhlB2bAnalysis)

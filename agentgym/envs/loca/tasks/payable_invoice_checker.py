@@ -18,25 +18,21 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     exact,
-    file_failures,
     file_state,
+    hides_text,
     loose,
     number,
     row_failures,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
-from agentgym.envs.loca.mail_checks import hides_text
-from agentgym.envs.loca.names import address, people
-from agentgym.envs.loca.payments import read_payment
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import data_rows, mail_text
+from agentgym.envs.loca.draws import address, people, pick, shuffled
+from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
+from agentgym.envs.loca.plan import Plan, data_rows, mail_text, read, write
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
 
@@ -95,6 +91,22 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
     tokens_per_unit = 3_740.0
+    text = (
+        f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
+        "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
+        "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
+        "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
+        "INVOICE_DATE (the date of the invoice).\n"
+        "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
+        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
+        "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
+        "Leave all rows that are there as they are.\n"
+        f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
+        "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
+        f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
+        "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
+        "outstanding invoices in the tables do not matter. Change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
@@ -122,12 +134,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
         ]
-        rows = [rows[k] for k in self.rng.permutation(len(rows))]
-        snowflake, email, files = (
-            self.office.get(Snowflake),
-            self.office.get(Email),
-            self.office.context.files,
-        )
+        rows = shuffled(self.rng, rows)
+        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
         for table, columns in TABLES.items():
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
             snowflake.load(
@@ -148,7 +156,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
         email.login_as(ME)
         for name, k in self._file_names(ids[:size]).items():
-            files.write(f"{FOLDER}/{name}", pdfs[k])
+            self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
         self.truth = {
             "invoices": invoices,
@@ -156,7 +164,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             "rows": rows,
             "comments": {table: snowflake.comments(table) for table in TABLES},
             "forms": {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES},
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
@@ -177,27 +185,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
-        mail = mails[int(self.rng.integers(len(mails)))]
-        return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
-            "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
-            "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
-            "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
-            "INVOICE_DATE (the date of the invoice).\n"
-            "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
-            "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
-            "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
-            "Leave all rows that are there as they are.\n"
-            f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
-            "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
-            f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
-            "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
-            "outstanding invoices in the tables do not matter. Change nothing else."
-        )
+        facts = {"id": key, "mail": pick(self.rng, mails), "day": day.isoformat()}
+        return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
         """Read all files and look up which invoices are in the tables; enter the others, set the
@@ -211,22 +200,18 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             "list_directory",
             path=FOLDER,
         )
-        pages = {"start_page": 1, "end_page": 9}
         invoices = yield [
             read(
                 f"Read {name}.",
                 _read_invoice,
                 "read_pdf_pages",
                 pdf_file_path=f"{FOLDER}/{name}",
-                **pages,
+                start_page=1,
+                end_page=9,
             )
             for name in names
         ]
         ids = ", ".join(_quoted(invoice["id"]) for invoice in invoices)
-        query = (
-            f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
-            f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})"
-        )
         *columns, entered = yield [
             *(
                 read(
@@ -241,41 +226,46 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 "Look which invoices were entered before.",
                 lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
                 "read_query",
-                query=query,
+                query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+                f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
             ),
         ]
         rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
-        changes = []
-        for table, labels, output in zip(
-            TABLES, columns, self.outputs if rows else (), strict=False
-        ):
-            label = f"Enter the invoices into {table}."
-            changes.append(write(label, output, "write_query", query=_merge(table, labels, rows)))
-        comment = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
-        changes.append(
-            write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment)
+        entries = [
+            write(
+                f"Enter the invoices into {table}.",
+                output,
+                "write_query",
+                query=_merge(table, labels, rows),
+            )
+            for table, labels, output in zip(
+                TABLES, columns, self.outputs if rows else (), strict=False
+            )
+        ]
+        comment = write(
+            f"Set the comment of {FLAG}.",
+            self.outputs[2],
+            "write_query",
+            query=f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}",
         )
-        for mail in sorted({invoice["mail"] for invoice in invoices}):
-            pairs = zip(names, invoices, strict=True)
-            files = [
-                name
-                for name, each in pairs
-                if each["mail"] == mail and each["paid"] < each["cents"]
-            ]
-            if files:
-                body = "These invoices are not paid in full:\n\n" + "\n".join(files)
-                message = {"to": mail, "subject": SUBJECT, "body": body}
-                changes.append(
-                    write(
-                        f"Write to {mail}.",
-                        self.outputs[3],
-                        "send_email",
-                        same=("to",),
-                        accepts=functools.partial(_lists, files=files),
-                        **message,
-                    )
-                )
-        yield changes
+        unpaid: dict[str, list[str]] = {}
+        for name, invoice in zip(names, invoices, strict=True):
+            if invoice["paid"] < invoice["cents"]:
+                unpaid.setdefault(invoice["mail"], []).append(name)
+        mails = [
+            write(
+                f"Write to {mail}.",
+                self.outputs[3],
+                "send_email",
+                same=("to",),
+                accepts=functools.partial(_lists, files=files),
+                to=mail,
+                subject=SUBJECT,
+                body="These invoices are not paid in full:\n\n" + "\n".join(files),
+            )
+            for mail, files in sorted(unpaid.items())
+        ]
+        yield [*entries, comment, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
         """Yield the calls that read the folder, all files and both tables."""
@@ -307,7 +297,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for table in TABLES:
             yield from self._table_failures(table, new)
         yield from self._mail_failures()
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
@@ -327,9 +316,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 yield f"the comment of {column} in {table} is {echo(comments[column])}, it should be {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
         rows = _records(tuple(columns.values()), actual_table.data)
-        old_rows = [row for row in rows if row[0] not in ids]
         yield from set_failures(
-            table, old_rows, (tuple(row[name] for name in columns) for row in self.truth["rows"])
+            table,
+            (row for row in rows if row[0] not in ids),
+            (tuple(row[name] for name in columns) for row in self.truth["rows"]),
         )
         new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
@@ -388,21 +378,18 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     resemble one of the folder.
     """
     suppliers = list(SUPPLIERS)
-
-    def prefix() -> str:  # as `choice` draws it, which makes an array of the list each time
-        return suppliers[int(rng.integers(len(suppliers)))]
-
     ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
     while len(ids) < size:
-        ids[f"{prefix()}-2024-{rng.integers(100, 10_000)}"] = None
+        ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [
         f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
         for k, key in enumerate(ids)
     ]
-    for key in near[: others // 2]:
-        ids[key] = None
+    ids |= dict.fromkeys(near[: others // 2])
     while len(ids) < size + others:
-        ids[f"{prefix()}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = None
+        ids[f"{pick(rng, suppliers)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
+            None
+        )
     return list(ids)
 
 
@@ -469,10 +456,6 @@ def _quoted(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _cents(text: str) -> int:
-    return int(text.replace(",", "").replace(".", ""))
-
-
 def _read_invoice(text: str) -> dict[str, Any]:
     """Return the facts of an invoice, amounts in cents."""
     patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
@@ -482,7 +465,7 @@ def _read_invoice(text: str) -> dict[str, Any]:
         if not match:
             raise ValueError(f"the text has no {name}")
         facts[name] = (match[1] or match[2]).strip()
-    facts["day"], facts["cents"] = _read_day(facts["day"]), _cents(facts["cents"])
+    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
     return facts
 

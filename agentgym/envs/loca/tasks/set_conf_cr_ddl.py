@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar
@@ -16,18 +16,15 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.draws import DrawnValues, pick
+from agentgym.envs.loca.checks import file_state, sent_failures
+from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.news import News
-from agentgym.envs.loca.phrase_book import PhraseBook, Slot, load_texts
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts, shift_day
+from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.slots import COMMON_SLOTS
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
 NOTE = "conference_info.txt"
@@ -112,6 +109,19 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         "own:calendar.events.sequence": "how often a reminder was changed",
     }
     tokens_per_unit = 2_190.0
+    text = (
+        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
+        "names each conference and the "
+        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
+        "in. Later mails may change the deadline of a track that earlier ones gave; what counts is "
+        "the deadline of the track of my paper after all of them. Each lasts until 23:59 AoE of its day, and a "
+        "date without a year is in 2025.\n"
+        "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
+        "hours before the deadline. Its "
+        "title has the short name of that conference and the words camera-ready. AoE (anywhere "
+        "on earth) is UTC-12. Set no "
+        "other events and change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
@@ -120,7 +130,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}
         mails, reminders = [], {}
         for key, name in conferences.items():
-            tracks = [TRACKS[int(k)] for k in self.rng.permutation(len(TRACKS))[:2]]
+            tracks = shuffled(self.rng, TRACKS, 2)
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
             for track in tracks[: 1 + int(self.rng.random() < 0.4)]:
@@ -130,15 +140,15 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     reminders[key] = final - BEFORE
             mails += self._news(key, name)
         self.rng.shuffle(mails)
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_user(ME, "wright-2025", NAME)
         self.office.get(Calendar).set_owner(ME, NAME)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
-        order = self.rng.permutation(list(targets))
-        listed = "\n".join(f"{key}: {targets[key]}" for key in map(str, order))
-        files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
-        self.truth = {"reminders": reminders, "files": file_state(files)}
+        order = shuffled(self.rng, list(targets.items()))
+        listed = "\n".join(f"{key}: {track}" for key, track in order)
+        self.files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
+        self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
         """Draw the final deadline of a track, and the mails about it, one after the other.
@@ -157,40 +167,38 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             if self.rng.random() < 0.25:
                 stories.append(self._says("withdrawn", key=key, track=track))
             else:
-                day = _days_later(day, sign * days)
+                day = shift_day(day, sign * days)
         if self.rng.random() < 0.6:
-            place = int(self.rng.integers(1, len(stories) + 1))
-            stories.insert(place, self._filler("reminder"))
+            stories.insert(int(self.rng.integers(1, len(stories) + 1)), self._filler("reminder"))
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
             remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
-            order = [story, *remarks]
-            text = " ".join(order[int(k)] for k in self.rng.permutation(len(order)))
+            text = " ".join(shuffled(self.rng, [story, *remarks]))
             body = (
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
                 f"{self._filler('closing')}"
             )
             moment = self.start - timedelta(minutes=int(minutes))
             letters.append(_mail(key, self._filler("subject", key=key), body, moment))
-        return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE), letters
+        return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
         """Draw a sentence on a deadline."""
         where = {"key": key, "track": track}
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
-        other = _days_later(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
+        other = shift_day(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
         days = int(self.rng.integers(10, 50))
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("due_corrected", {**where, "date": day, "old_date": other}),
-            ("due_before", {**where, "days": days, "open_date": _days_later(day, days)}),
+            ("due_before", {**where, "days": days, "open_date": shift_day(day, days)}),
         ]
         if alone:
             kinds.append(("all_but", {**where, "track_date": day, "all_date": other}))
             stranger = pick(self.rng, [other for other in TRACKS if other != track])
-            named = {"key": key, "track": stranger}
-            kinds.append(("all_but", {**named, "track_date": other, "all_date": day}))
+            dates = {"track_date": other, "all_date": day}
+            kinds.append(("all_but", {"key": key, "track": stranger, **dates}))
         kind, values = pick(self.rng, kinds)
         return self._says(kind, **values)
 
@@ -208,39 +216,23 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         """Draw the mails of a conference without a deadline."""
         mails, news, values = [], conference_news(), self._values(key, name)
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
-            _, subject, text = news.draw(self.rng, pick(self.rng, news.topics), values)
+            _, subject, text = news.draw(self.rng, values)
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
             mails.append(_mail(key, subject, text, moment))
         return mails
 
     def _values(self, key: str, name: str) -> DrawnValues:
         """Return values for the slots of sentences that nothing depends on."""
-
-        def integer(low: int, high: int) -> int:
-            return int(self.rng.integers(low, high))
-
-        draws: dict[str, Callable[[], Any]] = {
-            "date": lambda: (self.start + timedelta(days=integer(10, 60))).date().isoformat(),
-            "number": lambda: integer(20, 400),
-            "few_number": lambda: integer(3, 12),
-            "time": lambda: f"{integer(8, 11):02}:00",
-        }
-        return DrawnValues(draws, key=key, name=name)
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
-            "names each conference and the "
-            "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
-            "in. Later mails may change the deadline of a track that earlier ones gave; what counts is "
-            "the deadline of the track of my paper after all of them. Each lasts until 23:59 AoE of its day, and a "
-            "date without a year is in 2025.\n"
-            "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
-            "hours before the deadline. Its "
-            "title has the short name of that conference and the words camera-ready. AoE (anywhere "
-            "on earth) is UTC-12. Set no "
-            "other events and change nothing else."
+        integers = self.rng.integers
+        return DrawnValues(
+            {
+                "date": lambda: shift_day(f"{self.start:%Y-%m-%d}", int(integers(10, 60))),
+                "number": lambda: int(integers(20, 400)),
+                "few_number": lambda: int(integers(3, 12)),
+                "time": lambda: f"{integers(8, 11):02}:00",
+            },
+            key=key,
+            name=name,
         )
 
     def plan(self) -> Plan:
@@ -256,23 +248,17 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         events = []
         for key, track in sorted(targets.items()):
             day = _deadline(said, key, track)
-            due = datetime.fromisoformat(f"{day}T23:59")
-            begin = due.replace(tzinfo=AOE) - BEFORE
-            moments: dict[str, Any] = {
-                "start": {"dateTime": begin.isoformat()},
-                "end": {"dateTime": (begin + BEFORE).isoformat()},
-            }
-            title = f"{key} camera-ready deadline"
-            label = f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE."
+            due = _end_of(day)
             events.append(
                 write(
-                    label,
+                    f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE.",
                     self.outputs[0],
                     "create_event",
                     same=("start",),
                     accepts=functools.partial(_is_reminder, key=key),
-                    summary=title,
-                    **moments,
+                    summary=f"{key} camera-ready deadline",
+                    start={"dateTime": (due - BEFORE).isoformat()},
+                    end={"dateTime": due.isoformat()},
                 )
             )
         yield events
@@ -302,7 +288,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             for key, begin in sorted(missing.items())
         )
         yield from sent_failures(self.office.get(Email))
-        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
 
 def _names(title: str, key: str) -> bool:
@@ -327,8 +312,8 @@ def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
         words = [pick(rng, REGIONS), pick(rng, KINDS), "on", pick(rng, TOPICS)]
         key = "".join(word[0] for word in " ".join(words).split() if word != "on")
         count_by_key[key] += 1
-        number = count_by_key[key] if count_by_key[key] > 1 else ""
-        names[f"{key}{number}"] = " ".join(words)
+        number = count_by_key[key]
+        names[f"{key}{number}" if number > 1 else key] = " ".join(words)
     return names
 
 
@@ -336,8 +321,9 @@ def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
     return Mail(f"{key} chairs <chairs@{key.lower()}.example.org>", ME, subject, body, date)
 
 
-def _days_later(day: str, days: int) -> str:
-    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
+def _end_of(day: str) -> datetime:
+    """Return the last minute of a day, anywhere on earth."""
+    return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
@@ -354,11 +340,11 @@ def _deadline(said: Iterable[Any], key: str, track: str) -> str:
         if kind == "all_but":
             days.append(values["track_date" if values["track"] == track else "all_date"])
         elif kind == "due_before":
-            days.append(_days_later(values["open_date"], -values["days"]))
+            days.append(shift_day(values["open_date"], -values["days"]))
         elif kind == "withdrawn":
             days.pop()
         elif kind in ("extended", "advanced"):
-            days.append(_days_later(days[-1], values["days"] * (1 if kind == "extended" else -1)))
+            days.append(shift_day(days[-1], values["days"] * (1 if kind == "extended" else -1)))
         else:
             days.append(values["date"])
     return days[-1]

@@ -17,11 +17,10 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import cents
+from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import (
     digest,
     exact,
-    file_failures,
     file_state,
     number,
     other_sheet_failures,
@@ -29,14 +28,12 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.order_changes import draw_order_note, read_amended
-from agentgym.envs.loca.plan import Plan, write
-from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
+from agentgym.envs.loca.order_notes import draw_order_note, read_amended
+from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = (
@@ -119,6 +116,30 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         "woocommerce.products.date_modified": "when a product was changed last"
     }
     tokens_per_unit = 536.0
+    text = (
+        "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
+        f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
+        f"The sheet {RECIPES} tells how much of each raw material one piece of a product takes. The sheet {STOCK} has what "
+        "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
+        "1. Subtract what new paid orders take from Current Stock. An order is new and paid if its status is processing and "
+        "its date_paid is later than that moment (not equal to it), no matter when it was created. Orders of any other status "
+        "do not count, nor do those that the customer takes back as a whole in the customer_note and does not take up again "
+        "there; we refund them later. An order takes as many pieces of each product as its line says, unless its "
+        "customer_note changes that; the order in the shop stays as it is, since we correct bills later. Follow the sentences"
+        " of a note in their order, each on what holds up to there: a product that is left out is left out with all its "
+        "pieces, a number that is asked for is the new number, pieces more or fewer are added to what holds or taken off it, "
+        "and pieces exchanged for another product are taken off the one and added to the other. What the note itself takes "
+        "back does not hold: then the number on the line does again, or all numbers on the lines. What a note says about "
+        "delivery, about other orders (earlier, later or of other people) and about changes that were only considered changes"
+        " nothing. "
+        f"Products without rows in {RECIPES} take no material.\n"
+        f"2. For each product of the shop that has rows in {RECIPES}, work out how many pieces can be made of what is then in "
+        "the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; each "
+        "product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
+        "Compute with exact decimals, not with binary floating-point numbers, whose errors change what is rounded down: "
+        "Current Stock has at most two decimals, and a quotient that is a whole number stays that. Change nothing else in "
+        "spreadsheet, shop and files."
+    )
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -166,20 +187,19 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         states |= {
             product: [count, "instock" if count else "outofstock"] for product, count in new.items()
         }
-        self._fill_sheets(materials, recipes, before)
-        rows = [
-            {**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]
-        ]
-        files = self.office.context.files
-        files.write(
+        sheet, rows = self._fill_sheets(materials, recipes, before)
+        self.files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
         )
-        self.truth |= {
-            "rows": rows,
+        self.truth = {
+            "rows": [
+                {**row, "Current Stock": in_decimals(left[row["Material ID"]])} for row in rows
+            ],
+            "sheet": sheet,
             "stock": states,
             "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
-            "sheets": other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK),
-            "files": file_state(files),
+            "sheets": other_sheets(self.office.get(GoogleSheet), sheet, STOCK),
+            "files": file_state(self.files),
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
@@ -190,8 +210,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for base in bases.split("|")
             for grade in GRADES
         ]
-        chosen = [names[int(k)] for k in self.rng.permutation(len(names))[:count]]
-        numbers = map(int, self.rng.permutation(900)[:count] + 100)
+        chosen = shuffled(self.rng, names, count)
+        numbers = shuffled(self.rng, range(100, 1_000), count)
         return {
             f"MAT-{key}": {
                 "name": name,
@@ -211,15 +231,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
         recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
-            kind = KINDS[int(self.rng.integers(len(KINDS)))]
+            kind = pick(self.rng, KINDS)
             chosen = self.rng.choice(
                 list(materials), int(self.rng.integers(2, most + 1)), replace=False
             )
-            needs = {
+            recipes[f"{kind.upper()}-{place:03d}"] = {
                 str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
                 for m in chosen
             }
-            recipes[f"{kind.upper()}-{place:03d}"] = needs
         return recipes
 
     def _left(
@@ -236,7 +255,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
             return step * int(self.rng.integers(1, 500))
-        need = needs[int(self.rng.integers(len(needs)))]
+        need = pick(self.rng, needs)
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
         if self.rng.random() >= self.config.edge_rate:
             return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
@@ -254,8 +273,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Draw orders, in the order of creation; add up the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
-        rest = self.rng.choice(list(OTHERS), max(0, size - len(kinds)), p=list(OTHERS.values()))
-        kinds += map(str, rest)
+        rest = max(0, size - len(kinds))
+        kinds += self.rng.choice(list(OTHERS), rest, p=list(OTHERS.values())).tolist()
         orders = []
         for k, kind in enumerate(kinds):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
@@ -314,50 +333,45 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
             kind, "processing"
         )
-        done = {"date_completed": paid} if kind == "done" else {}
-        return {"status": status, "date_created": paid - late, "date_paid": paid, **done}
+        return {
+            "status": status,
+            "date_created": paid - late,
+            "date_paid": paid,
+            **({"date_completed": paid} if kind == "done" else {}),
+        }
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         """Yield the products in the form that the shop takes, those without a recipe at the end."""
         for sku in skus:
-            stock: dict[str, Any] = (
-                {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
-            )
-            created = datetime(2024, 1, 1, tzinfo=UTC)
-            price = cents(self.rng, 2_000, 90_000)
             yield {
                 "name": _name(sku),
                 "sku": sku,
-                "regular_price": price,
-                "date_created": created,
-                **stock,
+                "regular_price": cents(self.rng, 2_000, 90_000),
+                "date_created": datetime(2024, 1, 1, tzinfo=UTC),
+                **({"stock_quantity": old[sku]} if sku in old else {"virtual": True}),
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
         """Add the orders, each of some customer."""
-        names = people(self.rng, 4 + len(orders) // 12)
-        ids = []
-        for k, name in enumerate(names, 1):
+        members = []
+        for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
             home = {"address_1": f"{int(self.rng.integers(1, 200))} {self.rng.choice(LAST)} Street", "city": "Springfield",
                     "postcode": f"{int(self.rng.integers(10_000, 99_999))}", "country": "US"}  # fmt: skip
             mail = address(name, k, "example.com")
-            billing = {"first_name": first, "last_name": last, "email": mail, **home}
-            ids.append({"email": mail, "first_name": first, "last_name": last, "billing": billing})
-        customers = shop.customers.add_all(ids)
-        shop.orders.add_all(
-            {**order, "customer_id": customers[int(self.rng.integers(len(customers)))]}
-            for order in orders
-        )
+            person = {"first_name": first, "last_name": last, "email": mail}
+            members.append({**person, "billing": {**person, **home}})
+        customers = shop.customers.add_all(members)
+        shop.orders.add_all({**order, "customer_id": pick(self.rng, customers)} for order in orders)
 
     def _fill_sheets(
         self,
         materials: Mapping[str, Any],
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
-    ) -> None:
-        """Write the spreadsheet, with the recipe of a discontinued product; `truth` gets its id and
-        the materials.
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """Write the spreadsheet, with the recipe of a discontinued product; return its id and the
+        rows of the materials.
         """
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
@@ -374,52 +388,23 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, recipe in {**recipes, "LAMP-1000": old_recipe}.items()
             for material, need in recipe.items()
         ]
-        rows = []
-        for key in map(str, self.rng.permutation(list(materials))):
-            material = materials[key]
-            cells = (
-                key,
-                material["name"],
-                before[key] / 100,
-                material["unit"],
-                before[key] // 3_000,
-                material["supplier"],
-            )
-            rows.append(dict(zip(MATERIAL, cells, strict=True)))
-        self.truth = {"rows": rows}
+        rows = [
+            {
+                "Material ID": key,
+                "Material Name": material["name"],
+                "Current Stock": before[key] / 100,
+                "Unit": material["unit"],
+                "Min Stock": before[key] // 3_000,
+                "Supplier": material["supplier"],
+            }
+            for key, material in shuffled(self.rng, list(materials.items()))
+        ]
         sheets = {
             "Sheet1": [],
-            RECIPES: [RECIPE, *(table[int(k)] for k in self.rng.permutation(len(table)))],
+            RECIPES: [RECIPE, *shuffled(self.rng, table)],
             STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
         }
-        self.truth["sheet"] = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
-            f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
-            f"The sheet {RECIPES} tells how much of each raw material one piece of a product takes. The sheet {STOCK} has what "
-            "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
-            "1. Subtract what new paid orders take from Current Stock. An order is new and paid if its status is processing and "
-            "its date_paid is later than that moment (not equal to it), no matter when it was created. Orders of any other status "
-            "do not count, nor do those that the customer takes back as a whole in the customer_note and does not take up again "
-            "there; we refund them later. An order takes as many pieces of each product as its line says, unless its "
-            "customer_note changes that; the order in the shop stays as it is, since we correct bills later. Follow the sentences"
-            " of a note in their order, each on what holds up to there: a product that is left out is left out with all its "
-            "pieces, a number that is asked for is the new number, pieces more or fewer are added to what holds or taken off it, "
-            "and pieces exchanged for another product are taken off the one and added to the other. What the note itself takes "
-            "back does not hold: then the number on the line does again, or all numbers on the lines. What a note says about "
-            "delivery, about other orders (earlier, later or of other people) and about changes that were only considered changes"
-            " nothing. "
-            f"Products without rows in {RECIPES} take no material.\n"
-            f"2. For each product of the shop that has rows in {RECIPES}, work out how many pieces can be made of what is then in "
-            "the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; each "
-            "product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
-            "Compute with exact decimals, not with binary floating-point numbers, whose errors change what is rounded down: "
-            "Current Stock has at most two decimals, and a quotient that is a whole number stays that. Change nothing else in "
-            "spreadsheet, shop and files."
-        )
+        return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
 
     def plan(self) -> Plan:
         """Read recipes, materials, products and orders; write the stock of both."""
@@ -449,21 +434,27 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, number in products if sku in recipes
         ]  # fmt: skip
         cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
-        where = {"spreadsheet_id": sheet, "sheet": STOCK, "range": f"C2:C{len(cells) + 1}"}
-        steps = [
+        yield [
             write(
                 "Write the stock of the materials.",
                 self.outputs[0],
                 "update_cells",
-                **where,
+                spreadsheet_id=sheet,
+                sheet=STOCK,
+                range=f"C2:C{len(cells) + 1}",
                 data=cells,
-            )
+            ),
+            *(
+                write(
+                    f"Set the stock of {sku} to {count}.",
+                    self.outputs[1],
+                    "woo_products_update",
+                    productId=product,
+                    productData={"stock_quantity": count},
+                )
+                for sku, product, count in counts
+            ),
         ]
-        for sku, product, count in counts:
-            label = f"Set the stock of {sku} to {count}."
-            change = {"productId": product, "productData": {"stock_quantity": count}}
-            steps.append(write(label, self.outputs[1], "woo_products_update", **change))
-        yield steps
 
     def task_failures(self) -> Iterator[str]:
         """Check that each material and each product has its stock, and that nothing else has
@@ -485,16 +476,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {stock}, it should be {count} ({status})"
         if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "more than the stock of products was changed in the shop"
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
     """Return the number of pieces that a stock in hundredths suffices for."""
     return min(stock[material] // need for material, need in recipe.items())
-
-
-def _text(hundredths: int) -> str:
-    return f"{hundredths // 100}.{hundredths % 100:02d}"
 
 
 def _name(sku: str) -> str:
@@ -514,8 +500,9 @@ def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     pieces = read_amended(
         {name: line["quantity"] for name, line in lines.items()}, order.get("customer_note") or ""
     )
-    taken = [[line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]]
-    return taken or None
+    return [
+        [line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]
+    ] or None
 
 
 register_task(UpdateMaterialInventory)

@@ -15,27 +15,33 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
+from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
     digest,
     exact,
-    file_failures,
     file_state,
     row_failures,
+    says,
     set_failures,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
-from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import query_rows, read_shop, same_words
+from agentgym.envs.loca.plan import (
+    Plan,
+    fill_letter,
+    query_rows,
+    read,
+    read_shop,
+    same_words,
+    write,
+)
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import ToolError
 
@@ -54,6 +60,8 @@ TYPES = {
     "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
     "metadata": "STRING",
 }  # fmt: skip
+BILLING = ("email", "first_name", "last_name", "phone")
+"""The columns that are fields of a billing address, too."""
 LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
 
 Dear {{first_name}} {{last_name}},
@@ -135,6 +143,27 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
     tokens_per_unit = 433.0
+    text = (
+        "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
+        "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
+        "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
+        "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
+        "(customer_id 0) do not count. "
+        "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
+        "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
+        "other people do not matter for this, nor do notes of other orders. "
+        f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
+        "whatever the row says.\n"
+        "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
+        "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
+        "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
+        "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL. The rows that "
+        "are there stay as they are.\n"
+        "Also send one mail to each new customer, at that email address, and to nobody else. Log in to the mail server with "
+        f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
+        "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
+        "(UTC) on which it was completed, such as 2025-11-14. Send no copies and change nothing else."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files with the template and the
@@ -155,22 +184,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ids = iter(shop.customers.add_all(members))
         owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
         orders = self._orders(shop, owners, customers, histories)
-        known_owners = {
-            owner for owner, (kind, _) in zip(owners, histories, strict=True) if kind == "known"
-        }
         known_customers = [
             (owner, customer)
-            for owner, customer in zip(owners, customers, strict=True)
-            if owner in known_owners
+            for owner, customer, (kind, _) in zip(owners, customers, histories, strict=True)
+            if kind == "known"
         ]
-        strangers = zip(
-            90_000 + self.rng.permutation(2 * others),
-            everybody[len(histories) :],
-            strict=False,
-        )
-        rows = self._rows(
-            [*known_customers, *((int(key), stranger) for key, stranger in strangers)]
-        )
+        keys = (90_000 + self.rng.permutation(2 * others)).tolist()
+        strangers = zip(keys, everybody[len(histories) :], strict=False)
+        rows = self._rows([*known_customers, *strangers])
         cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
         cloud.bigquery.load(
             DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
@@ -180,7 +201,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         new: list[dict[str, Any]] = []
         letters, last = [], max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
-        for owner in sorted(history_by_owner.keys() - known_owners - {0}):
+        for owner in sorted(history_by_owner.keys() - dict(known_customers).keys() - {0}):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
@@ -191,7 +212,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]][:2], inside[0]))
-        files = self.office.context.files
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
@@ -202,7 +222,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             },
             "shop": digest(shop.store, *PROTECTED),
             "users": email.users(),
-            "files": file_state(files),
+            "files": file_state(self.files),
         }
 
     def _histories(self, size: int) -> list[History]:
@@ -221,7 +241,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             moments = self._moments(story)[:left]
             left -= len(moments)
             histories.append((story, moments))
-        return [histories[int(k)] for k in self.rng.permutation(len(histories))]
+        return shuffled(self.rng, histories)
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
@@ -251,19 +271,13 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             mail = address(
                 name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"]))
             )
-            phone = f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}"
-            city = str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]))
-            bill = {
-                "first_name": first,
-                "last_name": last,
-                "email": mail,
-                "phone": phone,
-                "city": city,
+            person = {"first_name": first, "last_name": last, "email": mail}
+            home = {
+                "phone": f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}",
+                "city": str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"])),
                 "country": "DE",
             }
-            customers.append(
-                {"email": mail, "first_name": first, "last_name": last, "billing": bill}
-            )
+            customers.append({**person, "billing": {**person, **home}})
         return customers
 
     def _orders(
@@ -278,7 +292,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
-            {"name": name, "regular_price": _euros(price)}
+            {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
         )
         records, declining = self._completed(owners, customers, histories)
@@ -288,8 +302,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
-                totals[_moment(record)] = _euros(count * prices[place])
-        records = [records[int(k)] for k in self.rng.permutation(len(records))]
+                totals[_moment(record)] = in_decimals(count * prices[place])
+        records = shuffled(self.rng, records)
         pairs = zip(shop.orders.add_all(records), records, strict=True)
         numbers = {_moment(record): key for key, record in pairs if "date_completed" in record}
         return {
@@ -317,7 +331,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
-                                "customer_note": self._note(declined=declined)})  # fmt: skip
+                                "customer_note": draw_mail_wish(self.rng, self.config.note_rate, declined=declined)})  # fmt: skip
         return records, declining
 
     def _incomplete(
@@ -327,13 +341,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            note = self._note(declined=bool(self.rng.random() < self.config.declined_rate))
-            status = str(self.rng.choice(OTHER_STATUSES))
+            declined = bool(self.rng.random() < self.config.declined_rate)
+            note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": status, "customer_note": note}  # fmt: skip
-
-    def _note(self, *, declined: bool) -> str:
-        return draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
+                   "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """Draw the earlier rows of the table; not all of these customers had a mail."""
@@ -341,52 +352,23 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         rows = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
-            row, sent = (
-                _row(int(number), *customers[int(place)], day),
-                bool(self.rng.random() < 0.8),
-            )
-            when = f"{day:%Y-%m-%d}"
+            sent, when = bool(self.rng.random() < 0.8), f"{day:%Y-%m-%d}"
             rows.append(
-                row
-                | {
+                {
+                    **_row(int(number), *customers[int(place)], day),
                     "welcome_email_sent": sent,
                     "welcome_email_date": when if sent else None,
                     "sync_date": when,
                 }
             )
-        return [rows[int(k)] for k in self.rng.permutation(len(rows))]
+        return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
         """Write credentials and template; return the password."""
         password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
-        files = self.office.context.files
-        files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
-        files.write(TEMPLATE, LETTER)
+        self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
+        self.files.write(TEMPLATE, LETTER)
         return password
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
-            "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
-            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the shop is in its general settings). "
-            "Orders completed before that do not matter for this, nor do orders with another status; orders of guests "
-            "(customer_id 0) do not count. "
-            "Customers who ask in the customer_note of that order for no mails, or to be on no list, are left alone; if a note "
-            "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
-            "other people do not matter for this, nor do notes of other orders. "
-            f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
-            "whatever the row says.\n"
-            "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
-            "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
-            "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
-            "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL. The rows that "
-            "are there stay as they are.\n"
-            "Also send one mail to each new customer, at that email address, and to nobody else. Log in to the mail server with "
-            f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
-            "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
-            "(UTC) on which it was completed, such as 2025-11-14. Send no copies and change nothing else."
-        )
 
     def plan(self) -> Plan:
         """Read files, completed orders and the table; add the rows, log in, and send the mails."""
@@ -409,12 +391,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             order="asc",
         )
         # Without what the agent has added itself: the rows of today.
-        query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'"
         table = yield read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
-            query=query,
+            query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
         last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
@@ -425,7 +406,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             by_owner.setdefault(order["customer_id"], []).append(order)
         for owner in sorted(by_owner.keys() - known_owners):
             own_orders = by_owner[owner]
-            dates = [_utc(order["date_completed"], hours) for order in own_orders]
+            # As the shop tells them, in its own time zone.
+            local = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
+            dates = [moment - timedelta(hours=hours) for moment in local]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1 and not own_orders[recent[0]]["declined"]:
                 order, moment = own_orders[recent[0]], dates[recent[0]]
@@ -480,7 +463,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         if email.users() != truth["users"]:
             yield "a user was added to the mail server"
         yield from bigquery_failures(cloud, truth["tables"])
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
     def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
@@ -501,20 +483,17 @@ def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
     return order["customer_id"], order["date_completed"]
 
 
-def _euros(cents: int) -> str:
-    return f"{cents // 100}.{cents % 100:02}"
-
-
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
     """Return a row of the table, for a customer or the facts of an order; as of today and without a
     mail.
     """
-    bill = person["billing"]
-    names = {name: bill[name] for name in ("email", "first_name", "last_name", "phone")}
-    row = {"id": number, "woocommerce_id": owner, **names, "first_order_date": iso(first_order)}
-    return row | {
+    return {
+        "id": number,
+        "woocommerce_id": owner,
+        **{name: person["billing"][name] for name in BILLING},
+        "first_order_date": iso(first_order),
         "welcome_email_sent": False,
         "welcome_email_date": TODAY,
         "sync_date": TODAY,
@@ -532,9 +511,7 @@ def _letter(
         "order_total": order[1],
         "completed_date": f"{moment:%Y-%m-%d}",
     }
-    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
-    subject, _, body = text.partition("\n")
-    return values["email"], subject.removeprefix("Subject: "), body.strip()
+    return values["email"], *fill_letter(template, values)
 
 
 def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -543,46 +520,38 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     names = ", ".join(TYPES)
     form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-    values = ", ".join(
-        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
-        for row in rows
-    )
     return (
-        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{values}]) "
+        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
     )
 
 
 def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that adds rows; JSON writes all their values as GoogleSQL does."""
-    values = ", ".join(
+    """Return the statement that adds rows."""
+    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {_values(rows)}"
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows in SQL; JSON writes all their values as GoogleSQL does."""
+    return ", ".join(
         f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
         for row in rows
     )
-    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {values}"
 
 
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
     if not order["customer_id"]:
         return None
-    bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
-    fields = {name: order[name] for name in ("id", "customer_id", "total")}
-    declined = declines_mails(order.get("customer_note") or "")
     return {
-        **fields,
-        "date_completed": order["date_completed"],
-        "billing": bill,
-        "declined": declined,
+        **{name: order[name] for name in ("id", "customer_id", "total", "date_completed")},
+        "billing": {name: order["billing"][name] for name in BILLING},
+        "declined": declines_mails(order.get("customer_note") or ""),
     }
 
 
 def _read_offset(text: str) -> float:
     """Return the hours by which the time of the site is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")
-
-
-def _utc(site_time: str, hours: float) -> datetime:
-    return datetime.fromisoformat(f"{site_time}Z") - timedelta(hours=hours)
 
 
 register_task(WoocommerceNewWelcome)

@@ -18,30 +18,30 @@ from agentgym.envs.loca.checks import (
     as_text,
     digest,
     exact,
-    file_failures,
     file_state,
     number,
     other_sheet_failures,
     other_sheets,
     row_failures,
+    says,
     set_failures,
     sheet_rows,
 )
-from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.mail_checks import says
-from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import (
+from agentgym.envs.loca.draws import LAST, address, people, shuffled
+from agentgym.envs.loca.plan import (
+    Plan,
+    fill_letter,
     find_spreadsheet,
+    read,
     read_shop,
     read_table,
-    same_words,
-    split_letter,
+    send_letter,
+    write,
 )
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
@@ -83,6 +83,7 @@ Please order more in time. All alerts are in the spreadsheet WooCommerce Stock A
 Your shop
 """
 ROLES = (
+    "Purchasing manager",
     "Purchasing assistant",
     "Former purchasing manager (left in 2024)",
     "Sales manager",
@@ -145,6 +146,20 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         f"google_sheet.sheets/{TITLE}/{ALERTS}.column_count": "empty columns at the end of the sheet of alerts",
     }
     tokens_per_unit = 324.0
+    text = (
+        "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
+        "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
+        "low_stock_amount does not matter), its description does not say that we no longer order it, and it has no row yet in "
+        f"the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
+        "For each such product add one row to that sheet, below those that are there, in any order: Product ID, Product Name, "
+        "SKU, Current Stock and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier "
+        "Name and Supplier Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they "
+        "are, even if they are out of date.\n"
+        f"Also send one mail for each of these products, and for no others, to the purchasing manager, who is named in "
+        f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
+        f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies. Change nothing else in "
+        "shop, spreadsheets and files."
+    )
 
     def draw(self, size: int) -> None:
         """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
@@ -152,17 +167,14 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """
         low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
         suppliers = self._suppliers(2 + size // 4)
-        roles = [
-            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
-        ]
+        roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products = []
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # The first other product is at the threshold, so that one is in every state.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
             if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
-                text = product["description"]
                 kind = "gone" if stock["role"] == "gone" else "stays"
-                product["description"] = add_note(self.rng, text, kind)
+                product["description"] = add_note(self.rng, product["description"], kind)
             supplier = str(self.rng.choice(list(suppliers)))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
@@ -181,22 +193,24 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         sheets.add_spreadsheet(
             f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
         )
-        order = [int(k) for k in self.rng.permutation(len(old))]
-        supplier_rows = [[supplier, *fields.values()] for supplier, fields in suppliers.items()]
+        old = shuffled(self.rng, old)
         tables: dict[str, list[Any]] = {
-            ALERTS: [COLUMNS, *(tuple(old[k].values()) for k in order)],
-            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *supplier_rows],
+            ALERTS: [COLUMNS, *(tuple(row.values()) for row in old)],
+            SUPPLIERS: [
+                ("Supplier ID", "Supplier Name", "Supplier Contact"),
+                *([supplier, *fields.values()] for supplier, fields in suppliers.items()),
+            ],
         }
         spreadsheet = sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
             "new": [
                 row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
             ],
-            "old": [old[k] for k in order],
+            "old": old,
             "manager": self._write_files(),
             "sheet": spreadsheet,
             "shop": digest(shop.store, *PROTECTED),
-            "files": file_state(self.office.context.files),
+            "files": file_state(self.files),
             "sheets": other_sheets(sheets, spreadsheet, ALERTS),
             "users": self.office.get(Email).users(),
         }
@@ -208,12 +222,13 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
-            contact = address(
-                str(self.rng.choice(["sales", "orders", "info"])),
-                serial,
-                f"{name.lower().replace(' ', '-')}.example.com",
-            )
-            suppliers[f"SUP-{serial + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
+            box = str(self.rng.choice(["sales", "orders", "info"]))
+            suppliers[f"SUP-{serial + 100}"] = {
+                "Supplier Name": name,
+                "Supplier Contact": address(
+                    box, serial, f"{name.lower().replace(' ', '-')}.example.com"
+                ),
+            }
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
@@ -255,9 +270,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Write the contacts and the template, and add a mailbox for everybody; return the address
         of the manager.
         """
-        names = people(self.rng, len(ROLES) + 1)
+        names = people(self.rng, len(ROLES))
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
-        email, files = self.office.get(Email), self.office.context.files
+        email = self.office.get(Email)
         email.add_users(
             [
                 (ME, "admin-2025", "Shop Admin"),
@@ -265,34 +280,16 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             ]
         )
         email.login_as(ME)
-        roles = ["Purchasing manager", *ROLES]
         lines = [
             f"- {role}: {name} <{mail}>"
-            for role, name, mail in zip(roles, names, addresses, strict=True)
+            for role, name, mail in zip(ROLES, names, addresses, strict=True)
         ]
-        files.write(
+        self.files.write(
             CONTACTS,
-            "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]),
+            "\n".join(["# Whom to write to", "", *shuffled(self.rng, lines), ""]),
         )
-        files.write(TEMPLATE, LETTER)
+        self.files.write(TEMPLATE, LETTER)
         return addresses[0]
-
-    def task(self) -> str:
-        """Return the task, the same for all instances."""
-        return (
-            "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
-            "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
-            "low_stock_amount does not matter), its description does not say that we no longer order it, and it has no row yet in "
-            f"the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
-            "For each such product add one row to that sheet, below those that are there, in any order: Product ID, Product Name, "
-            "SKU, Current Stock and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier "
-            "Name and Supplier Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they "
-            "are, even if they are out of date.\n"
-            f"Also send one mail for each of these products, and for no others, to the purchasing manager, who is named in "
-            f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
-            f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies. Change nothing else in "
-            "shop, spreadsheets and files."
-        )
 
     def plan(self) -> Plan:
         """Read files, sheets and products; add the rows and send the mails."""
@@ -329,24 +326,18 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 start_row=alerts["room"],
             )
         area = f"A{first}:H{first + len(rows) - 1}"
-        steps = [
-            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows)
-        ]
-        for row in rows:
-            subject, body = _letter(letter, row)
-            label = f"Write to the purchasing manager about {row[2]}."
-            mail = {"to": manager, "subject": subject, "body": body}
-            steps.append(
-                write(
-                    label,
+        yield [
+            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows),
+            *(
+                send_letter(
+                    f"Write to the purchasing manager about {row[2]}.",
                     self.outputs[1],
-                    "send_email",
-                    same=("to", "subject"),
-                    accepts=same_words(body),
-                    **mail,
+                    manager,
+                    _letter(letter, row),
                 )
-            )
-        yield steps
+                for row in rows
+            ),
+        ]
 
     def task_failures(self) -> Iterator[str]:
         """Check that the sheet has the old rows and one for each alert, that each has its mail, and
@@ -363,7 +354,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
-        yield from file_failures(self.office.context.files, truth["files"], [])
 
     def _mail_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
@@ -384,24 +374,21 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     """Return a product in the form that the shop takes."""
-    custom = {"stock_threshold": str(product["threshold"]), "supplier_id": product["supplier"]}
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
     if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
         record["low_stock_amount"] = product["threshold"] // 3
-    created = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(
-        minutes=int(product["sku"][-6:]) % 500_000
-    )
-    more = {
-        "regular_price": product["price"],
-        "categories": [product["department"]],
-        "meta_data": custom,
-    }
+    age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
     return {
         **record,
-        **more,
+        "regular_price": product["price"],
+        "categories": [product["department"]],
+        "meta_data": {
+            "stock_threshold": str(product["threshold"]),
+            "supplier_id": product["supplier"],
+        },
         "stock_quantity": product["stock"],
         "backorders": "notify",
-        "date_created": created,
+        "date_created": datetime(2024, 1, 1, tzinfo=UTC) + age,
     }
 
 
@@ -416,8 +403,9 @@ def _row(
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     """Return subject and text of the mail about a product."""
-    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    return split_letter(re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template))
+    return fill_letter(
+        template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    )
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
@@ -426,9 +414,8 @@ def _read_low(product: dict[str, Any]) -> list[Any] | None:
     """
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
-    if product["status"] != "publish" or stock is None or stock >= threshold:
-        return None
-    if has_note(product["description"], "gone"):
+    is_low = product["status"] == "publish" and stock is not None and stock < threshold
+    if not is_low or has_note(product["description"], "gone"):
         return None
     return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
 

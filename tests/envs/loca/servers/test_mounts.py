@@ -15,7 +15,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, render, tool_env
-from agentgym.envs.loca.reading import query_rows
+from agentgym.envs.loca.plan import query_rows
 from agentgym.envs.loca.servers import SERVERS, Office, OfficeContext, server_class
 from agentgym.envs.loca.servers.calendar import Calendar, Event
 from agentgym.envs.loca.servers.files.filesystem import Filesystem

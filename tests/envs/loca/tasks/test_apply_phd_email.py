@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.applications import (
+    ASKING,
     FLAT,
     LETTERS,
     NEWEST,
@@ -28,8 +29,8 @@ from agentgym.envs.loca.applications import (
     draw_layout,
     draw_tree,
     papers_books,
+    replies_book,
 )
-from agentgym.envs.loca.replies import ASKING, replies_book
 from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf

@@ -31,11 +31,11 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     FILE,
     LOGIN,
     NAME,
-    NOW,
     PLACE,
     PROCTOR,
     PROCTOR_EMAIL,
     SOURCE,
+    START,
     TBD,
     TIME,
 )  # fmt: skip
@@ -275,8 +275,8 @@ def test_one_course_and_rates() -> None:
 
 
 def test_no_exam_that_is_drawn_as_one_ahead_has_begun() -> None:
-    table = Timetable(np.random.default_rng(0), NOW, 3)
-    assert min(table.free) > NOW
+    table = Timetable(np.random.default_rng(0), START, 3)
+    assert min(table.free) > START
     begin = table.take()
     assert begin not in table.free
     days = table.move(begin, [0, *range(-3, 4)])

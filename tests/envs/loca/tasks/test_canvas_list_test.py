@@ -22,9 +22,9 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     ASSIGNMENT_FILE,
     LOGIN,
     ME,
-    NOW,
     QUIZ,
     QUIZ_FILE,
+    START,
 )
 from agentgym.tools import ToolError
 from benchmarks.texts import documents, variety
@@ -182,8 +182,8 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 
 def test_other_announcements_drop_nothing() -> None:
     rng, news = np.random.default_rng(0), course_news()
-    values = idle_values(rng, NOW, ["Ada Beck"])
-    texts = [news.draw(rng, topic, values, "-.")[2] for topic in news.topics for _ in range(20)]
+    values = idle_values(rng, START, ["Ada Beck"])
+    texts = [news.draw(rng, values, topic, "-.")[2] for topic in news.topics for _ in range(20)]
     assert read_posts(texts) == (None, [])
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice
-from agentgym.envs.loca.payments import payment_books
+from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.order_changes import amend
-from agentgym.envs.loca.order_notes import notes_book
+from agentgym.envs.loca.order_notes import amend, notes_book
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.update_material_inventory import (

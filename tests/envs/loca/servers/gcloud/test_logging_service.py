@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.reading import listed_items
+from agentgym.envs.loca.plan import listed_items
 from agentgym.envs.loca.servers import START
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.gcloud.log_filter import read_filter

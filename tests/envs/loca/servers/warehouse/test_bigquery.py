@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.reading import listed_items, query_rows
+from agentgym.envs.loca.plan import listed_items, query_rows
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.tools import ToolError

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, make, render
-from agentgym.envs.loca.reading import data_rows, query_rows
+from agentgym.envs.loca.plan import data_rows, query_rows
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, engine
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake

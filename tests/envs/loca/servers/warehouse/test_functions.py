@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from agentgym.envs.loca.reading import query_rows
+from agentgym.envs.loca.plan import query_rows
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse.macros import HIDDEN
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake

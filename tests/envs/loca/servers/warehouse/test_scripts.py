@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.reading import query_rows
+from agentgym.envs.loca.plan import query_rows
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import database, scripts

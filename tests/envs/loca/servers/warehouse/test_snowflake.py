@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.reading import data_rows
+from agentgym.envs.loca.plan import data_rows
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.tools import ToolError
 

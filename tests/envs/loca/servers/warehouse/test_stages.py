@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from agentgym.envs.loca.reading import data_rows
+from agentgym.envs.loca.plan import data_rows
 from agentgym.envs.loca.servers.warehouse import stages
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.tools import ToolError, tools_of
