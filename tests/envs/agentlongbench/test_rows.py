@@ -17,9 +17,8 @@ import pytest
 
 from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.engine import search
-from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.questions import QuestionSpec
+from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import (
     COUNTS,
     LENGTHS,
