@@ -179,10 +179,13 @@ class Database:
                 np.load(folder / f"{name}.ends.npy", mmap_mode="r"),
             )
 
-        documents, tasks = load_pack("documents"), load_pack("tasks")
-        if search_by == "words":
-            return cls(documents, tasks, Lexical.load(folder / "index"))
-        return cls(documents, tasks, Dense.load(folder / "index", load_embed(search_by)))
+        return cls(
+            load_pack("documents"),
+            load_pack("tasks"),
+            Lexical.load(folder / "index")
+            if search_by == "words"
+            else Dense.load(folder / "index", load_embed(search_by)),
+        )
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
@@ -235,11 +238,14 @@ class TaskPool:
         ]
         documents.sort(key=lambda document: document.id)
         place = {document.id: k for k, document in enumerate(documents)}
-        tasks = []
-        for number in numbers:
-            if number < self.playable:
-                places = tuple(place[document.id] for document in self.documents[number])
-                tasks.append(replace(self.tasks[number], documents=places))
+        tasks = [
+            replace(
+                self.tasks[number],
+                documents=tuple(place[document.id] for document in self.documents[number]),
+            )
+            for number in numbers
+            if number < self.playable
+        ]
         return documents, tasks
 
 

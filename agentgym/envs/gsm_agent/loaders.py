@@ -147,12 +147,10 @@ def decompose(
             "question": question,
             "answer": problem.answer,
             "premises": list(premises),
+            "documents": [document["id"] for document in documents],
         }
         _append(folder / "documents.jsonl", documents)
-        _append(
-            folder / "tasks.jsonl",
-            [{**task, "documents": [document["id"] for document in documents]}],
-        )
+        _append(folder / "tasks.jsonl", [task])
 
 
 def _independent(
@@ -179,13 +177,15 @@ def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
             {"id": name, "content": text, "metadata": {}}
             for name, text in zip(names, texts, strict=True)
         ]
-        record = {
-            "id": problem.id,
-            "question": problem.question,
-            "answer": problem.answer,
-            "documents": names,
-        }
-        tasks.append({**record, "static_only": problem.needs_decomposition})
+        tasks.append(
+            {
+                "id": problem.id,
+                "question": problem.question,
+                "answer": problem.answer,
+                "documents": names,
+                "static_only": problem.needs_decomposition,
+            }
+        )
     for name, records in (("tasks", tasks), ("documents", documents)):
         (folder / f"{name}.jsonl").write_text(
             "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
@@ -282,9 +282,8 @@ def _records(
 
 
 def _lines(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -294,9 +293,8 @@ def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def _refuse(path: Path, wrong: Sequence[str]) -> None:
     if wrong:
-        more = ""
-        if len(wrong) > _MOST_REPORTED:
-            more = f"; and {len(wrong) - _MOST_REPORTED} more"
+        rest = len(wrong) - _MOST_REPORTED
+        more = f"; and {rest} more" if rest > 0 else ""
         raise ValueError(
             f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_REPORTED])}{more}"
         )

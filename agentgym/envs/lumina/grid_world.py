@@ -19,6 +19,7 @@ from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.reading import expect
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -32,6 +33,7 @@ _SIGHT = 15
 """Cells that are drawn on each side of the agent: 31 columns fit into a terminal of 80."""
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
+_LOST = "The goal can no longer be reached within the budget."
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
 _NUMBER = re.compile(r"[0-9]+")
 _TASK = re.compile(
@@ -159,19 +161,19 @@ class GridWorld(World[GridConfig]):
 
     def task(self) -> str:
         """The board, start, goal and budget."""
-        size = f"Board size: {self.size} x {self.size}"
-        task = f"{size}\nStart: {self.position}\n{self._board()}\nMove budget: {self.moves_left}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        board = self._board(f"Start: {self.position}\n")
+        return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
 
     def restate(self) -> str:
         """The board and the goal; the state has the position and the moves left."""
-        task = f"Board size: {self.size} x {self.size}\n{self._board()}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        return self.config.frame(self._board(), _PAPER_REMINDER)
 
-    def _board(self) -> str:
+    def _board(self, start: str = "") -> str:
         holes = ", ".join(map(str, self.holes)) or "none"
-        cost = f"A step into a hole costs {self.penalty} more moves."
-        return f"Goal: {self.goal}\nHoles: {holes}\n{cost}"
+        return (
+            f"Board size: {self.size} x {self.size}\n{start}Goal: {self.goal}\nHoles: {holes}\n"
+            f"A step into a hole costs {self.penalty} more moves."
+        )
 
     def board(self) -> str:
         """Draw the cells around the agent: `A` the agent, `G` the goal, `O` a hole."""
@@ -251,16 +253,13 @@ class GridWorld(World[GridConfig]):
             return ()
         if self.position == self.goal:
             return (_DONE,)
-        calls = []
-        for direction in _MOVES:
-            cell = self._next(direction)
-            if cell is None:
-                continue
-            if 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(
-                self.position
-            ):
-                calls.append(ToolCall(direction, {}))
-        return tuple(calls)
+        return tuple(
+            ToolCall(direction, {})
+            for direction in _MOVES
+            if (cell := self._next(direction))
+            and self._cost(self.position)
+            == 1 + self.penalty * (cell in self.holes) + self._cost(cell)
+        )
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The steps that stay on the board, and `done`."""
@@ -280,14 +279,14 @@ class GridWorld(World[GridConfig]):
             left as a share of the most that are of use.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
-        board = np.zeros((2, size, size), np.float32)
-        for hole in self.holes:
-            board[0][hole] = 1
-        board[1][self.goal] = 1
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
         view[0] = -1
         top, left = size - 1 - row, size - 1 - column
-        view[:, top : top + size, left : left + size] = board
+        board = view[:, top : top + size, left : left + size]
+        board[0] = 0
+        for hole in self.holes:
+            board[0][hole] = 1
+        board[1][self.goal] = 1
         max_turns = 2 * (size - 1) * (1 + self.penalty) + 1  # every step of a longest path a hole
         turns = min(max(self.turns_left / max_turns, 0), 1)
         distances = (goal_row - row) / size, (goal_column - column) / size
@@ -303,9 +302,7 @@ class GridWorld(World[GridConfig]):
     def subtask(self, with_state: bool) -> str:
         """The next cell of a cheapest path; which direction that is, is left to the agent."""
         calls = self.optimal_calls()
-        if not calls:
-            return "The goal can no longer be reached within the budget."
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the cell that a step enters."""
@@ -316,15 +313,12 @@ class GridWorld(World[GridConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the board and the budget."""
-        match = _TASK.fullmatch(without_frame(task))
-        if match is None:
-            raise ValueError(f"this is not a task of GridWorld: {task[:100]!r}")
+        match = expect(_TASK.fullmatch(without_frame(task)), "a task of GridWorld", task)
         board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
-        cell = _read_cells(goal)[0]
         # Until the state is read, the goal stands in for a start that is not told.
-        first = _read_cells(start)[0] if start else cell
-        world._start(int(board), first, cell, _read_cells(holes), int(cost))
+        first, last = _read_cells(f"{start or goal} {goal}")
+        world._start(int(board), first, last, _read_cells(holes), int(cost))
         world.max_turns = int(budget) + 1 if budget else None
         return world
 
@@ -342,11 +336,9 @@ class GridWorld(World[GridConfig]):
         """Return the step to a named cell."""
         if "finish" in subtask:
             return _DONE
-        for cell in _read_cells(subtask)[:1]:
-            for direction in _MOVES:
-                if self._next(direction) == cell:
-                    return ToolCall(direction, {})
-        return None
+        cells = _read_cells(subtask)[:1]
+        steps = (ToolCall(name, {}) for name in _MOVES if [self._next(name)] == cells)
+        return next(steps, None)
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
@@ -371,8 +363,7 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
 
 def _neighbours(cell: int, size: int) -> list[int]:
     column = cell % size
-    rows = (cell - size, cell + size)
-    neighbours = [other for other in rows if 0 <= other < size**2]
+    neighbours = [other for other in (cell - size, cell + size) if 0 <= other < size**2]
     neighbours += [cell - 1] if column else []
     neighbours += [cell + 1] if column < size - 1 else []
     return neighbours

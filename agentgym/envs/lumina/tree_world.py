@@ -196,13 +196,13 @@ class TreeWorld(World[TreeConfig]):
         return f"Find the node with value {self.target}. {presence}"
 
     def _knowledge(self) -> str:
-        lines = []
-        for node, value in self.known.items():
-            children = "UNKNOWN"
-            if node not in self._frontier:
-                children = f"[{', '.join(self.children[node])}]"
-            lines.append(f"(id={node}, value={value}) -> {children}")
-        return "\n".join(lines)
+        children = {
+            node: "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
+            for node in self.known
+        }
+        return "\n".join(
+            f"(id={node}, value={value}) -> {children[node]}" for node, value in self.known.items()
+        )
 
     @tool
     def get_children(self, id: str) -> list[dict[str, Any]]:
@@ -295,8 +295,12 @@ class TreeWorld(World[TreeConfig]):
 
     def board(self) -> str:
         """Draw the nodes shown so far, children indented; `?` where children are not known."""
-        explored = [node for node in self.known if node not in self._frontier]
-        inner = {child for node in explored for child in self.children[node]}
+        inner = {
+            child
+            for node in self.known
+            if node not in self._frontier
+            for child in self.children[node]
+        }
         rest = [(node, 0) for node in self.known if node not in inner][::-1]
         lines = [f"target {self.target}"]
         while rest:
