@@ -285,13 +285,14 @@ class Hunt:
         """Write the knowledge of each hidden item in words; after the first puzzle, whose items the
         task lists, with the items.
         """
-        parts = [
-            "\n".join([f"Hidden item {k}{' (next)' * (k == self.number)}:", *belief.lines(), ""])
-            for k, belief in self.beliefs.items()
+        listed = self.belief.items if self.belief.puzzle > 1 else ()
+        return [
+            *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
+            *(
+                "\n".join([f"Hidden item {k}{' (next)' * (k == self.number)}:", *known.lines(), ""])
+                for k, known in self.beliefs.items()
+            ),
         ]
-        if self.belief.items and self.belief.puzzle > 1:
-            return [f"{_LISTED}{dumps(list(self.belief.items))}\n", *parts]
-        return parts
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:

@@ -157,11 +157,11 @@ def reply_to(question: str) -> str:
         return "yes" if all(_is_true(atom, target) for atom in atoms) else "no"
     if not head.startswith(_GUESSED) or not target:
         raise ValueError(f"this is not a question to the host of a puzzle: {question[:100]!r}")
-    lines = []
-    for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items():
-        marks = (f"{value} ({_verdict(value, target.get(section, ()))})" for value in values)
-        lines.append(f"  - {section}: {'; '.join(marks)}")
-    return "\n".join(lines)
+    marks = {
+        section: [f"{value} ({_verdict(value, target.get(section, ()))})" for value in values]
+        for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items()
+    }
+    return "\n".join(f"  - {section}: {'; '.join(texts)}" for section, texts in marks.items())
 
 
 def _verdict(value: str, hidden: Sequence[str]) -> str:

@@ -258,9 +258,8 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.done = left == 0
             if not self.done:
                 self.hunt.advance(solved=False)
-        if self._hidden == 1 or self.done:
-            return text
-        return f"{text}{_NEXT_ITEM}{self.hunt.number}."
+        alone = self._hidden == 1 or self.done
+        return text if alone else f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
         """Begin the next puzzle after the last right guess of one, if there is another."""
@@ -398,9 +397,8 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the guess, or ask for the query."""
-        if call.name == "guess":
-            return f"{_GUESS}{json.dumps(call.arguments['name'])}."
-        return _QUERY
+        guess = call.name == "guess"
+        return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
         """The knowledge, and the number of candidates that agree with it."""

@@ -443,8 +443,7 @@ class LongContextQA(World[QAConfig]):
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the page, or answer from the evidence."""
-        page = _READ.fullmatch(subtask)
-        if page:
+        if page := _READ.fullmatch(subtask):
             return ToolCall("read_log", {"page": int(page[1])})
         return next(iter(self._right()), None) if subtask.endswith("then answer.") else None
 

@@ -117,8 +117,11 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
 
 def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
     """Return the count scaled up, or the round with the largest value."""
-    names = [section.name for section in log.table.sections]
-    column = log.table.columns[names.index(spec.section)]
+    column = next(
+        column
+        for section, column in zip(log.table.sections, log.table.columns, strict=True)
+        if section.name == spec.section
+    )
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)

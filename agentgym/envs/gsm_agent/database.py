@@ -150,10 +150,13 @@ class Database:
         casts: dict[tuple[str, str], frozenset[str]] = {}
         for place in range(len(self.tasks)):
             task = self.tasks.task(place)
-            names = [self.documents.document(k).name for k in task.documents]
-            people = {name.strip() for each in names for name in each.split(",")} - {""}
+            people = {
+                name.strip()
+                for k in task.documents
+                for name in self.documents.document(k).name.split(",")
+            }
             key = task.question, task.answer
-            casts[key] = casts.get(key, frozenset()) | people
+            casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
 
     def save(self, folder: Path) -> None:
@@ -257,8 +260,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     """
     seed, total = options.database_seed, _task_count(options)
     people = draw_people(options)
-    salt = _SALTS[options.people]
-    rngs = [Random(salt | seed << 32 | number) for number in range(total)]
+    rngs = [Random(_SALTS[options.people] | seed << 32 | number) for number in range(total)]
     problems = [draw_problem(rng, people, options) for rng in rngs]
     casts = [
         list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners))
@@ -382,6 +384,3 @@ def _open(folder: Path, search_by: str) -> Database:
             "a saved database"
         )
     return Database.of(*load_folder(folder), search_by)
-
-
-__all__ = ["Database", "DatabaseOptions", "colour", "draw_people", "draw_tasks", "get_database"]

@@ -100,8 +100,8 @@ class SearchKnowledge:
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
-                end = after.start() if after else len(shown)
-                candidates += read_facts(shown[head.end() : end].rstrip(), names)
+                text = shown[head.end() : after.start() if after else None]
+                candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
         while fresh := [
             fact

@@ -126,9 +126,12 @@ def decompose(
     done = {task["id"] for task in existing}
     # A run that was stopped may have left documents of a task that it did not finish.
     complete = {name for task in existing for name in task["documents"]}
-    lines = _lines(folder / "documents.jsonl")
-    text = "".join(f"{line}\n" for line in lines if json.loads(line)["id"] in complete)
-    (folder / "documents.jsonl").write_text(text, encoding="utf-8")
+    lines = (
+        f"{line}\n"
+        for line in _lines(folder / "documents.jsonl")
+        if json.loads(line)["id"] in complete
+    )
+    (folder / "documents.jsonl").write_text("".join(lines), encoding="utf-8")
     for problem in problems:
         if problem.id in done:
             continue
@@ -231,8 +234,11 @@ def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list
         name = str(record[names["id"]])
         if name in documents:
             wrong.append(f"{where}: the id {name!r} is there already")
-        texts = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
-        documents[name] = Document(name, str(record[names["content"]]), *texts)
+        documents[name] = Document(
+            name,
+            str(record[names["content"]]),
+            *(str(about.get(key, "")) for key in ("timestamp", "name", "type")),
+        )
     return list(documents.values())
 
 
@@ -254,10 +260,14 @@ def _tasks(
         wrong += [
             f"{where}: there is no document {each!r}" for each in ids if str(each) not in place
         ]
-        places = tuple(place[str(each)] for each in ids if str(each) in place)
-        premises = tuple(map(str, record.get(names["premises"]) or ()))
-        static = bool(record.get(names["static_only"], False))
-        tasks[name] = Task(name, str(question), answer, places, premises, static)
+        tasks[name] = Task(
+            name,
+            str(question),
+            answer,
+            documents=tuple(place[str(each)] for each in ids if str(each) in place),
+            premises=tuple(map(str, record.get(names["premises"]) or ())),
+            static_only=bool(record.get(names["static_only"], False)),
+        )
     return list(tasks.values())
 
 

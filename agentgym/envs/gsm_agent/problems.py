@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agentgym.config import Choice, Config
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
 from agentgym.envs.gsm_agent.vocabulary import (
     CONTAINERS,
     EVENTS,
@@ -432,16 +432,3 @@ def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
         for kind, wordings in sorted(_QUESTIONS.items(), reverse=True)
         for wording in wordings
     )
-
-
-__all__ = [
-    "MOST_PREMISES",
-    "OPERATORS",
-    "Problem",
-    "ProblemOptions",
-    "Question",
-    "draw_problem",
-    "open_quantities",
-    "read_question",
-    "write_question",
-]

@@ -56,14 +56,18 @@ def rules(static: bool) -> str:
         "the person, which then stands "
         "beside the date. What a document refers to may stand in yet another one."
     )
-    answer = "give it with the tool answer, or reply with '#### ' and the number as the last line"
-    return f"{task} When you know the answer, which is a number, {answer}."
+    return (
+        f"{task} When you know the answer, which is a number, give it with the tool answer, or reply "
+        "with '#### ' and the number as the last line."
+    )
 
 
 class _Searcher(Protocol):
-    def run_search(self, name: str, query: str) -> str: ...
+    def run_search(self, name: str, query: str) -> str:
+        """Carry out a search by a tool of that name."""
 
-    def answer(self, value: str) -> str: ...
+    def answer(self, value: str) -> str:
+        """Take an answer."""
 
 
 class WorldTool:

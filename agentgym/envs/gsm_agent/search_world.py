@@ -322,8 +322,8 @@ class SearchWorld(World[SearchConfig]):
         if isinstance(self.known, GoldKnowledge):
             self._record_gold(self.known)
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
-        texts = [document.show() for document in documents] or ["No document fits."]
-        result = "\n\n".join([head, *texts])
+        texts = [document.show() for document in documents]
+        result = "\n\n".join([head, *(texts or ["No document fits."])])
         self._learn(result)
         return result
 
@@ -546,7 +546,7 @@ def _unreadable(options: DatabaseOptions) -> str:
     can.
     """
     tasks = get_database(options).tasks
-    every = (tasks.task(place) for place in range(len(tasks)))
+    every = map(tasks.task, range(len(tasks)))
     return next(
         (task.id for task in every if SearchKnowledge.of(task.question).question is None), ""
     )

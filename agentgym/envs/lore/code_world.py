@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from agentgym.arguments import check_int
 from agentgym.config import Choice
@@ -54,19 +54,15 @@ class CodeConfig(LoreConfig):
             up to 100 times; and they grow long, so there are at most 1,000 operations.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
+
     names: Literal["opaque", "sequential"] = "opaque"
     consolidation: Annotated[str, Choice(REDIRECTS)] = "wrap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_weights([operator.name for operator in self.operators])
         if self.consolidation == "plain":
             check_int("operations with consolidation='plain'", self.operations, 0, _MOST_PLAIN)
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the modules."""
-        return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:
@@ -90,16 +86,15 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def grow(self, rng: Random) -> Graph:
         """Draw the graph top-down."""
         config = self.config
-        weights = config.weights or {
-            operator.name: WEIGHTS[operator.name] for operator in config.operators
-        }
         for _ in range(_TRIES):
             sampler = ModuleSampler(
                 name=_opaque() if config.names == "opaque" else _sequential,
                 constant=number,
                 redirect=REDIRECTS[config.consolidation],
             )
-            graph = grow_top_down(rng, config.shape, config.operators, sampler, weights)
+            graph = grow_top_down(
+                rng, config.shape, config.operators, sampler, config.weights or WEIGHTS
+            )
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph
@@ -153,8 +148,8 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
     def show(self, node: Node) -> str:
         """The file."""
-        program = Program("constant", node.content)
-        if isinstance(rule := node.content, Rule):
+        rule, program = node.content, Program("constant", node.content)
+        if isinstance(rule, Rule):
             operands = tuple(self.graph.nodes[uid].file for uid in rule.operands)
             program = Program(rule.operator, rule.drawn, operands)
         return write_source(program, root=node.uid == 0)

@@ -5,7 +5,7 @@ appendix B.1).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
@@ -42,17 +42,10 @@ class DocumentConfig(LoreConfig):
             values, so that rules tell which of these are needed.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
+
     distractor_fields: Annotated[float, Field(ge=0.0, le=4.0)] = 0.25
     distractor_documents: Annotated[float, Field(ge=0.0, le=4.0)] = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_weights([operator.name for operator in self.operators])
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the rules."""
-        return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:

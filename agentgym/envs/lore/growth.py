@@ -162,9 +162,8 @@ class _BottomUp(Grower):
         """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        if not share:  # nothing is drawn, so that the options of a domain do not shift each other
-            return counts
-        for place in range(size):
+        # Of none nothing is drawn, so that the options of a domain do not shift each other.
+        for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
         return counts

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from agentgym.config import Share
 from agentgym.envs.lore.config import PAPER, PRESETS
@@ -102,14 +102,14 @@ class MultimodalConfig(DocumentConfig):
         pictured: The share of the rules over numbers whose expression is a picture.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
+        "standard": STANDARD,
+        "hard": STANDARD,  # in this domain only the pictures are hard
+    }
+
     render: Literal["image", "scene"] = "image"
     counted: Share = 0.5
     pictured: Share = 0.5
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the rules: in this domain only the pictures are hard."""
-        return STANDARD
 
 
 class MultimodalWorld(DocumentWorld):
@@ -239,9 +239,8 @@ class MultimodalWorld(DocumentWorld):
         return draw_scene(self._scene(node)[1])
 
     def _distortion(self, node: Node) -> tuple[ImageEdit, ...]:
-        if node.kind != "rule" or self.config.difficulty != "hard":
-            return ()
-        return (draw_distortion(self.style(node)),)
+        distorted = node.kind == "rule" and self.config.difficulty == "hard"
+        return (draw_distortion(self.style(node)),) if distorted else ()
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
         """Draw the kind to count in a scene, and all its objects in a random order."""

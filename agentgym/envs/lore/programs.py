@@ -376,21 +376,17 @@ def read_source(text: str) -> Program:
 
 def _guess(text: str) -> Program | None:
     """Guess the program of a text; the reader compares it with the text that it writes."""
-    head, main, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
-    if not main:
-        return None
+    head, _, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
     if run := _RUN.fullmatch(body):
         operands = tuple(f"{call.removesuffix('()')}.py" for call in run[1].split(", "))
         workers = read_workers(_WORKER.findall(head))
-        if 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1:
-            return Program("async", workers, operands)
-        return None
+        fits = 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1
+        return Program("async", workers, operands) if fits else None
+    expression = ""
     if branches := _BRANCHES.fullmatch(body):
         expression = f"{branches[1]} then {branches[2]} else {branches[3]}"
     elif line := _RETURN.fullmatch(body):
         expression = line[1]
-    else:
-        return None
     try:
         return read_expression(expression)
     except ValueError:

@@ -274,8 +274,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         that nothing has told of, or the right answer before it could be known; `wrong`, another
         answer; `neutral`, any other tool.
         """
-        optimal = [call for call in self.optimal_calls() if call.name == "read_document"]
-        useful = frozenset(call.arguments["file_id"] for call in optimal)
+        useful = frozenset(
+            call.arguments["file_id"]
+            for call in self.optimal_calls()
+            if call.name == "read_document"
+        )
         derivable = frozenset(self.known.unread())
         known, reads = self.known.answer is not None, len(self.known.read)
 
@@ -359,7 +362,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
         Uses the hidden graph. 0 once the target was read.
         """
-        unread = [self.graph.node(file) for file in self.known.unread()]
+        unread = map(self.graph.node, self.known.unread())
         chains = [node.depth + 1 for node in unread if node and node.needed]
         return 0 if self.known.answer is not None else max(chains, default=0)
 
@@ -389,14 +392,15 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed
         ]
         useful, failed = sum(node.needed for node in read), not self.score()
-        last_round = self.rounds_left() < self._round[1]
         return {
             "operations": self.config.operations,
             "height": self.graph.height,
             "documents": len(self.graph.nodes),
             "needed": self.graph.needed,
             **self._counts,
-            "round_optimal_turns": self._counts["round_optimal_turns"] + last_round,
+            "round_optimal_turns": (
+                self._counts["round_optimal_turns"] + (self.rounds_left() < self._round[1])
+            ),
             "useful_reads": useful,
             "furthest": max(map(self.graph.progress, read), default=0),
             "answered": self._submitted is not None,

@@ -41,6 +41,19 @@ _TASK = re.compile(
     r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
     re.DOTALL,
 )
+_RULES = (
+    "You walk on a square board, one step per turn, from a start to a goal, and want to "
+    "use as few moves as you can.\n"
+    "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
+    "and columns to the right. up, "
+    "down, left and right take you to the next cell. A step costs 1 move, and a step into "
+    "a hole costs more, as the task "
+    "says. A step off the board is an error: you stay where you are and lose 1 move. After "
+    "each step you are told "
+    "your position and the moves you have left; if they fall below 0 you have failed.\n"
+    "When you are at the goal, call done, which costs no move. It ends the task: you "
+    "succeed if you are at the goal then."
+)
 _PAPER_RULES = (
     "You are an intelligent agent in a navigation game on a grid. Your goal is to get from a start "
     "to a goal in as few moves as you can. The board has these properties:\n"
@@ -116,8 +129,9 @@ class GridWorld(World[GridConfig]):
         count = min(round(config.hole_density * cells), cells - 1)
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
-        numbers = sorted((sample + (sample >= free)).tolist())
-        holes = [divmod(number, config.size) for number in numbers]
+        holes = [
+            divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
+        ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
         self.max_turns = config.budget(self._cost(start)) + 1
 
@@ -143,21 +157,7 @@ class GridWorld(World[GridConfig]):
 
     def rules(self) -> str:
         """The system message."""
-        if self.config.prompts == "paper":
-            return _PAPER_RULES
-        return (
-            "You walk on a square board, one step per turn, from a start to a goal, and want to "
-            "use as few moves as you can.\n"
-            "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
-            "and columns to the right. up, "
-            "down, left and right take you to the next cell. A step costs 1 move, and a step into "
-            "a hole costs more, as the task "
-            "says. A step off the board is an error: you stay where you are and lose 1 move. After "
-            "each step you are told "
-            "your position and the moves you have left; if they fall below 0 you have failed.\n"
-            "When you are at the goal, call done, which costs no move. It ends the task: you "
-            "succeed if you are at the goal then."
-        )
+        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
         """The board, start, goal and budget."""
@@ -306,9 +306,11 @@ class GridWorld(World[GridConfig]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the cell that a step enters."""
-        if call == _DONE:
-            return "You are at the goal: finish."
-        return f"Enter cell {self._next(call.name)} next."
+        return (
+            "You are at the goal: finish."
+            if call == _DONE
+            else f"Enter cell {self._next(call.name)} next."
+        )
 
     @classmethod
     def read_task(cls, task: str) -> Self:

@@ -27,6 +27,19 @@ _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _RESTATED = "Turn the current list into the target list."
 _LOST = "The target can no longer be reached."
+_RULES = (
+    "You edit a list of integers, one command per turn, until it equals a target list.\n"
+    "The target holds elements of the initial list in their order; the others have to be "
+    "removed with pop, which takes "
+    "an index into the list as it is now, counted from 0. After a removal every later "
+    "element moves down by one index. "
+    "The result of a removal does not show the list.\n"
+    "You may only work from left to right: after a removal, the elements to the left of "
+    "the removed one can never be "
+    "removed, and trying to is an error that costs the turn.\n"
+    "When the list equals the target, call done. It ends the task: you succeed if the "
+    "lists are equal then."
+)
 _PAPER_RULES = (
     "You are an assistant that **edits lists** by simple commands, one in each turn. A task gives "
     "you an initial list and a target list; you turn the one into the other with the functions "
@@ -97,7 +110,7 @@ class ListWorld(World[ListConfig]):
             items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
         else:
             values = rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
-            items = [10 + value for value in values.tolist()]
+            items = (10 + values).tolist()
         removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
         self._start(items, [value for k, value in enumerate(items) if k not in removed])
         self.max_turns = config.budget(config.removals + 1)
@@ -123,21 +136,7 @@ class ListWorld(World[ListConfig]):
 
     def rules(self) -> str:
         """The system message."""
-        if self.config.prompts == "paper":
-            return _PAPER_RULES
-        return (
-            "You edit a list of integers, one command per turn, until it equals a target list.\n"
-            "The target holds elements of the initial list in their order; the others have to be "
-            "removed with pop, which takes "
-            "an index into the list as it is now, counted from 0. After a removal every later "
-            "element moves down by one index. "
-            "The result of a removal does not show the list.\n"
-            "You may only work from left to right: after a removal, the elements to the left of "
-            "the removed one can never be "
-            "removed, and trying to is an error that costs the turn.\n"
-            "When the list equals the target, call done. It ends the task: you succeed if the "
-            "lists are equal then."
-        )
+        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
         """The two lists and the budget."""
@@ -202,9 +201,8 @@ class ListWorld(World[ListConfig]):
         """
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
-        if self.items == self.target:
-            return (_DONE,)
-        return CallSet("pop", "id", self._optimal_pops())
+        done = self.items == self.target
+        return (_DONE,) if done else CallSet("pop", "id", self._optimal_pops())
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target

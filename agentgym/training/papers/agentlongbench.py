@@ -55,6 +55,18 @@ _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
 
+_CONTEXT_COLUMNS = (
+    "format",
+    "asked about",
+    "length",
+    "rows",
+    "ACL (scan)",
+    "ACL (least)",
+    "score",
+    "chance",
+    "last page",
+    "unanswered",
+)
 _HEAVY = ("messages", "evidence", "base_stats_info")
 """Fields of a row that scoring does not need."""
 _MEASURES = ("setting", "task", "length", "chance", "last_page", "acl_scan", "acl_min")
@@ -318,18 +330,6 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
         groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(
             each
         )
-    header = [
-        "format",
-        "asked about",
-        "length",
-        "rows",
-        "ACL (scan)",
-        "ACL (least)",
-        "score",
-        "chance",
-        "last page",
-        "unanswered",
-    ]
     lines = []
     for style, part, length in sorted(
         groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))
@@ -346,7 +346,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
                 str(sum(not row.answered for row in rows)),
             ]
         )
-    return "Adequate context length (tokens) and scores in %", header, lines
+    return "Adequate context length (tokens) and scores in %", list(_CONTEXT_COLUMNS), lines
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
@@ -371,8 +371,11 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
                 f"{100 * mean(rows, 'last_page'):.1f}",
             ]
         )
-    title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
-    return title, ["setting", "task", "length", "rows", "score", "chance", "last page"], lines
+    return (
+        "Scores in %, of right and wrong answers with Wilson's 95 % interval",
+        ["setting", "task", "length", "rows", "score", "chance", "last page"],
+        lines,
+    )
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -442,10 +445,9 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     )
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
-        shares = [
-            cells.get((setting, task, length), np.nan) for task in tasks for length in lengths
-        ]
-        values = 100 * np.reshape(shares, (len(tasks), len(lengths)))
+        values = 100 * np.array(
+            [[cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks]
+        )
         image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
         for row, column in np.argwhere(~np.isnan(values)):
             panel.text(

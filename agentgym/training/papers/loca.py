@@ -119,11 +119,12 @@ def _accuracy(rows: Sequence[Result]) -> Table:
         ]
         for arm, context in _lines(rows)
     ]
-    title = (
+    return (
         f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
-        f"{few_instances(rows)}"
+        f"{few_instances(rows)}",
+        ["arm", "context", *map(_short, lengths), "all"],
+        lines,
     )
-    return title, ["arm", "context", *map(_short, lengths), "all"], lines
 
 
 def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float]) -> Table:
@@ -187,8 +188,14 @@ def lengths_figure(results: Sequence[Result]) -> Figure:
         cells = summarize(results, ("arm", "context", "horizon"), metric)
         for pair, style in styles.items():
             own = [length for length in lengths if (*pair, length) in cells]
-            intervals = [cells[*pair, length] for length in own]
-            plots.draw_line(panel, own, intervals, {**style, "markersize": 4}, 0.12, scale)
+            plots.draw_line(
+                panel,
+                own,
+                [cells[*pair, length] for length in own],
+                {**style, "markersize": 4},
+                0.12,
+                scale,
+            )
         panel.set(xlabel="description length (tokens)", ylabel=label, xscale="log")
         panel.set_ylim(bottom=0 if metric != "success" else -3)
         panel.set_xticks(lengths, list(map(_short, lengths)))

@@ -297,7 +297,6 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
             sum(bool(each[kind]) for each in failed)
             for kind in ("premature_halt", "synthesis_error")
         )
-        with_lost_leads = sum(each["lost_leads"] > 0 for each in failed)
         means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
         counts = (
             len(rows),
@@ -305,7 +304,7 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
             halted,
             wrong,
             len(failed) - halted - wrong,
-            with_lost_leads,
+            sum(each["lost_leads"] > 0 for each in failed),
         )
         table.append([name, *map(str, counts), *means])
     return (

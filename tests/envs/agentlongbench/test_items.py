@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.agentlongbench import build_species
-from agentgym.envs.agentlongbench.config import ItemsConfig
+from agentgym.envs.agentlongbench.config import ItemsConfig, draw_table, species, synthetic
 from agentgym.envs.agentlongbench.engine import (
     dumps,
     read_feedback,
@@ -26,8 +26,8 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Section, normalize_name
-from agentgym.envs.agentlongbench.worlds import draw_table, species, synthetic, vocabulary
 from agentgym.tools import ToolError
+from tests.envs.agentlongbench.vocabulary import vocabulary
 
 TSV = Path(build_species.__file__).with_name("species.tsv")
 TWINS = [

@@ -29,10 +29,10 @@ from agentgym.envs.agentlongbench.rows import (
     prompt,
 )
 from agentgym.envs.agentlongbench.scoring import TASKS
-from agentgym.envs.agentlongbench.worlds import vocabulary
 from agentgym.messages import Chat
 from agentgym.tokens import counter
 from tests.envs.agentlongbench.puzzle_reader import Reader
+from tests.envs.agentlongbench.vocabulary import vocabulary
 
 HEURISTIC = counter("heuristic")
 ALL = dict.fromkeys(TASKS, 10**6)
