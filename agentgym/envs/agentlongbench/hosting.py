@@ -70,9 +70,9 @@ class QuestionTool:
         Args:
             condition: As in a query, for example {"type": "value", "section": S, "values": [V]}.
         """
-        puzzle = self._puzzle
-        answer = "yes" if puzzle.table.meet(to_atoms([condition]))[puzzle.target] else "no"
-        learn(puzzle.belief, condition, answer)
+        meets = self._puzzle.table.meet(to_atoms([condition]))[self._puzzle.target]
+        answer = "yes" if meets else "no"
+        learn(self._puzzle.belief, condition, answer)
         return answer
 
 

@@ -456,7 +456,7 @@ class _Game:
         """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
         if they were all guessed, those that share a value with it which no feedback has shown.
         """
-        others = self.left & (np.arange(len(self.table)) != self.target)
+        others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
         for section, column in zip(self.table.sections, self.table.columns, strict=True):

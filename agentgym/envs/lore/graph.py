@@ -216,8 +216,9 @@ class Grower(ABC):
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
             index = bisect(weights, rng.random() * weights[-1])
-            operands = among(rng, *self._arities[index])
-            leaves += self.expand(parent, self.operators[index], operands)
+            leaves += self.expand(
+                parent, self.operators[index], operands=among(rng, *self._arities[index])
+            )
             if len(leaves) > shape.theta and rng.random() < shape.p:
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)

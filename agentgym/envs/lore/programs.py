@@ -132,8 +132,8 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     """Draw a set of ticks, and deal them out to workers."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    count = sum(map(len, patterns))
-    ticks = iter(shuffled(rng, range(1, 2 * count + 1)))  # twice as many, so that gaps differ
+    # Twice as many ticks as statements, so that gaps differ.
+    ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
         times = [0, *sorted(next(ticks) for _ in pattern)]

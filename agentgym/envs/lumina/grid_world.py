@@ -289,8 +289,8 @@ class GridWorld(World[GridConfig]):
         board[1][self.goal] = 1
         max_turns = 2 * (size - 1) * (1 + self.penalty) + 1  # every step of a longest path a hole
         turns = min(max(self.turns_left / max_turns, 0), 1)
-        distances = (goal_row - row) / size, (goal_column - column) / size
-        return np.concatenate((view.ravel(), (*distances, turns)), dtype=np.float32)
+        ends = (goal_row - row) / size, (goal_column - column) / size, turns
+        return np.concatenate((view.ravel(), ends), dtype=np.float32)
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""

@@ -183,8 +183,9 @@ class TreeWorld(World[TreeConfig]):
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
-        task = f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        return self.config.frame(
+            f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}", _PAPER_REMINDER
+        )
 
     def restate(self) -> str:
         """The target; the state has the tree as far as it is known."""
@@ -412,7 +413,7 @@ def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
     ids: dict[str, None] = {}
     while len(ids) < count:
         letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
-        ids.update(dict.fromkeys(map("".join, letters)))
+        ids |= dict.fromkeys(map("".join, letters))
     return list(ids)
 
 

@@ -119,12 +119,11 @@ def _accuracy(rows: Sequence[Result]) -> Table:
         ]
         for arm, context in _lines(rows)
     ]
-    return (
+    title = (
         f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
-        f"{few_instances(rows)}",
-        ["arm", "context", *map(_short, lengths), "all"],
-        lines,
+        f"{few_instances(rows)}"
     )
+    return title, ["arm", "context", *map(_short, lengths), "all"], lines
 
 
 def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float]) -> Table:

@@ -173,15 +173,13 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
         return mean([getattr(path.ratios(with_first), kind) for path in some])
 
+    parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
     return GraphFigures(
         mean([float(path.visited) for path in walked]),
         has(walked),
         *(ratio(kind, walked) for kind in KINDS),
         *(ratio(kind, walked, with_first=True) for kind in KINDS),
-        Rvst_V2=ratio("revisit", two),
-        hasRvst_V2=has(two),
-        Rvst_V3=ratio("revisit", more),
-        hasRvst_V3=has(more),
+        *parts,
     )
 
 
