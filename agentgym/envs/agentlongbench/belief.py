@@ -1,16 +1,27 @@
-"""Knowledge of the hidden item from the feedback and the lists of a chat."""
+"""Knowledge of the hidden items of a puzzle from the feedback and the lists of a chat."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from agentgym.envs.agentlongbench.engine import Feedback, dumps, to_atoms, to_conditions
+from agentgym.envs.agentlongbench.engine import (
+    TOOL,
+    Feedback,
+    dumps,
+    read_feedback,
+    read_lists,
+    to_atoms,
+    to_conditions,
+)
 from agentgym.envs.agentlongbench.items import Atom, Value
+from agentgym.envs.reading import expect
+from agentgym.messages import ToolCall
 from agentgym.tools import ToolError
+from agentgym.world import CallSet
 
 _NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
 _STATE = re.compile(
@@ -21,6 +32,8 @@ _STATE = re.compile(
     r"Puzzle (?P<puzzle>[0-9]+), rounds left: (?P<left>[0-9]+)"
 )
 
+_LISTED = "All items: "
+_HEAD = re.compile(r"Hidden item ([0-9]+)( \(next\))?:\n")
 _ALL_ITEMS, _ALL_KNOWN = "all items but those guessed", "all of it"
 
 
@@ -44,22 +57,21 @@ class Constraints:
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
         """Return the constraints that atoms make."""
         constraints = cls()
-        for atom in atoms:
-            constraints.add(atom)
+        constraints.update(atoms)
         return constraints
 
-    def add(self, atom: Atom) -> None:
-        """Take in an atom."""
-        section, operator, value = atom
-        facts = self._sections.setdefault(section, _SectionFacts())
-        if operator == "has":
-            facts.has[value] = None
-        elif operator == "lacks":
-            facts.lacks[value] = None
-        if isinstance(value, int) and operator in (">", "=="):
-            facts.low = max(facts.low, value if operator == ">" else value - 1)
-        if isinstance(value, int) and operator in ("<", "=="):
-            facts.high = min(facts.high, value if operator == "<" else value + 1)
+    def update(self, atoms: Iterable[Atom]) -> None:
+        """Take in atoms."""
+        for section, operator, value in atoms:
+            facts = self._sections.setdefault(section, _SectionFacts())
+            if operator == "has":
+                facts.has[value] = None
+            elif operator == "lacks":
+                facts.lacks[value] = None
+            if isinstance(value, int) and operator in (">", "=="):
+                facts.low = max(facts.low, value if operator == ">" else value - 1)
+            if isinstance(value, int) and operator in ("<", "=="):
+                facts.high = min(facts.high, value if operator == "<" else value + 1)
 
     def implies(self, atom: Atom) -> bool:
         """Return whether an atom follows."""
@@ -74,8 +86,7 @@ class Constraints:
         if not isinstance(value, int):
             return False
         above = operator == "<" or facts.low >= value - (operator == "==")
-        below = operator == ">" or facts.high <= value + (operator == "==")
-        return above and below
+        return above and (operator == ">" or facts.high <= value + (operator == "=="))
 
     def covers(self, other: Constraints) -> bool:
         """Return whether all of other constraints follow from these."""
@@ -128,8 +139,7 @@ class Belief:
 
     def add_feedback(self, feedback: Feedback) -> None:
         """Take in the feedback on a guess."""
-        for atom in feedback.atoms:
-            self.known.add(atom)
+        self.known.update(feedback.atoms)
         self.guessed[feedback.name] = None
         self.left = feedback.left
         if self.pool is not None:
@@ -145,8 +155,7 @@ class Belief:
             order = names if self.pool is None else self.pool
             remaining = set(names) - self.guessed.keys()
             self.pool = [name for name in order if name in remaining]
-            for atom in atoms:
-                self.listed.add(atom)
+            self.listed.update(atoms)
 
     def makes_exact(self, conditions: object) -> bool:
         """Return whether the result of a query would make the candidates exact."""
@@ -154,9 +163,9 @@ class Belief:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
-        if not all(map(self.known.implies, atoms)):
-            return False
-        return Constraints.of([*self.listed.atoms(), *atoms]).covers(self.known)
+        return all(map(self.known.implies, atoms)) and Constraints.of(
+            [*self.listed.atoms(), *atoms]
+        ).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
         """All that is known of the hidden item, as the conditions of a query."""
@@ -164,15 +173,15 @@ class Belief:
 
     def lines(self) -> list[str]:
         """Write the knowledge in words."""
-        pool = "not listed yet" if self.pool is None else dumps(self.pool)
-        if self.items and self.pool == self._unguessed():
-            pool = _ALL_ITEMS
-        number = "" if self.pool is None else f" ({len(self.pool)})"
+        pool = ": not listed yet"
+        if self.pool is not None:
+            all_items = self.items and self.pool == self._unguessed()
+            pool = f" ({len(self.pool)}): {_ALL_ITEMS if all_items else dumps(self.pool)}"
         known, listed = dumps(self.conditions()), dumps(to_conditions(self.listed.atoms()))
         return [
             f"Known of the hidden item: {known}",
             f"The candidates meet: {_ALL_KNOWN if listed == known != '[]' else listed}",
-            f"Candidates left{number}: {pool}",
+            f"Candidates left{pool}",
             f"Guessed: {dumps(list(self.guessed))}",
             f"Puzzle {self.puzzle}, rounds left: {self.left}",
         ]
@@ -187,9 +196,7 @@ class Belief:
         Raises:
             ValueError: The text is not one that `lines` wrote.
         """
-        match = _STATE.fullmatch(text)
-        if match is None:
-            raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
+        match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
             [atom for condition in json.loads(part) for atom in to_atoms([condition])]
             for part in (
@@ -211,3 +218,132 @@ class Belief:
         elif match["pool"] != "not listed yet":
             belief.pool = list(json.loads(match["pool"]))
         return belief
+
+
+@dataclass
+class Hunt:
+    """Knowledge of the hidden items of a puzzle that are not found yet.
+
+    After each guess the next of them is to be guessed, so that feedback on one is needed again only
+    after guesses of all others.
+
+    Attributes:
+        beliefs: The knowledge of each, by number from 1.
+        number: The number of the one that is to be guessed next.
+    """
+
+    beliefs: dict[int, Belief] = field(default_factory=dict)
+    number: int = 1
+
+    @classmethod
+    def from_opening(cls, feedback: str, puzzle: int) -> Self:
+        """Begin a puzzle with one hidden item, from the feedback on the guess that was drawn.
+
+        Raises:
+            ValueError: There is no feedback in the text.
+        """
+        heard = read_feedback(feedback)
+        if not heard:
+            raise ValueError(f"there is no feedback in {feedback[:100]!r}")
+        belief = Belief(puzzle=puzzle)
+        belief.add_feedback(heard[-1])
+        return cls({1: belief})
+
+    @classmethod
+    def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
+        """Begin a puzzle with several hidden items, of which only the names of all are known."""
+        return cls(
+            {
+                number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
+                for number in range(1, hidden + 1)
+            }
+        )
+
+    @property
+    def belief(self) -> Belief:
+        """The knowledge of the item that is to be guessed next."""
+        return self.beliefs[self.number]
+
+    def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
+        """Take in the result of a query, for each hidden item that is certainly in its lists.
+
+        Raises:
+            ValueError: The text is not a result.
+        """
+        lists = read_lists(conditions, result)
+        for belief in self.beliefs.values():
+            belief.add_lists(lists)
+
+    def advance(self, *, solved: bool) -> None:
+        """Go on to the next hidden item."""
+        if solved:
+            del self.beliefs[self.number]
+        later = [number for number in self.beliefs if number > self.number]
+        self.number = min(later or self.beliefs, default=self.number)
+
+    def lines(self) -> list[str]:
+        """Write the knowledge of each hidden item in words; after the first puzzle, whose items the
+        task lists, with the items.
+        """
+        listed = self.belief.items if self.belief.puzzle > 1 else ()
+        return [
+            *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
+            *(
+                "\n".join([f"Hidden item {k}{' (next)' * (k == self.number)}:", *known.lines(), ""])
+                for k, known in self.beliefs.items()
+            ),
+        ]
+
+    @classmethod
+    def from_lines(cls, text: str, items: Sequence[str]) -> Self:
+        """Read the text of `lines`, for a task that lists these items.
+
+        Raises:
+            ValueError: The text is not one that `lines` wrote.
+        """
+        hunt = cls()
+        for part in text.rstrip("\n").split("\n\n"):
+            head = _HEAD.match(part)
+            if part.startswith(_LISTED):
+                items = json.loads(part[len(_LISTED) :])
+            elif head is None:
+                raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
+            else:
+                number = int(head[1])
+                hunt.beliefs[number] = Belief.from_lines(part[head.end() :], items)
+                hunt.number = number if head[2] else hunt.number
+        return hunt
+
+
+class OptimalMoves(Sequence[ToolCall]):
+    """Optimal calls while a turn is to spare: queries that make the candidates of some hidden item
+    exact, and guesses of the next one where its candidates are exact.
+
+    A query serves as well now as later, since nothing is learnt of an item before it is guessed
+    again. Listed is one query, or the guesses.
+    """
+
+    def __init__(self, hunt: Hunt) -> None:
+        # Labels look a call up after it was played, so the guesses are those of now; a query
+        # changes nothing that decides whether it makes candidates exact.
+        belief = hunt.belief
+        query = ToolCall(TOOL, {"conditions": belief.conditions()})
+        guesses = CallSet("guess", "name", belief.pool or ())
+        self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
+        self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
+
+    def __contains__(self, call: object) -> bool:
+        if isinstance(call, ToolCall) and call.name == TOOL:
+            return any(
+                belief.makes_exact(call.arguments.get("conditions")) for belief in self._open
+            )
+        return call in self._listed
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        return iter(self._listed)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._listed[index]
+
+    def __len__(self) -> int:
+        return len(self._listed)

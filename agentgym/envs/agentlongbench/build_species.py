@@ -73,23 +73,22 @@ def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
     cell are separated by `|`.
     """
     by_name = {entry["name"]: entry for entry in entries.values()}
-    species = [
-        entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry
-    ]
-    species.sort(key=lambda entry: entry["num"])
+    species = sorted(
+        (entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry),
+        key=lambda entry: entry["num"],
+    )
     rows = [COLUMNS, *(_row(entry, by_name) for entry in species)]
     return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def _row(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     number = entry["num"]
-    generation = next(k for k, end in enumerate(_ENDS, 1) if number <= end)
     return (
         str(number),
         unicodedata.normalize("NFC", entry["name"]),
         "|".join(entry["types"]),
         str(sum(entry["baseStats"].values())),
-        str(generation),
+        str(next(k for k, end in enumerate(_ENDS, 1) if number <= end)),
         "|".join(entry["abilities"].values()),
         "|".join(_evolution(entry, by_name)),
         "|".join(_other(entry)),
@@ -113,14 +112,14 @@ def _requirement(entry: Mapping[str, Any]) -> str:
                 return f"{level} ({stats})"
         return level
     thing = entry.get("evoItem", "") or entry.get("evoMove", "")
-    forms = {
+    requirements = {
         "useItem": f"Use {thing}",
         "trade": f"Trade holding {thing}" if thing else "Trade",
         "levelFriendship": "Friendship",
         "levelMove": f"Knows {thing}",
         "levelHold": f"Level holding {thing}",
     }
-    return forms.get(entry.get("evoType", ""), "Special")
+    return requirements.get(entry.get("evoType", ""), "Special")
 
 
 def _other(entry: Mapping[str, Any]) -> list[str]:

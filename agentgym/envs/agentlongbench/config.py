@@ -1,9 +1,16 @@
-"""Options common to both worlds of the benchmark."""
+"""Items of both worlds of the benchmark: their options, and their sources.
+
+Items are the table of species, or invented ones; they are shown as they are, or under codes without a
+meaning. The two settings are named after the paper's (section 2.3.1): knowledge-intensive and
+knowledge-free.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,8 +19,33 @@ from pydantic import Field
 from agentgym.arguments import check_choice, check_int
 from agentgym.config import Choice, Config
 from agentgym.envs.agentlongbench.engine import STYLES
-from agentgym.envs.agentlongbench.items import ItemTable
-from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, SPECIES, draw_table
+from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
+
+KNOWLEDGE = ("intensive", "free")
+SOURCES = ("species", "synthetic")
+SPECIES = 1_025  # all that the data set has
+MOST_ITEMS = 100_000  # with which a reset takes a minute
+
+Columns = list[list[tuple[Value, ...]]]
+
+_SECTIONS = (
+    Section("Type", numeric=False, weight=6),
+    Section("Base Stats", numeric=True, weight=4),
+    Section("Generation", numeric=True, weight=2),
+    Section("Abilities", numeric=False, weight=5),
+    Section("Evolution", numeric=False, weight=3),
+    Section("Other", numeric=False, weight=1),
+)
+"""The sections, with the weights of the published code."""
+_INVENTED = tuple(
+    replace(section, name=name)
+    for section, name in zip(
+        _SECTIONS, ("Kind", "Mass", "Layer", "Skills", "Origin", "Marks"), strict=True
+    )
+)
+_ONSETS = "bdfgklmnprstvz"
+_SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
+_PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
 """The six sections, as options name them."""
@@ -91,3 +123,178 @@ class ItemsConfig(Config):
             f"no item can be told from the others by its {self.sections} sections; give more "
             "sections or other items"
         )
+
+
+def draw_table(
+    knowledge: str,
+    source: str,
+    items: int,
+    rng: np.random.Generator,
+    sections: Sequence[int] = range(6),
+) -> ItemTable:
+    """Draw the table of an episode.
+
+    Knowledge-intensive tables are the same facts in every episode: all species or some of them
+    drawn at random, by name; or the one synthetic world of its size. In knowledge-free ones
+    everything is reshuffled: each column of the species is shuffled by itself, so that lists are as
+    long as they would be but no item is a species any more; of the synthetic world a new one is
+    drawn. Then items, sections and values get random codes, numbers are replaced by others in the
+    same order, and the items are put in a random order.
+
+    Args:
+        knowledge: `intensive` or `free`.
+        source: `species` or `synthetic`.
+        items: How many items.
+        rng: What is drawn comes from it.
+        sections: Which of the six sections a profile has.
+    """
+    free = knowledge == "free"
+    if source == "synthetic":
+        table = synthetic(items, rng) if free else _fixed_synthetic(items)
+    else:
+        table = species()
+        if items < len(table):
+            table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
+        if free:
+            columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
+            table = ItemTable(table.sections, table.names, table.labels, columns)
+    if len(sections) < len(table.sections):
+        places = sorted(sections)
+        table = ItemTable(
+            [table.sections[k] for k in places],
+            table.names,
+            table.labels,
+            [table.columns[k] for k in places],
+        )
+    return _coded(table, rng) if free else table
+
+
+@cache
+def species() -> ItemTable:
+    """All species, by name; labels have the number too."""
+    text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
+    rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
+    columns: Columns = [
+        [(int(cell),) if section.numeric else tuple(cell.split("|")) for cell in cells]
+        for section, cells in zip(_SECTIONS, list(zip(*rows, strict=True))[2:], strict=True)
+    ]
+    return ItemTable(
+        _SECTIONS,
+        [row[1] for row in rows],
+        [f"{row[1]} (#{int(row[0]):04d})" for row in rows],
+        columns,
+    )
+
+
+@cache
+def _fixed_synthetic(items: int) -> ItemTable:
+    return synthetic(items, np.random.default_rng(items))
+
+
+def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
+    """Draw a world of invented items, by name. All profiles are different."""
+    names = sorted(_words(items, rng))
+    draws = _drawers(items)
+    profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
+    while len(profiles) < items:
+        profiles[tuple(draw(rng) for draw in draws)] = None
+    return ItemTable(_INVENTED, names, names, list(zip(*profiles, strict=True)))
+
+
+def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
+    """Return samplers of the values of an item, by section; shares are near those of the species."""
+
+    def texts(
+        stem: str, count: int, *shares: float
+    ) -> Callable[[np.random.Generator], tuple[Value, ...]]:
+        def draw(rng: np.random.Generator) -> tuple[Value, ...]:
+            size = 1 + int(rng.choice(len(shares), p=shares))
+            return tuple(sorted(f"{stem} {k + 1}" for k in rng.choice(count, size, replace=False)))
+
+        return draw
+
+    def marks(rng: np.random.Generator) -> tuple[Value, ...]:
+        return ("no mark",) if rng.random() < 0.8 else (f"mark {rng.integers(1, 11)}",)
+
+    return [
+        texts("kind", 18, 0.5, 0.5),
+        lambda rng: (int(rng.integers(180, 721)),),
+        lambda rng: (int(rng.integers(1, 10)),),
+        texts("skill", max(12, min(286, items // 3)), 0.2, 0.3, 0.5),
+        texts("origin", 24, 0.6, 0.4),
+        marks,
+    ]
+
+
+def _words(count: int, rng: np.random.Generator) -> list[str]:
+    """Draw different words of three syllables."""
+    base = len(_SYLLABLES)
+    return [
+        (
+            _SYLLABLES[n // base**2] + _SYLLABLES[n // base % base] + _SYLLABLES[n % base]
+        ).capitalize()
+        for n in rng.choice(base**3, count, replace=False).tolist()
+    ]
+
+
+def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
+    """Return some of the items, in the order of `places`."""
+    return ItemTable(
+        table.sections,
+        [table.names[k] for k in places],
+        [table.labels[k] for k in places],
+        [[column[k] for k in places] for column in table.columns],
+    )
+
+
+def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
+    """The same items under random codes, in random order, with sections in random order and numbers
+    that keep only their order.
+    """
+    shuffled = _some(table, rng.permutation(len(table)).tolist())
+    names = _codes("Item_", len(table), rng)
+    letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
+    sections = [
+        replace(section, name=f"Attr_{letter}")
+        for section, letter in zip(table.sections, letters, strict=True)
+    ]
+    words = sorted(
+        {
+            v
+            for column in shuffled.columns
+            for values in column
+            for v in values
+            if isinstance(v, str)
+        }
+    )
+    # A text may be a value of two sections; it gets the same code in both, and is told apart by its
+    # section.
+    codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
+    columns: Columns = []
+    for column in shuffled.columns:
+        numbers = _stretched(
+            sorted({v for values in column for v in values if isinstance(v, int)}), rng
+        )
+        # The order of codes is random, and so is that of the values of an item if they are sorted.
+        columns.append(
+            [
+                tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
+                for values in column
+            ]
+        )
+    order = rng.permutation(len(sections))
+    return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
+
+
+def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
+    """Draw different codes of four consonants, which spell no word."""
+    return [
+        prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
+        for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()
+    ]
+
+
+def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
+    """Draw random numbers in the same order."""
+    drawn = rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False)
+    return dict(zip(numbers, sorted(drawn.tolist()), strict=True))

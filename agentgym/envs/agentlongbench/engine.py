@@ -113,11 +113,9 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
                 "threshold": value,
             }
             continue
-        if operator not in group:
-            group[operator] = {"type": "value", "section": section, "values": []}
-            if operator == "lacks":
-                group[operator]["exclude"] = True
-        group[operator]["values"].append(value)
+        exclude = {"exclude": True} if operator == "lacks" else {}
+        condition = {"type": "value", "section": section, "values": [], **exclude}
+        group.setdefault(operator, condition)["values"].append(value)
     return [condition for group in grouped.values() for condition in group.values()]
 
 
@@ -133,15 +131,19 @@ def search(
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
     to_atoms(conditions)
-    sections: dict[str, list[dict[str, Any]]] = {}
+    sections: dict[str, list[Condition | Mapping[str, Any]]] = {}
     for condition in conditions:
-        sections.setdefault(condition["section"], []).append({**condition})
-    parts = []
-    for name, group in sections.items():
-        candidates = table.listed(table.meet(to_atoms(group)))
-        for each in group:
-            del each["section"]
-        parts.append({"section": name, "conditions": group, "candidates": candidates})
+        sections.setdefault(condition["section"], []).append(condition)
+    parts = [
+        {
+            "section": name,
+            "conditions": [
+                {key: value for key, value in each.items() if key != "section"} for each in group
+            ],
+            "candidates": table.listed(table.meet(to_atoms(group))),
+        }
+        for name, group in sections.items()
+    ]
     return dumps({"per_section": parts})
 
 
@@ -169,10 +171,9 @@ def write_feedback(table: ItemTable, number: int, guess: int, target: int, left:
     """Write the feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and
     14).
     """
-    result = "correct" if guess == target else "wrong"
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
-        f"Result: {result}\nRemaining rounds: {left}"
+        f"Result: {'correct' if guess == target else 'wrong'}\nRemaining rounds: {left}"
     )
 
 

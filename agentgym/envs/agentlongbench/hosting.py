@@ -70,9 +70,9 @@ class QuestionTool:
         Args:
             condition: As in a query, for example {"type": "value", "section": S, "values": [V]}.
         """
-        puzzle = self._puzzle
-        answer = "yes" if puzzle.table.meet(to_atoms([condition]))[puzzle.target] else "no"
-        learn(puzzle.belief, condition, answer)
+        meets = self._puzzle.table.meet(to_atoms([condition]))[self._puzzle.target]
+        answer = "yes" if meets else "no"
+        learn(self._puzzle.belief, condition, answer)
         return answer
 
 
@@ -84,10 +84,9 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     """
     atoms = to_atoms([condition])
     if answer == "yes":
-        for atom in atoms:
-            belief.known.add(atom)
+        belief.known.update(atoms)
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
-        belief.known.add(reverse)
+        belief.known.update([reverse])
 
 
 def _reverse(atom: Atom) -> Atom | None:
@@ -141,9 +140,8 @@ def object_to(answer: str, result: str) -> str:
             return f"there is no line on section {section}"
         if reply_marks[section] != marks:
             return f"the line on section {section} is wrong or not of the form that the rules show"
-    if reply_marks.keys() != right.keys():
-        return "there are lines on sections that the guess has not"
-    return ""
+    more = reply_marks.keys() - right.keys()
+    return "there are lines on sections that the guess has not" if more else ""
 
 
 def reply_to(question: str) -> str:
@@ -155,14 +153,15 @@ def reply_to(question: str) -> str:
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):
-        return "yes" if _meets(target, json.loads(head[len(_QUESTION) :])) else "no"
+        atoms = to_atoms([json.loads(head[len(_QUESTION) :])])
+        return "yes" if all(_is_true(atom, target) for atom in atoms) else "no"
     if not head.startswith(_GUESSED) or not target:
         raise ValueError(f"this is not a question to the host of a puzzle: {question[:100]!r}")
-    lines = []
-    for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items():
-        marks = (f"{value} ({_verdict(value, target.get(section, ()))})" for value in values)
-        lines.append(f"  - {section}: {'; '.join(marks)}")
-    return "\n".join(lines)
+    marks = {
+        section: [f"{value} ({_verdict(value, target.get(section, ()))})" for value in values]
+        for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items()
+    }
+    return "\n".join(f"  - {section}: {'; '.join(texts)}" for section, texts in marks.items())
 
 
 def _verdict(value: str, hidden: Sequence[str]) -> str:
@@ -171,22 +170,18 @@ def _verdict(value: str, hidden: Sequence[str]) -> str:
     return VERDICTS["has" if value in hidden else "lacks"]
 
 
-def _meets(target: Mapping[str, Sequence[str]], condition: Mapping[str, Any]) -> bool:
-    for section, operator, value in to_atoms([condition]):
-        hidden = target.get(section, ())
-        if isinstance(value, int):
-            true = bool(hidden) and compare(value, int(hidden[0])) == operator
-        else:
-            true = (value in hidden) == (operator == "has")
-        if not true:
-            return False
-    return True
+def _is_true(atom: Atom, target: Mapping[str, Sequence[str]]) -> bool:
+    section, operator, value = atom
+    hidden = target.get(section, ())
+    if isinstance(value, int):
+        return bool(hidden) and compare(value, int(hidden[0])) == operator
+    return (value in hidden) == (operator == "has")
 
 
 def _profile(table: ItemTable, place: int) -> str:
-    rows = zip(table.sections, table.columns, strict=True)
     return "\n".join(
-        f"  - {section.name}: {'; '.join(map(str, column[place]))}" for section, column in rows
+        f"  - {section.name}: {'; '.join(map(str, column[place]))}"
+        for section, column in zip(table.sections, table.columns, strict=True)
     )
 
 
@@ -199,7 +194,5 @@ def _marks(text: str) -> dict[str, dict[str, str]]:
     verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
         matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
-        verdicts[name] = {}
-        if all(matches):
-            verdicts[name] = {match[1]: match[2] for match in matches if match}
+        verdicts[name] = {match[1]: match[2] for match in matches if match} if all(matches) else {}
     return verdicts

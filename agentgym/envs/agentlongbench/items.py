@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Self, TypeAlias
@@ -29,6 +28,11 @@ Mask: TypeAlias = NDArray[np.bool_]
 _LONGEST_NAME = 1_000
 """Characters of a name that are looked at; no item has as many, and normalizing takes its time."""
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
+_COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
+    ">": np.greater,
+    "<": np.less,
+    "==": np.equal,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +111,16 @@ class ItemTable:
             raise ToolError(
                 f"there is no section {echo(name)}; sections: {', '.join(self._places)}"
             )
-        if self.sections[place].numeric != (operator not in ("has", "lacks")):
+        if self.sections[place].numeric != (operator in _COMPARISONS):
             kind = "numeric" if self.sections[place].numeric else "value"
             raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
         if isinstance(value, int):
-            return self._compare(place, operator, value)
+            bounded = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
+            return _COMPARISONS[operator](self._numbers[place], bounded)
         holders = self._holders[place].get(value)
         if holders is None:
             raise ToolError(f"section {echo(name)} has no value {echo(value)}")
         return holders if operator == "has" else ~holders
-
-    def _compare(self, place: int, operator: Operator, value: int) -> Mask:
-        numbers = self._numbers[place]
-        value = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
-        if operator == ">":
-            return numbers > value
-        return numbers < value if operator == "<" else numbers == value
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
         """Return the items of which all atoms are true."""
@@ -135,21 +133,15 @@ class ItemTable:
         """Return the names of items, in the order of the table."""
         return [self.names[place] for place in np.flatnonzero(mask)]
 
-    def unique(self, place: int) -> bool:
-        """Return whether no other item has the same profile."""
-        return self._twins[self._profile(place)] == 1
-
     def feedback_atoms(self, guess: int, target: int) -> list[Atom]:
         """List the facts about the target in the feedback on a guess, in the order of the sections."""
         atoms: list[Atom] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             for value in column[guess]:
+                operator: Operator = "has" if value in column[target] else "lacks"
                 if section.numeric:
-                    atoms.append((section.name, compare(value, column[target][0]), value))
-                else:
-                    atoms.append(
-                        (section.name, "has" if value in column[target] else "lacks", value)
-                    )
+                    operator = compare(value, column[target][0])
+                atoms.append((section.name, operator, value))
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
@@ -187,16 +179,9 @@ class ItemTable:
         apart[target] = True
         return bool(apart.all())
 
-    def _profile(self, place: int) -> tuple[frozenset[Value], ...]:
-        return tuple(frozenset(column[place]) for column in self.columns)
-
     @cached_property
     def _by_name(self) -> Mapping[str, int]:
         return {normalize_name(name): place for place, name in enumerate(self.names)}
-
-    @cached_property
-    def _twins(self) -> Counter[tuple[frozenset[Value], ...]]:
-        return Counter(map(self._profile, range(len(self))))
 
     @cached_property
     def _holders(self) -> tuple[Mapping[Value, Mask], ...]:
@@ -214,10 +199,9 @@ class ItemTable:
 
     @cached_property
     def _numbers(self) -> tuple[NDArray[np.int64], ...]:
-        numeric = [section.numeric for section in self.sections]
-        pairs = zip(numeric, self.columns, strict=True)
         return tuple(
-            np.array([v[0] for v in column] if flag else [], np.int64) for flag, column in pairs
+            np.array([v[0] for v in column] if section.numeric else [], np.int64)
+            for section, column in zip(self.sections, self.columns, strict=True)
         )
 
 
@@ -247,7 +231,5 @@ def compare(guess: Value, target: Value) -> Operator:
 
 def normalize_name(name: str) -> str:
     """Normalize a name for comparison: lower case, no accents, spaces or punctuation."""
-    letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold())
-    return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(
-        _DROPPED
-    )
+    letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold()).translate(_DROPPED)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))

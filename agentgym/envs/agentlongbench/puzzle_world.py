@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.arguments import check_int
-from agentgym.envs.agentlongbench.belief import Belief
+from agentgym.envs.agentlongbench.belief import Belief, Hunt, OptimalMoves
 from agentgym.envs.agentlongbench.config import FULL, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import (
     TOOL,
@@ -38,10 +38,10 @@ from agentgym.envs.agentlongbench.hosting import (
     reply_to,
     write_question,
 )
-from agentgym.envs.agentlongbench.hunt import Hunt, OptimalMoves
 from agentgym.envs.agentlongbench.items import ItemTable
 from agentgym.envs.agentlongbench.reference import ReferenceTurns, count_turns
 from agentgym.envs.agentlongbench.scoring import last_tag
+from agentgym.envs.reading import expect
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
@@ -190,17 +190,14 @@ class PuzzleWorld(World[PuzzleConfig]):
     def rules(self) -> str:
         """The system message."""
         several = (
-            ""
-            if self._hidden == 1
-            else (
-                "Several items are hidden, each drawn by itself; you look for them in turn. Each "
-                "guess is for the hidden item that is next, and whether it is right or wrong, the "
-                "one after it is next, until all are found. A query may be about any of them.\n"
-            )
+            "Several items are hidden, each drawn by itself; you look for them in turn. Each "
+            "guess is for the hidden item that is next, and whether it is right or wrong, the "
+            "one after it is next, until all are found. A query may be about any of them.\n"
         )
         drawn = "; the guess of round 1 was drawn for you" if self._hidden == 1 else ""
         return (
-            f"{explain_game(self.config.style)}\n{several}Guess with the tool guess, or reply with "
+            f"{explain_game(self.config.style)}\n{several if self._hidden > 1 else ''}"
+            "Guess with the tool guess, or reply with "
             "<answer>name</answer>. A puzzle allows a number of rounds for each hidden item, one "
             f"for each guess{drawn}. A wrong guess in the last round, or "
             "the end of the turn budget, ends the task. Every query and every guess takes a turn."
@@ -213,8 +210,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def restate(self) -> str:
         """The present puzzle; the state has what is known of it, and the items of a later one."""
         number = min(self._found // self._hidden + 1, self._puzzles)
-        listed = f"\n\n{self._opening.partition(_NEXT_ITEM)[0]}" if self._hidden > 1 else ""
-        return f"{self._describe(number)}{listed if number == 1 else ''}"
+        if self._hidden == 1 or number > 1:
+            return self._describe(number)
+        return f"{self._describe(number)}\n\n{self._opening.partition(_NEXT_ITEM)[0]}"
 
     def _describe(self, number: int) -> str:
         kinds = ", ".join(
@@ -260,9 +258,8 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.done = left == 0
             if not self.done:
                 self.hunt.advance(solved=False)
-        if self._hidden == 1 or self.done:
-            return text
-        return f"{text}{_NEXT_ITEM}{self.hunt.number}."
+        alone = self._hidden == 1 or self.done
+        return text if alone else f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
         """Begin the next puzzle after the last right guess of one, if there is another."""
@@ -357,8 +354,8 @@ class PuzzleWorld(World[PuzzleConfig]):
         of each of its candidates.
         """
         query = self._query()
-        guesses = CallSet("guess", "name", self.belief.pool or ())
-        return (*([query] if query.arguments["conditions"] else ()), *guesses)
+        queries = [query] if query.arguments["conditions"] else []
+        return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """The query of all that is known, and a guess of each candidate in order: `items + 1`
@@ -378,14 +375,16 @@ class PuzzleWorld(World[PuzzleConfig]):
             left as shares of 50, and the share of the hidden items of all puzzles that were
             found.
         """
-        belief, count = self.belief, len(self.belief.pool or ())
-        size = log(1 + count) / log(1 + self.config.items)
-        counts = (
+        belief = self.belief
+        progress = [
+            belief.pool is not None,
+            belief.exact,
+            log(1 + len(belief.pool or ())) / log(1 + self.config.items),
             min(belief.left / 50, 1),
             min(self.turns_left / 50, 1),
             belief.puzzle / self._puzzles - len(self.hunt.beliefs) / (self._hidden * self._puzzles),
-        )
-        return np.array([belief.pool is not None, belief.exact, size, *counts], np.float32)
+        ]
+        return np.array(progress, np.float32)
 
     def state(self) -> str:
         """The knowledge of the hidden items and of their candidates, and the turns left."""
@@ -394,15 +393,12 @@ class PuzzleWorld(World[PuzzleConfig]):
     def subtask(self, with_state: bool) -> str:
         """Query all that is known, or guess the first candidate."""
         calls = self.optimal_calls()
-        if not calls:
-            return _LOST
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the guess, or ask for the query."""
-        if call.name == "guess":
-            return f"{_GUESS}{json.dumps(call.arguments['name'])}."
-        return _QUERY
+        guess = call.name == "guess"
+        return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
         """The knowledge, and the number of candidates that agree with it."""
@@ -416,19 +412,14 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Read the numbers of puzzles, hidden items and rounds, the opening, and the budget; a
         task that is restated has only the items of the first puzzle.
         """
-        head, budget = _TASK.match(task), _BUDGET.search(task)
-        if head is None:
-            raise ValueError(f"this is not a task of PuzzleWorld: {task[:100]!r}")
-        number, puzzles = int(head["number"]), int(head["puzzles"])
-        items, hidden, rounds = int(head["items"]), int(head["hidden"]), int(head["rounds"])
-        world = cls(
-            PuzzleConfig(
-                items=items, source="synthetic", hidden=hidden, rounds=rounds, puzzles=puzzles
-            ),
-            0,
+        head = expect(_TASK.match(task), "a task of PuzzleWorld", task)
+        number, puzzles, items, hidden, rounds = map(int, head.groups())
+        config = PuzzleConfig(
+            items=items, source="synthetic", hidden=hidden, rounds=rounds, puzzles=puzzles
         )
+        world = cls(config, 0)
         world._puzzles, world._hidden = puzzles, hidden
-        if budget:
+        if budget := _BUDGET.search(task):
             world.max_turns = int(budget[1])
             world.hunt = world._hear(task, number)
         else:
@@ -464,18 +455,13 @@ class PuzzleWorld(World[PuzzleConfig]):
         for feedback in read_feedback(result)[:1]:
             if not feedback.right:
                 self.belief.add_feedback(feedback)
-            if feedback.right and len(self.hunt.beliefs) == 1:
-                self.done = True
-            elif feedback.right or feedback.left:
+            self.done = len(self.hunt.beliefs) == 1 if feedback.right else not feedback.left
+            if not self.done:
                 self.hunt.advance(solved=feedback.right)
-            else:
-                self.done = True
 
     def read_state(self, state: str) -> None:
         """Take the knowledge and the turns from the text."""
-        match = _LEFT.fullmatch(state)
-        if match is None:
-            raise ValueError(f"this is not a state of PuzzleWorld: {state[:100]!r}")
+        match = expect(_LEFT.fullmatch(state), "a state of PuzzleWorld", state)
         items = next(iter(self.hunt.beliefs.values())).items
         self.hunt = Hunt.from_lines(match[1], items)
         self.set_turns_left(int(match[2]))
@@ -483,7 +469,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read which of the two steps it is, and the name."""
         if subtask == _QUERY:
-            return ToolCall(TOOL, {"conditions": self.belief.conditions()})
+            return self._query()
         if subtask.startswith(_GUESS):
             return ToolCall("guess", {"name": json.loads(subtask[len(_GUESS) : -1])})
         return None

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from agentgym.arguments import check_int
 from agentgym.config import Choice, TokenCount
-from agentgym.envs.agentlongbench.baselines import last_page_score
 from agentgym.envs.agentlongbench.config import (
     FULL,
     NUMBERS,
@@ -25,9 +24,8 @@ from agentgym.envs.agentlongbench.config import (
     ItemsConfig,
 )
 from agentgym.envs.agentlongbench.engine import explain_game
-from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.peaks import LARGEST
-from agentgym.envs.agentlongbench.questions import QuestionSpec
+from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rollout import (
     FEWEST_ROUNDS,
     LONGEST,
@@ -48,7 +46,14 @@ from agentgym.envs.agentlongbench.scoring import (
     read,
     score,
 )
-from agentgym.envs.agentlongbench.tasks import LogQuestion, as_json, ask, context_length
+from agentgym.envs.agentlongbench.tasks import (
+    LogQuestion,
+    as_json,
+    ask,
+    context_length,
+    last_page_score,
+)
+from agentgym.envs.reading import expect
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
@@ -135,12 +140,10 @@ def draw_log(
         ValueError: No log can be made so short.
     """
     problem, place = ValueError(), rng.random() if peak else None
+    size = {"length": config.length} if config.length else {"rounds": config.rounds}
     for _ in range(_DRAWS):
         table = config.table(rng)
-        target = next(
-            iter(config.targets(table, rng, min(config.min_list, max(2, len(table) // 4))))
-        )
-        size = {"length": config.length} if config.length else {"rounds": config.rounds}
+        target = next(config.targets(table, rng, config.shortest_list(table)))
         seed = int(rng.integers(2**63))
         try:
             return play(
@@ -184,10 +187,13 @@ class LongContextQA(World[QAConfig]):
 
     def generate(self) -> None:
         """Draw the log and the question, and set the budget."""
-        isolate = (self.config.task, self.config.style) == ("intersection", "concise")
-        peak = self.config.task == LARGEST
-        tokens = counter(self.config.counter)
-        self.log = draw_log(self.config, self.rng, tokens, isolate=isolate, peak=peak)
+        self.log = draw_log(
+            self.config,
+            self.rng,
+            counter(self.config.counter),
+            isolate=(self.config.task, self.config.style) == ("intersection", "concise"),
+            peak=self.config.task == LARGEST,
+        )
         self.question = ask(self.config.task, self.log, self.rng)
         self._submitted: str | None = None
         self._begin(
@@ -239,12 +245,13 @@ class LongContextQA(World[QAConfig]):
     def restate(self) -> str:
         """The question and the log, or how long that is."""
         rounds = len(self.log.rounds)
-        size = (
+        log = (
             f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
             "the rounds from 1 on."
+            if self._paged
+            else f"{_HERE}{_text(self.log, 1, rounds)}"
         )
-        here = size if self._paged else f"{_HERE}{_text(self.log, 1, rounds)}"
-        return f"{here}\n\nThe question: {self.question.spec.text()}"
+        return f"{log}\n\nThe question: {self.question.spec.text()}"
 
     def read_page(self, number: int) -> str:
         """The text of a page."""
@@ -284,8 +291,7 @@ class LongContextQA(World[QAConfig]):
     def score(self) -> float:
         """The score of the answer, in the task's metric; 0 without one."""
         kind = form(self.question.spec.task, self.question.spec.style)
-        answer = None if self._submitted is None else read(kind, self._submitted)
-        return score(kind, self.question.answer, answer)
+        return score(kind, self.question.answer, read(kind, self._submitted or ""))
 
     def report(self) -> Mapping[str, Any]:
         """The columns of the paper's figures: setting, task, length, metric, the scores of the best
@@ -325,16 +331,17 @@ class LongContextQA(World[QAConfig]):
         return CallSet("read_log", "page", unread) if unread else self._right()
 
     def _right(self) -> Sequence[ToolCall]:
-        if not self.evidence.complete:  # what was read was cut by a context strategy, or cleared
-            return ()
-        return (ToolCall("answer", {"value": as_json(self.evidence.answer())}),)
+        if self.evidence.complete:
+            return (ToolCall("answer", {"value": as_json(self.evidence.answer())}),)
+        return ()  # what was read was cut by a context strategy, or cleared
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """A read of every page, and an answer, which is a guess until the evidence was read."""
-        spec = self.evidence.spec
-        guess = ToolCall("answer", {"value": _UNKNOWN[form(spec.task, spec.style)]})
-        pages = range(1, self._count + 1) if self._paged else ()
-        return (*CallSet("read_log", "page", pages), *(self._right() or (guess,)))
+        guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
+        return (
+            *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
+            *(self._right() or (ToolCall("answer", {"value": guess}),)),
+        )
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """A read of each page, and the answer.
@@ -376,21 +383,20 @@ class LongContextQA(World[QAConfig]):
     def subtask(self, with_state: bool) -> str:
         """Read the first page that is needed, or how to get the answer from what was read."""
         calls = self.optimal_calls()
-        if not calls:
-            return _LOST
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the page to read, or say how to answer."""
         if call.name == "read_log":
             return f"Read page {call.arguments['page']} of the log."
         spec = self.evidence.spec
-        kind, numbers = "feedback", spec.feedback
-        if spec.results:
-            kind, numbers = "tool result", spec.results
-        rounds = " and ".join(f"round {number}" for number in numbers)
-        if spec.last:
-            rounds = f"rounds {numbers[0]} to {numbers[-1]}"
+        kind = "tool result" if spec.results else "feedback"
+        numbers = spec.results or spec.feedback
+        rounds = (
+            f"rounds {numbers[0]} to {numbers[-1]}"
+            if spec.last
+            else " and ".join(f"round {number}" for number in numbers)
+        )
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -421,23 +427,23 @@ class LongContextQA(World[QAConfig]):
 
     def read_state(self, state: str) -> None:
         """Take the pages, the evidence and the turns from the text."""
-        match = _STATE.fullmatch(state)
-        if match is None:
-            raise ValueError(f"this is not a state of LongContextQA: {state[:100]!r}")
-        spans = [(int(first), int(last or first)) for first, last in _RANGE.findall(match[1])]
-        self.pages = {page: None for first, last in spans for page in range(first, last + 1)}
-        self.evidence.seen = {
-            number for page in self.pages for number in self._on_page.get(page, ())
+        match = expect(_STATE.fullmatch(state), "a state of LongContextQA", state)
+        self.pages = {
+            page: None
+            for first, last in _RANGE.findall(match[1])
+            for page in range(int(first), int(last or first) + 1)
         }
-        if not self._paged:
-            self.evidence.seen = {*self.evidence.spec.results, *self.evidence.spec.feedback}
+        self.evidence.seen = (
+            {number for page in self.pages for number in self._on_page.get(page, ())}
+            if self._paged
+            else {*self.evidence.spec.results, *self.evidence.spec.feedback}
+        )
         self.evidence.read_lines(match[2])
         self.set_turns_left(int(match[3]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the page, or answer from the evidence."""
-        page = _READ.fullmatch(subtask)
-        if page:
+        if page := _READ.fullmatch(subtask):
             return ToolCall("read_log", {"page": int(page[1])})
         return next(iter(self._right()), None) if subtask.endswith("then answer.") else None
 
@@ -462,9 +468,9 @@ class _Reader(Toolset):
 
 @lru_cache(maxsize=64)
 def _mean_chance(config: QAConfig) -> float:
-    drawn = (LongContextQA(config, seed) for seed in range(_CHANCE_DRAWS))
     total = 0.0
-    for world in drawn:
+    for seed in range(_CHANCE_DRAWS):
+        world = LongContextQA(config, seed)
         world.generate()
         total += world.question.chance
     return total / _CHANCE_DRAWS
@@ -484,8 +490,8 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _text(log: Log, first: int, last: int) -> str:
     """Write rounds as text."""
-    rounds = log.rounds[first - 1 : last]
-    return Chat(tuple(message for each in rounds for message in each.messages)).to_text()
+    messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
+    return Chat(tuple(messages)).to_text()
 
 
 register(

@@ -32,9 +32,8 @@ class ReferenceTurns:
     def bound(self, hidden: int) -> int:
         """Return the turns in which `hidden` random targets are almost certainly found."""
         turns = self.turns[self.turns > 0]
-        most = int(turns.max())
         spread = SPREAD * float(turns.std()) * hidden**0.5
-        return min(hidden * most, int(np.ceil(hidden * float(turns.mean()) + spread)))
+        return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:

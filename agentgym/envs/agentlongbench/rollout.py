@@ -4,9 +4,9 @@ sections 2.2 and C.1 to C.4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import compress
 from math import ceil
 from typing import Annotated
 
@@ -85,6 +85,10 @@ class Habits(Config):
     min_list: ListLength = 50
     late: Share = 0.15
 
+    def shortest_list(self, table: ItemTable) -> int:
+        """Return the fewest items of a list of a table, which may have few items itself."""
+        return min(self.min_list, max(2, len(table) // 4))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
@@ -152,26 +156,21 @@ class Log:
         for each in self.rounds:
             yield from each.messages
 
-    @cached_property
-    def survivors(self) -> list[int]:
-        """Numbers of items in all lists up to each round, from round 2 on; of a verbose result, in
-        all its lists.
-        """
-        left, counts = np.ones(len(self.table), bool), []
-        for each in self.rounds[1:]:
-            left &= within(each.lists, len(self.table))
-            counts.append(int(left.sum()))
-        return counts
-
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
     """Return the items that are in all lists."""
     common = np.ones(items, bool)
     for places in lists:
-        mask = np.zeros(items, bool)
-        mask[places] = True
-        common &= mask
+        common &= within_any([places], items)
     return common
+
+
+def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
+    """Return the items that are in some list."""
+    mask = np.zeros(items, bool)
+    for places in lists:
+        mask[places] = True
+    return mask
 
 
 def play(
@@ -344,7 +343,7 @@ class _Game:
             kept = self.returning | (self.decoys if isolating and not closing else False)
             if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
                 kept = kept | self._peak_item  # so that the guess is one of the list
-            drawn = self._draw(closing, kept)
+            drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
@@ -368,22 +367,19 @@ class _Game:
             return np.zeros(len(self.table), bool)
         return self.peak.allowed(self.peak.number)
 
-    def _draw(self, closing: bool, kept: Mask) -> Round:
-        """The next round."""
-        query = self._loosened(self._aimed() if closing else self._remembered(), kept)
-        found = self.table.meet(query)
-        return self._round(self._guess(found, closing), query)
+    def _draw(self, atoms: Sequence[Atom], kept: Mask, closing: bool = False) -> Round:
+        """The next round, with conditions from these atoms."""
+        query = self._loosened(atoms, kept)
+        return self._round(self._guess(self.table.meet(query), closing), query)
 
     def _remembered(self) -> list[Atom]:
         """The conditions that the agent has in mind, in random order: what it remembers, without
         what it masks or relaxes.
         """
-        newest = len(self.rounds)
-        old = [
-            atom for atom, told in self.heard.items() if told <= newest - self.habits.history_window
-        ]
+        newest = len(self.rounds) - self.habits.history_window
+        old = [atom for atom, told in self.heard.items() if told <= newest]
         lost = self.rng.random(len(old)) < self.habits.forget_history_prob
-        forgotten = {atom for atom, gone in zip(old, lost, strict=True) if gone}
+        forgotten = set(compress(old, lost))
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
         masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
@@ -419,6 +415,7 @@ class _Game:
         that was heard if none does.
         """
         query: list[Atom] = []
+        least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
         sections: dict[str, Mask] = {}
         for atom in atoms:
@@ -429,12 +426,10 @@ class _Game:
                 else sections.get(atom[0], np.ones(len(self.table), bool))
             )
             both = found & mask
-            if (listed & mask).sum() >= self._least and both.sum() > 1 and not (kept & ~mask).any():
+            if (listed & mask).sum() >= least and both.sum() > 1 and not (kept & ~mask).any():
                 query.append(atom)
                 found, sections[atom[0]] = both, listed & mask
-        if query:
-            return query
-        return [
+        return query or [
             max(
                 self.heard,
                 key=lambda atom: (
@@ -444,23 +439,15 @@ class _Game:
             )
         ]
 
-    @property
-    def _least(self) -> int:
-        return min(self.habits.min_list, max(2, len(self.table) // 4))
-
     def _guess(self, found: Mask, closing: bool) -> int:
         """An item of the list, one that was not guessed before if there is one; never the hidden
         item or a decoy.
         """
-        able = found & ~self.decoys & ~self.returning
-        if closing:
-            able = self._telling(found)
-        able[self.target] = False
-        others = np.ones(len(self.table), bool)
-        others[self.target] = False
+        able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
+        others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
             others = self.peak.allowed(len(self.rounds) + 1)
-            able = able & others
+        able = able & others
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
@@ -469,17 +456,16 @@ class _Game:
         """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
         if they were all guessed, those that share a value with it which no feedback has shown.
         """
-        others = self.left.copy()
-        others[self.target] = False
+        others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
         for section, column in zip(self.table.sections, self.table.columns, strict=True):
             for value in () if section.numeric else column[self.target]:
                 atom: Atom = (section.name, "has", value)
-                holders = self.table.mask(atom).copy()
+                holders = self.table.mask(atom)
                 if atom not in self.heard and holders.sum() > 1:
                     return holders
-        return found.copy()
+        return found
 
     def _fitting(self, room: int, kept: Mask) -> Round | None:
         """The largest of some rounds that fit into the room that is left, with fewer or more
@@ -488,22 +474,15 @@ class _Game:
         best = None
         for attempt in range(_TRIES):
             atoms = self._remembered()
-            if attempt % 2:
-                name = atoms[0][0]
-                atoms = (
-                    [atom for atom in self.heard if atom[0] == name]
-                    if self.style == "verbose"
-                    else self._shuffled()
-                )
-            query = self._loosened(atoms, kept)
-            drawn = self._round(self._guess(self.table.meet(query), closing=False), query)
+            if attempt % 2 and self.style == "verbose":
+                atoms = [atom for atom in self.heard if atom[0] == atoms[0][0]]
+            elif attempt % 2:
+                heard = list(self.heard)
+                atoms = [heard[k] for k in self.rng.permutation(len(heard))]
+            drawn = self._draw(atoms, kept)
             if drawn.tokens <= room and (best is None or drawn.tokens > best.tokens):
                 best = drawn
         return best
-
-    def _shuffled(self) -> list[Atom]:
-        atoms = list(self.heard)
-        return [atoms[k] for k in self.rng.permutation(len(atoms))]
 
     def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
         """The next round, not added yet."""
@@ -515,10 +494,9 @@ class _Game:
         if query is not None:
             conditions = to_conditions(Constraints.of(query).atoms())
             call = ToolCall(TOOL, {"conditions": conditions}, f"call_{start}")
-            result = search(self.table, conditions, self.style)
             messages += [
                 Message("assistant", calls=(call,)),
-                Message("tool", result, call_id=call.id),
+                Message("tool", search(self.table, conditions, self.style), call_id=call.id),
             ]
             atoms = to_atoms(conditions)
             sections = (
@@ -530,12 +508,11 @@ class _Game:
                 np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
                 for name in sections
             )
-        messages.append(Message("assistant", f"<answer>{self.table.names[guess]}</answer>"))
-        messages.append(
-            Message(
-                "user", write_feedback(self.table, number, guess, self.target, self.cap - number)
-            )
-        )
+        feedback = write_feedback(self.table, number, guess, self.target, self.cap - number)
+        messages += [
+            Message("assistant", f"<answer>{self.table.names[guess]}</answer>"),
+            Message("user", feedback),
+        ]
         tokens = sum(map(self.counter.count, messages))
         return Round(number, guess, sections, lists, tuple(messages), start, tokens)
 

@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.agentlongbench.baselines import last_page_score
 from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
 from agentgym.envs.agentlongbench.rollout import Log
 from agentgym.envs.agentlongbench.scoring import TASKS, metric
-from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length
+from agentgym.envs.agentlongbench.tasks import (
+    LogQuestion,
+    ask,
+    context_length,
+    last_page_score,
+)
 from agentgym.messages import Chat
 from agentgym.tokens import TokenCounter
 
@@ -121,11 +125,9 @@ def _row(
     counter: TokenCounter,
 ) -> dict[str, Any]:
     spec = question.spec
-    rounds = f"_r{spec.i}" if spec.i else ""
-    if spec.j:
-        rounds = f"_i{spec.i}_j{spec.j}"
+    one_round = f"_r{spec.i}" if spec.i else ""
     return {
-        "id": f"{sample}{rounds}",
+        "id": f"{sample}_i{spec.i}_j{spec.j}" if spec.j else f"{sample}{one_round}",
         "sample_id": sample,
         "question_type": TASKS[spec.task],
         "messages": messages,

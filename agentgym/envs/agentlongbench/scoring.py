@@ -95,9 +95,7 @@ def read(kind: str, text: str) -> Answer | None:
     names = _names(text)
     if kind == "name":
         return names[0] if len(names) == 1 else None
-    if kind == "pair":
-        return names if 1 <= len(names) <= 2 else None
-    return names
+    return names if kind == "list" or 1 <= len(names) <= 2 else None
 
 
 def score(kind: str, answer: Answer, reply: Answer | None) -> float:

@@ -12,23 +12,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.engine import dumps
-from agentgym.envs.agentlongbench.items import Operator
+from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.peaks import largest_section
 from agentgym.envs.agentlongbench.questions import QuestionSpec
-from agentgym.envs.agentlongbench.rollout import Log, Round, within
+from agentgym.envs.agentlongbench.rollout import Log, Round, within, within_any
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.tokens import TokenCounter
 
-_CORRECT: frozenset[Operator] = frozenset(("has", "=="))
 _SHORT = 100
 """Longest verbose intersection to ask for, if there is a round with one: short enough to write."""
+_LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +83,94 @@ def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> in
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
 
+def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
+    """Return the expected score of an answer from the last page of a log.
+
+    It is the right answer where all evidence stands there. Else a count is scaled up to the whole
+    log, the largest value and the common items are those of the page, an item that is missing from
+    one of two lists is in not both, and what the page says nothing of is a guess.
+
+    Args:
+        question: The question.
+        log: The log.
+        page: The rounds on a page.
+    """
+    spec = question.spec
+    first = (len(log.rounds) - 1) // page * page + 1
+    needed = [*spec.results, *spec.feedback]
+    shown = [log.rounds[number - 1] for number in needed if number >= first]
+    if len(shown) == len(needed):
+        return 1.0
+    if not shown:
+        return question.chance
+    if spec.task == "find_duplicates_tool":
+        listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
+        return float(bool(question.answer)) if listed else 1.0
+    if spec.task == "intersection" and spec.style == "concise":
+        left = within([places for each in shown for places in each.lists], len(log.table))
+        left[[each.guess for each in shown]] = False
+        return 1 / max(1, int(left.sum()))
+    if spec.last:
+        return float(_whole_log_guess(spec, shown, log) == question.answer)
+    return question.chance
+
+
+def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
+    """Return the count scaled up, or the round with the largest value."""
+    column = next(
+        column
+        for section, column in zip(log.table.sections, log.table.columns, strict=True)
+        if section.name == spec.section
+    )
+    if spec.task == "find_round_largest_value_env":
+        return max(shown, key=lambda each: int(column[each.guess][0])).number
+    count = sum(spec.name in map(str, column[each.guess]) for each in shown)
+    return round(count * len(log.rounds) / len(shown))
+
+
 def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
     turn = _tool_round(log, rng)
     holding = np.zeros(len(log.table), np.int64)
     for places in turn.lists:
         holding[places] += 1
     place, chance = _balanced(holding.tolist(), rng)
-    counted = [place in places for places in turn.lists]
-    spec = QuestionSpec("count_frequency_tool", i=turn.number, name=log.table.names[place])
-    least = [
-        _entry(turn, k, log.table.names[place]) if hit else _list(turn, k)
-        for k, hit in enumerate(counted)
-    ]
-    extra = {"round": turn.number, "target_name": spec.name}
-    return LogQuestion(spec, sum(counted), (_whole(turn),), tuple(least), chance, extra)
+    name = log.table.names[place]
+    return LogQuestion(
+        QuestionSpec("count_frequency_tool", i=turn.number, name=name),
+        answer=int(holding[place]),
+        scan=(_whole(turn),),
+        least=tuple(
+            _entry(turn, k, name) if place in places else _list(turn, k)
+            for k, places in enumerate(turn.lists)
+        ),
+        chance=chance,
+        extra={"round": turn.number, "target_name": name},
+    )
 
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
-    first, second = _two(log.rounds[1:], rng)
-    masks = [within_any(turn.lists, len(log.table)) for turn in (first, second)]
+    turns = first, second = _two(log.rounds[1:], rng)
+    masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
     wrong = one if one.any() else ~both
-    place = _pick(both if rng.random() < 0.5 or not wrong.any() else wrong, rng)
+    drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
+    place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
-    spec = QuestionSpec("find_duplicates_tool", i=first.number, j=second.number, name=name)
-    pairs = list(zip((first, second), masks, strict=True))
-    least = [
-        next(_entry(t, k, name) for k, p in enumerate(t.lists) if place in p)
-        for t, mask in pairs
-        if answer and mask[place]
-    ]
-    missing = [_whole(turn) for turn, mask in pairs if not mask[place]][:1]
-    extra = {"i_round": first.number, "j_round": second.number, "pokemon_name": name}
-    chance = 0.5 if wrong.any() else 1.0
+    if answer:
+        least = [
+            next(_entry(turn, k, name) for k, places in enumerate(turn.lists) if place in places)
+            for turn in turns
+        ]
+    else:
+        least = [_whole(second if masks[0][place] else first)]
     return LogQuestion(
-        spec, answer, (_whole(first), _whole(second)), tuple(least or missing), chance, extra
+        QuestionSpec("find_duplicates_tool", i=first.number, j=second.number, name=name),
+        answer,
+        scan=(_whole(first), _whole(second)),
+        least=tuple(least),
+        chance=0.5 if wrong.any() else 1.0,
+        extra={"i_round": first.number, "j_round": second.number, "pokemon_name": name},
     )
 
 
@@ -133,20 +184,24 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
     names = [log.table.names[p] for p in turn.lists[k][at : at + 3]]
-    spec = QuestionSpec("find_target_offsets_tool", i=turn.number, name=names[0])
-    head = Span(turn.start + 1, 0, _entry(turn, k, names[2]).end)
-    extra = {"round": turn.number, "i_round": turn.number, "guess_name": names[0]}
-    return LogQuestion(spec, names[1:], (_whole(turn),), (head,), 0.5 / (len(log.table) - 1), extra)
+    return LogQuestion(
+        QuestionSpec("find_target_offsets_tool", i=turn.number, name=names[0]),
+        answer=names[1:],
+        scan=(_whole(turn),),
+        least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
+        chance=0.5 / (len(log.table) - 1),
+        extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
+    )
+
+
+def _correct(log: Log, turn: Round) -> list[str]:
+    """List the section of each value that the feedback of a round marks as correct."""
+    atoms = log.table.feedback_atoms(turn.guess, log.target)
+    return [section for section, operator, _ in atoms if operator in OPERATORS["correct"]]
 
 
 def _count_correctness(log: Log, rng: np.random.Generator) -> LogQuestion:
-    answers = [
-        sum(
-            operator in _CORRECT
-            for _, operator, _ in log.table.feedback_atoms(turn.guess, log.target)
-        )
-        for turn in log.rounds
-    ]
+    answers = [len(_correct(log, turn)) for turn in log.rounds]
     place, chance = _balanced(answers, rng)
     turn = log.rounds[place]
     spans = (_sections(turn),)
@@ -163,39 +218,38 @@ def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
         for place in texts or [0]
         for value in table.columns[place][turn.guess]
     )
-    values = list(counts)
-    number, chance = _balanced([counts[each] for each in values], rng)
-    place, value = values[number]
+    number, chance = _balanced(list(counts.values()), rng)
+    place, value = list(counts)[number]
     section = table.sections[place].name
-    spec = QuestionSpec(
-        "count_frequency_env", last=len(log.rounds), name=str(value), section=section
+    return LogQuestion(
+        QuestionSpec("count_frequency_env", last=len(log.rounds), name=str(value), section=section),
+        answer=counts[place, value],
+        scan=tuple(map(_sections, log.rounds)),
+        least=tuple(_line(turn, section) for turn in log.rounds),
+        chance=chance,
+        extra={"property_value": str(value)},
     )
-    least = tuple(_line(turn, section) for turn in log.rounds)
-    extra = {"property_value": spec.name}
-    answer = counts[place, value]
-    return LogQuestion(spec, answer, tuple(map(_sections, log.rounds)), least, chance, extra)
 
 
 def _find_largest(log: Log, rng: np.random.Generator) -> LogQuestion:
-    table = log.table
-    place = largest_section(table)
-    section = table.sections[place].name
-    numbers = [int(table.columns[place][turn.guess][0]) for turn in log.rounds]
-    spec = QuestionSpec("find_round_largest_value_env", last=len(numbers), section=section)
-    least = tuple(_line(turn, section) for turn in log.rounds)
-    extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
-    answer = 1 + numbers.index(max(numbers))
-    scan = tuple(map(_sections, log.rounds))
-    return LogQuestion(spec, answer, scan, least, 1 / len(numbers), extra)
+    place = largest_section(log.table)
+    section = log.table.sections[place].name
+    numbers = [int(log.table.columns[place][turn.guess][0]) for turn in log.rounds]
+    return LogQuestion(
+        QuestionSpec("find_round_largest_value_env", last=len(numbers), section=section),
+        answer=1 + numbers.index(max(numbers)),
+        scan=tuple(map(_sections, log.rounds)),
+        least=tuple(_line(turn, section) for turn in log.rounds),
+        chance=1 / len(numbers),
+        extra={"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}},
+    )
 
 
 def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
     weights = {section.name: section.weight for section in log.table.sections}
     rounds: dict[int, list[Round]] = {}
     for turn in log.rounds:
-        atoms = log.table.feedback_atoms(turn.guess, log.target)
-        score = sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT)
-        rounds.setdefault(score, []).append(turn)
+        rounds.setdefault(sum(weights[name] for name in _correct(log, turn)), []).append(turn)
     pairs = [
         (one, other)
         for one, other in combinations_with_replacement(sorted(rounds), 2)
@@ -209,10 +263,15 @@ def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
         else tuple(rounds[k][int(rng.integers(len(rounds[k])))] for k in (low, high))
     )
     first, second = sorted(drawn, key=lambda turn: turn.number)
-    spec = QuestionSpec("weighted_summation_env", i=first.number, j=second.number, weights=weights)
     spans = (_sections(first), _sections(second))
-    extra = {"i_round": first.number, "j_round": second.number}
-    return LogQuestion(spec, high - low, spans, spans, chance, extra)
+    return LogQuestion(
+        QuestionSpec("weighted_summation_env", i=first.number, j=second.number, weights=weights),
+        answer=high - low,
+        scan=spans,
+        least=spans,
+        chance=chance,
+        extra={"i_round": first.number, "j_round": second.number},
+    )
 
 
 def _intersection(log: Log, rng: np.random.Generator) -> LogQuestion:
@@ -222,30 +281,34 @@ def _intersection(log: Log, rng: np.random.Generator) -> LogQuestion:
 def _hidden(log: Log, rng: np.random.Generator) -> LogQuestion:
     name = log.table.names[log.target]
     turns = log.rounds[1:]
-    spec = QuestionSpec("intersection", last=len(log.rounds), style="concise")
-    least = tuple(_whole(turn) for turn in _cover(turns, len(log.table)))
     return LogQuestion(
-        spec, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name}
+        QuestionSpec("intersection", last=len(log.rounds), style="concise"),
+        answer=name,
+        scan=tuple(map(_whole, turns)),
+        least=tuple(map(_whole, _cover(turns, len(log.table)))),
+        chance=1 / len(log.table),
+        extra={"answer_name": name},
     )
 
 
 def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
     sizes = [
-        (int(within(turn.lists, len(log.table)).sum()), len(turn.lists) == 1)
+        (len(turn.lists) == 1, int(within(turn.lists, len(log.table)).sum()))
         for turn in log.rounds[1:]
     ]
-    several = [k for k, (size, single) in enumerate(sizes) if not single and size <= _SHORT]
+    several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
     # Else the shortest, of one list only if there is no other.
-    k = min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
-    if several:
-        k = several[rng.integers(len(several))]
+    k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
-    spec = QuestionSpec("intersection", i=turn.number, style="verbose")
-    lists = tuple(_list(turn, k) for k in range(len(turn.lists)))
-    chance = 2 * len(names) / (len(names) + len(log.table))
-    extra = {"round": turn.number, "answer_name": names}
-    return LogQuestion(spec, names, (_whole(turn),), lists, chance, extra)
+    return LogQuestion(
+        QuestionSpec("intersection", i=turn.number, style="verbose"),
+        answer=names,
+        scan=(_whole(turn),),
+        least=tuple(_list(turn, k) for k in range(len(turn.lists))),
+        chance=2 * len(names) / (len(names) + len(log.table)),
+        extra={"round": turn.number, "answer_name": names},
+    )
 
 
 _BUILDERS: Mapping[str, Callable[[Log, np.random.Generator], LogQuestion]] = {
@@ -258,14 +321,6 @@ _BUILDERS: Mapping[str, Callable[[Log, np.random.Generator], LogQuestion]] = {
     "weighted_summation_env": _weighted_summation,
     "intersection": _intersection,
 }
-
-
-def within_any(lists: Sequence[NDArray[np.intp]], items: int) -> NDArray[np.bool_]:
-    """The items that are in some list."""
-    mask = np.zeros(items, bool)
-    for places in lists:
-        mask[places] = True
-    return mask
 
 
 def _tool_round(log: Log, rng: np.random.Generator) -> Round:
@@ -287,10 +342,6 @@ def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, flo
 def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round]:
     first, second = sorted(rng.choice(len(turns), 2, replace=False).tolist())
     return turns[first], turns[second]
-
-
-def _pick(mask: NDArray[np.bool_], rng: np.random.Generator) -> int:
-    return int(rng.choice(np.flatnonzero(mask)))
 
 
 def _followed(turn: Round, place: int) -> tuple[int, int] | None:
@@ -335,10 +386,8 @@ def _line(turn: Round, section: str) -> Span:
 
 def _list(turn: Round, k: int) -> Span:
     """The list with the number k in a result."""
-    text, start = turn.result.text, -1
-    for _ in range(k + 1):
-        start = re.compile(r'"(?:intersection|candidates)": \[').search(text, start + 1).end() - 1  # type: ignore[union-attr]
-    return Span(turn.start + 1, start, text.index("]", start) + 1)
+    start = next(islice(_LIST.finditer(turn.result.text), k, None)).end() - 1
+    return Span(turn.start + 1, start, turn.result.text.index("]", start) + 1)
 
 
 def _entry(turn: Round, k: int, name: str) -> Span:

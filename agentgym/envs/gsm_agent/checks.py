@@ -24,11 +24,11 @@ _WORDS_OF_NUMBERS = {
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
     """Read the facts in documents, names taken from the metadata where they are left out."""
-    facts: dict[Quantity, Fact] = {}
-    for document in documents:
-        names = tuple(document.name.split(", "))
-        facts |= {fact.target: fact for fact in read_facts(document.content, names)}
-    return facts
+    return {
+        fact.target: fact
+        for document in documents
+        for fact in read_facts(document.content, tuple(document.name.split(", ")))
+    }
 
 
 def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
@@ -155,8 +155,8 @@ def search_alone(
             known.add_page(query, 1)
         else:
             known.add_page(known.last, known.cursor + 1)
-        places = results[5 * (known.cursor - 1) : 5 * known.cursor]
-        documents = [database.documents.document(place) for place in places]
+        page = results[5 * (known.cursor - 1) : 5 * known.cursor]
+        documents = list(map(database.documents.document, page))
         shown += [document.id for document in documents]
         known.learn("\n\n".join(document.show() for document in documents))
     return known.answer(), shown
@@ -169,10 +169,9 @@ CHECKS: Mapping[str, Callable[[Database], Violations]] = {
 
 
 def _tasks(database: Database) -> Iterator[tuple[Task, list[Document]]]:
-    for number in range(len(database.tasks)):
-        task = database.tasks.task(number)
-        yield task, [database.documents.document(place) for place in task.documents]
+    for task in map(database.tasks.task, range(len(database.tasks))):
+        yield task, list(map(database.documents.document, task.documents))
 
 
 def _documents(database: Database) -> Iterator[Document]:
-    return (database.documents.document(place) for place in range(len(database.documents)))
+    return map(database.documents.document, range(len(database.documents)))

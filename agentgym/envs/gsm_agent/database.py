@@ -150,10 +150,13 @@ class Database:
         casts: dict[tuple[str, str], frozenset[str]] = {}
         for place in range(len(self.tasks)):
             task = self.tasks.task(place)
-            names = [self.documents.document(k).name for k in task.documents]
-            people = {name.strip() for each in names for name in each.split(",")} - {""}
+            people = {
+                name.strip()
+                for k in task.documents
+                for name in self.documents.document(k).name.split(",")
+            }
             key = task.question, task.answer
-            casts[key] = casts.get(key, frozenset()) | people
+            casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
 
     def save(self, folder: Path) -> None:
@@ -179,10 +182,13 @@ class Database:
                 np.load(folder / f"{name}.ends.npy", mmap_mode="r"),
             )
 
-        documents, tasks = load_pack("documents"), load_pack("tasks")
-        if search_by == "words":
-            return cls(documents, tasks, Lexical.load(folder / "index"))
-        return cls(documents, tasks, Dense.load(folder / "index", load_embed(search_by)))
+        return cls(
+            load_pack("documents"),
+            load_pack("tasks"),
+            Lexical.load(folder / "index")
+            if search_by == "words"
+            else Dense.load(folder / "index", load_embed(search_by)),
+        )
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
@@ -235,11 +241,14 @@ class TaskPool:
         ]
         documents.sort(key=lambda document: document.id)
         place = {document.id: k for k, document in enumerate(documents)}
-        tasks = []
-        for number in numbers:
-            if number < self.playable:
-                places = tuple(place[document.id] for document in self.documents[number])
-                tasks.append(replace(self.tasks[number], documents=places))
+        tasks = [
+            replace(
+                self.tasks[number],
+                documents=tuple(place[document.id] for document in self.documents[number]),
+            )
+            for number in numbers
+            if number < self.playable
+        ]
         return documents, tasks
 
 
@@ -251,8 +260,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     """
     seed, total = options.database_seed, _task_count(options)
     people = draw_people(options)
-    salt = _SALTS[options.people]
-    rngs = [Random(salt | seed << 32 | number) for number in range(total)]
+    rngs = [Random(_SALTS[options.people] | seed << 32 | number) for number in range(total)]
     problems = [draw_problem(rng, people, options) for rng in rngs]
     casts = [
         list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners))
@@ -376,6 +384,3 @@ def _open(folder: Path, search_by: str) -> Database:
             "a saved database"
         )
     return Database.of(*load_folder(folder), search_by)
-
-
-__all__ = ["Database", "DatabaseOptions", "colour", "draw_people", "draw_tasks", "get_database"]

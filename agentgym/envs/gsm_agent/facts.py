@@ -56,10 +56,15 @@ class Fact:
         first, last = values[0], values[-1]
         if self.kind == "part":
             return first // number if number and first % number == 0 else None
-        results = {"more": first + number, "fewer": first - number, "times": first * number}
-        return {**results, "sum": first + last, "minus": first - last, "product": first * last}[
-            self.kind
-        ]
+        results = {
+            "more": first + number,
+            "fewer": first - number,
+            "times": first * number,
+            "sum": first + last,
+            "minus": first - last,
+            "product": first * last,
+        }
+        return results[self.kind]
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -67,9 +72,14 @@ class Fact:
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
 
 
-RELATIONS = ("more", "fewer", "times", "part")
-_WORDS = {("times", 2): "twice", ("times", 3): "three times", ("times", 4): "four times"}
-_WORDS |= {("part", 2): "half", ("part", 3): "a third", ("part", 4): "a quarter"}
+_WORDS = {
+    ("times", 2): "twice",
+    ("times", 3): "three times",
+    ("times", 4): "four times",
+    ("part", 2): "half",
+    ("part", 3): "a third",
+    ("part", 4): "a quarter",
+}
 NUMBER_WORDS = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen"
     r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|dozen|once|twice|thrice|double|triple|half"
@@ -183,18 +193,16 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
         rng: Draws the wording.
         names: Other words for owners, by name.
     """
-    names = names or {}
-    owners = [names.get(owner, owner) for owner in fact.owners]
-    kind = {"part": "times"}.get(fact.kind, fact.kind)
+    owners = [(names or {}).get(owner, owner) for owner in fact.owners]
+    kind = "times" if fact.kind == "part" else fact.kind
     table = _MONEY if fact.target.money else _COUNTS
-    pattern = rng.choice(table[f"{kind}2" if len(owners) == 2 else kind])
-    phrases = [source.phrase for source in fact.sources] + ["", ""]
-    text = pattern.format(
+    first, last, *_ = [*(source.phrase for source in fact.sources), "", ""]
+    text = rng.choice(table[f"{kind}2" if len(owners) == 2 else kind]).format(
         w=owners[0],
         w2=owners[-1],
         p=fact.target.phrase,
-        a=phrases[0],
-        b=phrases[1],
+        a=first,
+        b=last,
         n=fact.number,
         f=number_word(fact),
     )
@@ -209,9 +217,7 @@ def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
         text: Its content.
         names: The people its metadata name; a role stands for the first of them.
     """
-    sentences = [
-        sentence for sentence in re.split(r"(?<=\.)\s+|\n", text) if _SOMEBODY.search(sentence)
-    ]
+    sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
 
@@ -285,7 +291,7 @@ def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity])
         quantity = pending.pop()
         if quantity in seen:
             continue
-        fact = facts.get(quantity)
-        seen[quantity] = fact is None
-        pending.extend(reversed(fact.sources if fact else ()))
+        seen[quantity] = quantity not in facts
+        if quantity in facts:
+            pending.extend(reversed(facts[quantity].sources))
     return [quantity for quantity, missing in seen.items() if missing]

@@ -1,13 +1,18 @@
-"""Knowledge of an agent that has read the shown texts, and its next searches; nothing here is
-hidden.
+"""Knowledge of an agent that has read the shown texts, and its next searches.
+
+Of a task whose question can be read, nothing here is hidden. Knowledge about any other comes from its
+documents, which the data names: which documents belong to a task is hidden from the agent, so what is
+said of them here is for oracles and labels; it names only documents that were shown, and how many are
+missing.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agentgym.envs.gsm_agent.documents import month_name
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
@@ -25,6 +30,8 @@ _SHOWN = re.compile(
     r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n",
     re.MULTILINE,
 )
+_MISSING = re.compile(r"Still missing: (?:(nothing)|(not known)|([0-9]+) documents?)")
+_READ = "Document of the task that was read: "
 _KNOWN = re.compile(r"(?P<target>[^=]+) = (?P<terms>.+)")
 _QUANTITY = re.compile(r"\[([^|\[\]]+) \| ([^\[\]]+)\]")
 _NUMBER = re.compile(r"[0-9]+")
@@ -72,8 +79,7 @@ class SearchKnowledge:
     @classmethod
     def of(cls, question: str) -> SearchKnowledge:
         """Return the knowledge from the question alone."""
-        parts = read_question(question)
-        return cls(*parts) if parts else cls(None)
+        return cls(*(read_question(question) or (None,)))
 
     def add_page(self, query: str, page: int) -> None:
         """Record that a page of results was shown."""
@@ -94,8 +100,8 @@ class SearchKnowledge:
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
-                end = after.start() if after else len(shown)
-                candidates += read_facts(shown[head.end() : end].rstrip(), names)
+                text = shown[head.end() : after.start() if after else None]
+                candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
         while fresh := [
             fact
@@ -143,21 +149,18 @@ class SearchKnowledge:
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
-                if shown == 0:
-                    return ToolCall("search", {"query": query})
+                if 0 < shown < depth and self.last == query:
+                    return ToolCall("next_page", {})
+                # Only the last search can show its next page; any other one starts again at its
+                # first page.
                 if shown < depth:
-                    # Only the last search can show its next page; any other one starts again at its
-                    # first page.
-                    if self.last == query:
-                        return ToolCall("next_page", {})
                     return ToolCall("search", {"query": query})
         return None
 
     def useful(self) -> list[ToolCall]:
         """List the next search for each missing quantity, without duplicates."""
         calls: list[ToolCall] = []
-        for quantity in self.missing():
-            call = self.next_call(quantity)
+        for call in map(self.next_call, self.missing()):
             if call is not None and call not in calls:
                 calls.append(call)
         return calls
@@ -169,8 +172,7 @@ class SearchKnowledge:
             first, last, *_ = [*map(_write, fact.sources), "", ""]
             terms = _FORMS[fact.kind].format(n=fact.number, a=first, b=last)
             yield f"{_write(target)} = {terms}"
-        missing = ", ".join(map(_write, self.missing()))
-        yield f"Still missing: {missing or 'nothing'}"
+        yield f"Still missing: {', '.join(map(_write, self.missing())) or 'nothing'}"
         yield from self.search_lines()
 
     def search_lines(self) -> Iterator[str]:
@@ -205,6 +207,103 @@ class SearchKnowledge:
             self.last, self.cursor = json.loads(last.partition(": ")[2])
         except (ValueError, TypeError) as error:
             raise ValueError(f"this is not what a searcher knows: {error}") from error
+
+
+@dataclass
+class GoldKnowledge(SearchKnowledge):
+    """Documents of the task that were shown, and queries that were made.
+
+    Attributes:
+        texts: The documents of the task that were shown, as results show them.
+        missing_count: The number of the others; None in a world that was read from a chat, which
+            does not know them.
+        solution: The answer of the data; empty where it is not known.
+    """
+
+    texts: tuple[str, ...] = ()
+    missing_count: int | None = None
+    solution: str = ""
+
+    def record(self, texts: Sequence[str], missing_count: int) -> None:
+        """Record the documents of the task that were shown so far."""
+        self.texts, self.missing_count = tuple(texts), missing_count
+
+    def learn(self, shown: str) -> None:
+        """Take nothing from a text: which documents matter cannot be read from it."""
+
+    def answer(self) -> str | None:
+        """Return the answer, once all documents of the task were shown."""
+        return (self.solution or None) if self.missing_count == 0 else None
+
+    def lines(self) -> Iterator[str]:
+        """Write the knowledge in words; `read_lines` reads it."""
+        yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
+        count = self.missing_count
+        some = f"{count} document{'' if count == 1 else 's'}"
+        missing = {None: "not known", 0: "nothing"}.get(count, some)
+        yield f"Still missing: {missing}"
+        yield from self.search_lines()
+
+    @classmethod
+    def read_lines(cls, lines: Sequence[str]) -> GoldKnowledge:
+        """Read the text of `lines`.
+
+        Raises:
+            ValueError: The text is something else.
+        """
+        *texts, missing, pages, last = ["", "", "", *lines]
+        match = _MISSING.fullmatch(missing)
+        texts = texts[3:]
+        if match is None or not all(text.startswith(_READ) for text in texts):
+            raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
+        known = cls(None, texts=tuple(json.loads(text.removeprefix(_READ)) for text in texts))
+        known.missing_count = None if match[2] else int(match[3] or 0)
+        known.read_searches(pages, last)
+        return known
+
+
+class ProductiveSearches(Sequence[ToolCall]):
+    """Set of the searches that show a document of the task that was not shown yet.
+
+    Membership carries the search out; iteration yields a search for each missing document, by its
+    own text, which only one who knows the documents can make.
+
+    Args:
+        first_page: Returns the documents on the first page for a query.
+        next_page: The documents on the next page of the last search.
+        missing: The documents that are missing, by place.
+        text_of: Returns the text of a document.
+    """
+
+    def __init__(
+        self,
+        first_page: Callable[[str], Collection[int]],
+        next_page: Collection[int],
+        missing: Collection[int],
+        text_of: Callable[[int], str],
+    ) -> None:
+        self._first_page, self._next_page = first_page, next_page
+        self._missing, self._text_of = sorted(missing), text_of
+
+    def __contains__(self, call: object) -> bool:
+        if not isinstance(call, ToolCall):
+            return False
+        query = call.arguments.get("query")
+        page: Collection[int] = ()
+        if call.name == "next_page":
+            page = self._next_page
+        elif isinstance(query, str):
+            page = self._first_page(query)
+        return not set(self._missing).isdisjoint(page)
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        return (ToolCall("search", {"query": self._text_of(place)}) for place in self._missing)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __len__(self) -> int:
+        return len(self._missing)
 
 
 def _write(quantity: Quantity) -> str:

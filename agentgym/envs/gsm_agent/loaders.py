@@ -126,9 +126,12 @@ def decompose(
     done = {task["id"] for task in existing}
     # A run that was stopped may have left documents of a task that it did not finish.
     complete = {name for task in existing for name in task["documents"]}
-    lines = _lines(folder / "documents.jsonl")
-    text = "".join(f"{line}\n" for line in lines if json.loads(line)["id"] in complete)
-    (folder / "documents.jsonl").write_text(text, encoding="utf-8")
+    lines = (
+        f"{line}\n"
+        for line in _lines(folder / "documents.jsonl")
+        if json.loads(line)["id"] in complete
+    )
+    (folder / "documents.jsonl").write_text("".join(lines), encoding="utf-8")
     for problem in problems:
         if problem.id in done:
             continue
@@ -147,12 +150,10 @@ def decompose(
             "question": question,
             "answer": problem.answer,
             "premises": list(premises),
+            "documents": [document["id"] for document in documents],
         }
         _append(folder / "documents.jsonl", documents)
-        _append(
-            folder / "tasks.jsonl",
-            [{**task, "documents": [document["id"] for document in documents]}],
-        )
+        _append(folder / "tasks.jsonl", [task])
 
 
 def _independent(
@@ -179,13 +180,15 @@ def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
             {"id": name, "content": text, "metadata": {}}
             for name, text in zip(names, texts, strict=True)
         ]
-        record = {
-            "id": problem.id,
-            "question": problem.question,
-            "answer": problem.answer,
-            "documents": names,
-        }
-        tasks.append({**record, "static_only": problem.needs_decomposition})
+        tasks.append(
+            {
+                "id": problem.id,
+                "question": problem.question,
+                "answer": problem.answer,
+                "documents": names,
+                "static_only": problem.needs_decomposition,
+            }
+        )
     for name, records in (("tasks", tasks), ("documents", documents)):
         (folder / f"{name}.jsonl").write_text(
             "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
@@ -231,8 +234,11 @@ def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list
         name = str(record[names["id"]])
         if name in documents:
             wrong.append(f"{where}: the id {name!r} is there already")
-        texts = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
-        documents[name] = Document(name, str(record[names["content"]]), *texts)
+        documents[name] = Document(
+            name,
+            str(record[names["content"]]),
+            *(str(about.get(key, "")) for key in ("timestamp", "name", "type")),
+        )
     return list(documents.values())
 
 
@@ -254,10 +260,14 @@ def _tasks(
         wrong += [
             f"{where}: there is no document {each!r}" for each in ids if str(each) not in place
         ]
-        places = tuple(place[str(each)] for each in ids if str(each) in place)
-        premises = tuple(map(str, record.get(names["premises"]) or ()))
-        static = bool(record.get(names["static_only"], False))
-        tasks[name] = Task(name, str(question), answer, places, premises, static)
+        tasks[name] = Task(
+            name,
+            str(question),
+            answer,
+            documents=tuple(place[str(each)] for each in ids if str(each) in place),
+            premises=tuple(map(str, record.get(names["premises"]) or ())),
+            static_only=bool(record.get(names["static_only"], False)),
+        )
     return list(tasks.values())
 
 
@@ -282,9 +292,8 @@ def _records(
 
 
 def _lines(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -294,9 +303,8 @@ def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def _refuse(path: Path, wrong: Sequence[str]) -> None:
     if wrong:
-        more = ""
-        if len(wrong) > _MOST_REPORTED:
-            more = f"; and {len(wrong) - _MOST_REPORTED} more"
+        rest = len(wrong) - _MOST_REPORTED
+        more = f"; and {rest} more" if rest > 0 else ""
         raise ValueError(
             f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_REPORTED])}{more}"
         )

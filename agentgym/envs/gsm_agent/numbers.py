@@ -11,6 +11,7 @@ MARK = "####"
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}"
 )
+_UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
@@ -19,8 +20,6 @@ def parse_number(text: str) -> Decimal | None:
     """
     answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     number = _NUMBER.match(answer)
-    if number is None:
-        return None
-    if not re.fullmatch(r"%?\s*+[A-Za-z ]*+\.?", answer[number.end() :].strip()):
+    if number is None or not _UNIT.fullmatch(answer[number.end() :].strip()):
         return None
     return Decimal(number[0].replace(",", ""))

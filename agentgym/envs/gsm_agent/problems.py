@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from agentgym.config import Choice, Config
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
 from agentgym.envs.gsm_agent.vocabulary import (
     CONTAINERS,
     EVENTS,
@@ -171,11 +171,11 @@ class Draft:
             values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
         else:
             boxes, box = self.rng.choice(CONTAINERS)
-            first, last = (
+            sources = (
                 Quantity(target.owner, f"{boxes} of {item}"),
                 Quantity(target.owner, f"{item} in each {box}"),
             )
-            return self.product(target, (first, last), budget, most)
+            return self.product(target, sources, budget, most)
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
@@ -198,11 +198,12 @@ class Draft:
 
     def factor(self, kind: str, value: int, most: int) -> int | None:
         """Draw a factor to multiply or divide a value by, if that is possible."""
-        factors = [n for n in (2, 3, 4) if n not in self._numbers]
-        if kind == "times":
-            factors = [n for n in factors if n * value <= most]
-        else:
-            factors = [n for n in factors if value % n == 0 and value > n]
+        factors = [
+            n
+            for n in (2, 3, 4)
+            if n not in self._numbers
+            and (n * value <= most if kind == "times" else value % n == 0 and value > n)
+        ]
         if not factors:
             return None
         number = self.rng.choice(factors)
@@ -408,14 +409,12 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 def read_question(text: str) -> tuple[Question, str] | None:
     """Read a text of `write_question` and its month; None if it is no such text."""
     for kind, pattern in _question_patterns():
-        match = pattern.fullmatch(text)
-        if match is None:
-            continue
-        parts = match.groupdict()
-        targets = [Quantity(parts["w"], parts["a"])]
-        if kind != "total":
-            targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))
-        return Question(kind, tuple(targets)), (parts["m"] or "").removeprefix(" in ")
+        if match := pattern.fullmatch(text):
+            parts = match.groupdict()
+            targets = [Quantity(parts["w"], parts["a"])]
+            if kind != "total":
+                targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))
+            return Question(kind, tuple(targets)), (parts["m"] or "").removeprefix(" in ")
     return None
 
 
@@ -425,28 +424,11 @@ def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
         key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"
     }
     slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
-    wordings = [
-        (kind, wording)
-        for kind, some in sorted(_QUESTIONS.items(), reverse=True)
-        for wording in some
-    ]
     return tuple(
         (
             kind.removesuffix("$"),
-            re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots)),
+            re.compile(re.escape(wording).replace(r"\{", "{").replace(r"\}", "}").format(**slots)),
         )
-        for kind, w in wordings
+        for kind, wordings in sorted(_QUESTIONS.items(), reverse=True)
+        for wording in wordings
     )
-
-
-__all__ = [
-    "MOST_PREMISES",
-    "OPERATORS",
-    "Problem",
-    "ProblemOptions",
-    "Question",
-    "draw_problem",
-    "open_quantities",
-    "read_question",
-    "write_question",
-]

@@ -16,7 +16,7 @@ TOOL_SETS: Mapping[str, Sequence[str]] = {
     "revisit": ("revisit",),
     "explore_revisit": ("explore", "revisit"),
 }
-"""The tools beside `search` and `next_page`, by the name of the set."""
+"""The names of the tools beside `search` and `next_page`, by the name of the set."""
 
 TOOL_NOTES = {
     "think": "Use think to write down what you have found and what is missing before you go on.",
@@ -56,17 +56,32 @@ def rules(static: bool) -> str:
         "the person, which then stands "
         "beside the date. What a document refers to may stand in yet another one."
     )
-    answer = "give it with the tool answer, or reply with '#### ' and the number as the last line"
-    return f"{task} When you know the answer, which is a number, {answer}."
+    return (
+        f"{task} When you know the answer, which is a number, give it with the tool answer, or reply "
+        "with '#### ' and the number as the last line."
+    )
 
 
 class _Searcher(Protocol):
-    def run_search(self, name: str, query: str) -> str: ...
+    def run_search(self, name: str, query: str) -> str:
+        """Carry out a search by a tool of that name."""
 
-    def answer(self, value: str) -> str: ...
+    def answer(self, value: str) -> str:
+        """Take an answer."""
 
 
-class Think:
+class WorldTool:
+    """A tool that a set adds to a world.
+
+    Args:
+        world: Carries it out.
+    """
+
+    def __init__(self, world: _Searcher) -> None:
+        self._world = world
+
+
+class Think(WorldTool):
     """A tool that does nothing but give a thought back."""
 
     @tool
@@ -79,11 +94,8 @@ class Think:
         return thought
 
 
-class Explore:
+class Explore(WorldTool):
     """Search under another name."""
-
-    def __init__(self, world: _Searcher) -> None:
-        self._world = world
 
     @tool
     def explore(self, query: str) -> str:
@@ -95,11 +107,8 @@ class Explore:
         return self._world.run_search("explore", query)
 
 
-class Revisit:
+class Revisit(WorldTool):
     """Search under another name."""
-
-    def __init__(self, world: _Searcher) -> None:
-        self._world = world
 
     @tool
     def revisit(self, query: str) -> str:
@@ -111,11 +120,8 @@ class Revisit:
         return self._world.run_search("revisit", query)
 
 
-class Answering:
+class Answering(WorldTool):
     """The tool that ends a task, in every setting."""
-
-    def __init__(self, world: _Searcher) -> None:
-        self._world = world
 
     @tool
     def answer(self, value: str) -> str:
@@ -125,3 +131,11 @@ class Answering:
             value: The number.
         """
         return self._world.answer(value)
+
+
+EXTRA_TOOLS: Mapping[str, type[WorldTool]] = {
+    "think": Think,
+    "explore": Explore,
+    "revisit": Revisit,
+}
+"""The tools beside `search` and `next_page`, by name."""

@@ -28,11 +28,9 @@ class Index(Protocol):
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
         """The places of at most `count` documents that fit a query, best first."""
-        ...
 
     def save(self, folder: Path) -> None:
         """Write the index into a folder."""
-        ...
 
 
 class Lexical:

@@ -24,26 +24,29 @@ from agentgym.envs.gsm_agent.database import (
     draw_people,
     get_database,
 )
-from agentgym.envs.gsm_agent.gold import GoldKnowledge, ProductiveSearches
-from agentgym.envs.gsm_agent.knowledge import PAGES, SearchKnowledge
+from agentgym.envs.gsm_agent.knowledge import (
+    PAGES,
+    GoldKnowledge,
+    ProductiveSearches,
+    SearchKnowledge,
+)
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import (
     EXAMPLE,
+    EXTRA_TOOLS,
     STEP_BY_STEP,
     TOOL_NOTES,
     TOOL_SETS,
     Answering,
-    Explore,
-    Revisit,
-    Think,
     rules,
 )
+from agentgym.envs.reading import expect
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.splits import SplitName
 from agentgym.tools import ToolError, tool
 from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
-from agentgym.world import World
+from agentgym.world import CallSet, World
 
 PAGE = 5
 """Documents on a page of results."""
@@ -195,8 +198,9 @@ class SearchWorld(World[SearchConfig]):
     def _record_gold(self, known: GoldKnowledge) -> None:
         """Record which documents of the task were shown."""
         shown = [place for place in self.problem.documents if place not in self._missing]
-        texts = [self.database.documents.document(place).show() for place in shown]
-        known.record(texts, len(self._missing))
+        known.record(
+            [self.database.documents.document(place).show() for place in shown], len(self._missing)
+        )
 
     def instance_key(self) -> str:
         """Return the problem, which names its people and, where it matters, the month."""
@@ -257,16 +261,8 @@ class SearchWorld(World[SearchConfig]):
         """The tools of the set that was asked for."""
         if self.static:
             return (Answering(self),)
-        extras: dict[str, Callable[[SearchWorld], object]] = {
-            "think": lambda _: Think(),
-            "explore": Explore,
-            "revisit": Revisit,
-        }
-        return (
-            self,
-            Answering(self),
-            *(extras[name](self) for name in TOOL_SETS[self.config.tools]),
-        )
+        extras = (EXTRA_TOOLS[name](self) for name in TOOL_SETS[self.config.tools])
+        return (self, Answering(self), *extras)
 
     @tool
     def search(self, query: str) -> str:
@@ -313,26 +309,29 @@ class SearchWorld(World[SearchConfig]):
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
         self._missing = self._missing - hits
-        self.rounds += self._searched_in != self.turn
-        self._searched_in = self.turn
-        ids = [document.id for document in documents]
         entry = {
             "turn": self.turn,
             "tool": name,
             "query": query,
             "page": page,
-            "ids": ids,
+            "ids": [document.id for document in documents],
             "found": len(hits),
             "label": label,
         }
         self.log = [*self.log, entry]
-        head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
-        texts = [document.show() for document in documents] or ["No document fits."]
-        result = "\n\n".join([head, *texts])
         if isinstance(self.known, GoldKnowledge):
             self._record_gold(self.known)
-        self.known.learn(result)
+        head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
+        texts = [document.show() for document in documents]
+        result = "\n\n".join([head, *(texts or ["No document fits."])])
+        self._learn(result)
         return result
+
+    def _learn(self, result: str) -> None:
+        """Take in a page of results, and count the turn if it has no other."""
+        self.rounds += self._searched_in != self.turn
+        self._searched_in = self.turn
+        self.known.learn(result)
 
     def answer(self, value: str) -> str:
         """Take an answer; too early a one is answered with a request to search on."""
@@ -376,19 +375,18 @@ class SearchWorld(World[SearchConfig]):
         data once all documents of the task were shown, and before it each search that shows a
         missing one; None in a world that was read from a chat.
         """
-        known = self.known
-        gold = isinstance(known, GoldKnowledge)
-        if isinstance(known, GoldKnowledge) and known.missing_count is None:
+        if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:
             return ()
-        answer = known.answer()
-        if answer is None and gold:
-            return self._productive() if self.turns_left > 1 else ()
+        answer, may_search = self.known.answer(), self.turns_left > 1
+        if answer is None and isinstance(self.known, GoldKnowledge):
+            return self._productive() if may_search else ()
         if answer is None:
-            return self.known.useful() if self.turns_left > 1 and not self.static else ()
-        if not self.static and self.rounds < self.min_rounds and self.turns_left > 1:
-            return (self._more(),)
+            return self.known.useful() if may_search and not self.static else ()
+        if may_search and not self.static and self.rounds < self.min_rounds:
+            again = ToolCall("search", {"query": self.known.last or "documents"})
+            return self._next_pages() or (again,)
         return (ToolCall("answer", {"value": answer}),)
 
     def _productive(self) -> ProductiveSearches:
@@ -402,27 +400,22 @@ class SearchWorld(World[SearchConfig]):
             lambda place: documents.document(place).content[:MAX_QUERY_CHARS],
         )
 
-    def _more(self) -> ToolCall:
-        """A search in place of an answer that would come too early."""
-        if 0 < self.known.cursor < PAGES:
-            return ToolCall("next_page", {})
-        return ToolCall("search", {"query": self.known.last or "documents"})
+    def _next_pages(self) -> tuple[ToolCall, ...]:
+        """The call for the next page of the last search, if it has one."""
+        return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The next page, the first search for each missing quantity, the last search again, an
         answer (0 if it is not known).
         """
-        calls = [ToolCall("answer", {"value": self.known.answer() or "0"})]
-        if not self.static:
-            calls += [ToolCall("next_page", {})] if 0 < self.known.cursor < PAGES else []
-            queries = [
-                query
-                for quantity in self.known.missing()
-                for query in self.known.queries(quantity)[:2]
-            ]
-            queries = list(dict.fromkeys([*queries, self.known.last or "what was counted"]))
-            calls += [ToolCall("search", {"query": query}) for query in queries]
-        return calls
+        answer = ToolCall("answer", {"value": self.known.answer() or "0"})
+        if self.static:
+            return (answer,)
+        queries = [
+            *(query for each in self.known.missing() for query in self.known.queries(each)[:2]),
+            self.known.last or "what was counted",
+        ]
+        return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
         """The known facts, the missing ones, the queries, and the turns left."""
@@ -437,11 +430,9 @@ class SearchWorld(World[SearchConfig]):
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
-        if isinstance(calls, ProductiveSearches):
+        if calls is None or isinstance(calls, ProductiveSearches):
             return _OPEN
-        if not calls:
-            return _OPEN if calls is None else _LOST
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the query, the next page or the answer."""
@@ -476,9 +467,7 @@ class SearchWorld(World[SearchConfig]):
     def read_task(cls, task: str) -> Self:
         """Read the question, the documents if there are some, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
-        match = _TASK.fullmatch(text if budget else task)
-        if match is None:
-            raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
+        match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
         world = cls(cls.Config(), 0)
         world.known = _knowledge_of(match["question"])
@@ -500,16 +489,12 @@ class SearchWorld(World[SearchConfig]):
         # The page states its number: a count of results would miss those that a context strategy
         # has removed.
         self.known.add_page(json.loads(head[2]), int(head[1]))
-        self.rounds += self._searched_in != self.turn
-        self._searched_in = self.turn
-        self.known.learn(result)
+        self._learn(result)
 
     def read_state(self, state: str) -> None:
         """Take what is known from the text, in place of the history."""
         lines, _, ends = state.rpartition("\nTurns spent")
-        left = _LEFT.fullmatch(f"Turns spent{ends}")
-        if left is None:
-            raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
+        left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         if isinstance(self.known, GoldKnowledge):
             self.known = GoldKnowledge.read_lines(lines.split("\n"))
         else:
@@ -536,11 +521,12 @@ class SearchWorld(World[SearchConfig]):
         """The documents of the task and whether all were shown, the searches (`log`), and how the
         answer came about.
         """
-        documents = self.database.documents
         return {
             "task": self.problem.id,
             "setting": "static" if self.static else "agentic",
-            "oracle_documents": [documents.document(place).id for place in self.problem.documents],
+            "oracle_documents": [
+                self.database.documents.document(place).id for place in self.problem.documents
+            ],
             "search_complete": not self.static and not self._missing,
             "searches": self.log,
             "early_stops": self._early_stops,
@@ -560,7 +546,7 @@ def _unreadable(options: DatabaseOptions) -> str:
     can.
     """
     tasks = get_database(options).tasks
-    every = (tasks.task(place) for place in range(len(tasks)))
+    every = map(tasks.task, range(len(tasks)))
     return next(
         (task.id for task in every if SearchKnowledge.of(task.question).question is None), ""
     )

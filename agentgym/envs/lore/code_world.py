@@ -5,24 +5,30 @@ B.3).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from agentgym.arguments import check_int
 from agentgym.config import Choice
-from agentgym.envs.lore.bottom_up import letters
 from agentgym.envs.lore.codebase import Codebase
-from agentgym.envs.lore.config import MAX_OPERATIONS, PRESETS, LoreConfig
+from agentgym.envs.lore.config import PRESETS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
+from agentgym.envs.lore.growth import ModuleSampler, grow_top_down, letters
 from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import number
-from agentgym.envs.lore.programs import HARD, REDIRECTS, STANDARD, WEIGHTS, Program
-from agentgym.envs.lore.rounds import count_rounds
-from agentgym.envs.lore.sources import ROOT, write_source
-from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
+from agentgym.envs.lore.programs import (
+    HARD,
+    REDIRECTS,
+    ROOT,
+    STANDARD,
+    WEIGHTS,
+    Program,
+    write_source,
+)
 from agentgym.envs.lore.world import LoreWorld
+from agentgym.envs.reading import expect
 from agentgym.messages import Content
 from agentgym.registry import register
 from agentgym.tools import tool
@@ -30,9 +36,7 @@ from agentgym.tools import tool
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000  # plain values grow with each sum; with more operations they fill the context
 _TRIES = 100  # about half of all plain tasks have the answer 0, so a hundred in a row never occur
-_PER_OPERATION = 2.3
-"""Average number of needed files per operation, by default: 2.5 in small tasks, 2.1 in large ones.
-"""
+
 _NAMES_PER_LETTER = 50_000
 """Files after which names get another letter: four letters give 230,000 names, so few collide."""
 
@@ -50,19 +54,15 @@ class CodeConfig(LoreConfig):
             up to 100 times; and they grow long, so there are at most 1,000 operations.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
+
     names: Literal["opaque", "sequential"] = "opaque"
     consolidation: Annotated[str, Choice(REDIRECTS)] = "wrap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_weights([operator.name for operator in self.operators])
         if self.consolidation == "plain":
             check_int("operations with consolidation='plain'", self.operations, 0, _MOST_PLAIN)
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the modules."""
-        return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:
@@ -80,18 +80,21 @@ class CodeWorld(LoreWorld[CodeConfig]):
     """
 
     Config = CodeConfig
+    documents_per_operation = 2.3  # 2.5 in small tasks, 2.1 in large ones
     known: Codebase
 
     def grow(self, rng: Random) -> Graph:
         """Draw the graph top-down."""
         config = self.config
-        weights = config.weights or {
-            operator.name: WEIGHTS[operator.name] for operator in config.operators
-        }
         for _ in range(_TRIES):
-            namer = _opaque() if config.names == "opaque" else _sequential
-            sampler = ModuleSampler(namer, number, REDIRECTS[config.consolidation])
-            graph = grow_top_down(rng, config.shape, config.operators, sampler, weights)
+            sampler = ModuleSampler(
+                name=_opaque() if config.names == "opaque" else _sequential,
+                constant=number,
+                redirect=REDIRECTS[config.consolidation],
+            )
+            graph = grow_top_down(
+                rng, config.shape, config.operators, sampler, config.weights or WEIGHTS
+            )
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph
@@ -131,8 +134,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
     def read_start(self, task: str) -> ReadDocuments:
         """Return the knowledge of a reader of the task."""
-        if _TASK.search(task) is None:
-            raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
+        expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return Codebase.begin()
 
     @tool
@@ -146,14 +148,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
     def show(self, node: Node) -> str:
         """The file."""
-        return write_source(self._program(node), root=node.uid == 0)
-
-    def _program(self, node: Node) -> Program:
-        rule = node.content
+        rule, program = node.content, Program("constant", node.content)
         if isinstance(rule, Rule):
             operands = tuple(self.graph.nodes[uid].file for uid in rule.operands)
-            return Program(rule.operator, rule.drawn, operands)
-        return Program("constant", rule)
+            program = Program(rule.operator, rule.drawn, operands)
+        return write_source(program, root=node.uid == 0)
 
     def files(self) -> Mapping[str, str]:
         """Return all files by name, as the agent would read them, importers first."""
@@ -176,12 +175,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
         Uses the hidden graph. 0 once the target is known.
         """
         return count_rounds(self.graph, self.known.read, self.known.values)
-
-    @classmethod
-    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many operations as make, on average, one needed file for each turn but one."""
-        check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
-        return {"operations": round((steps - 2) / _PER_OPERATION)}
 
 
 _COROUTINES = (
@@ -209,6 +202,59 @@ def _opaque() -> Callable[[Random, int], str]:
 
 def _sequential(_: Random, before: int) -> str:
     return f"v{before - 1}.py" if before else ROOT
+
+
+def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
+    """Count the rounds until the value of the root is known.
+
+    A conditional takes more than its depth, since its branch is asked for only after the values
+    that it compares are known.
+
+    Args:
+        graph: A task that was grown top-down.
+        read: The documents that were read.
+        known: The documents among them whose values are known.
+    """
+    nodes, settled = graph.nodes, {graph.uids[file] for file in known}
+    pending, askers = dict[int, int](), dict[int, list[int]]()  # missing operands, and who waits
+    running, later, rounds = [], [0], 0
+    if nodes[0].file in read:
+        running, later = later, running
+    while 0 not in settled:
+        if not running:
+            rounds, running, later = rounds + 1, later, []
+        uid = running.pop()
+        missing = [operand for operand in _required(nodes, uid, settled) if operand not in settled]
+        for operand in missing:
+            if operand in askers:
+                askers[operand].append(uid)
+            else:
+                askers[operand] = [uid]
+                (running if nodes[operand].file in read else later).append(operand)
+        pending[uid] = len(missing)
+        if not missing:
+            settled.add(uid)
+            for asker in askers.pop(uid, ()):
+                pending[asker] -= 1
+                if not pending[asker]:
+                    running.append(asker)
+    return rounds
+
+
+def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
+    """Return the operands that a needed module asks for by now.
+
+    Of two branches only the one taken is needed: no other imports them.
+    """
+    rule = nodes[uid].content
+    if not isinstance(rule, Rule):
+        return ()
+    if rule.operator != "conditional":
+        return rule.operands
+    left, right, then, other = rule.operands
+    if left in settled and right in settled:
+        return (then if nodes[then].needed else other,)
+    return left, right
 
 
 register(CodeWorld, presets=PRESETS)

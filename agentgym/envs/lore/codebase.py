@@ -9,15 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from agentgym.envs.lore.knowledge import ReadDocuments
+from agentgym.envs.lore.knowledge import ReadDocuments, split_list
 from agentgym.envs.lore.programs import (
     REDIRECTS,
+    ROOT,
     Program,
     module,
     read_expression,
+    read_source,
     write_expression,
 )
-from agentgym.envs.lore.sources import ROOT, read_source
+from agentgym.envs.reading import expect
 
 _STATE = re.compile(
     r"What main\.py returns (?:is not known yet|follows from the values below|is -?[0-9]+)\.\n"
@@ -101,8 +103,8 @@ class Codebase(ReadDocuments):
 
     def _missing(self, file: str) -> list[str]:
         """List the files whose values running a module asks for, and which are not known."""
-        operands = self.programs[file].required_operands(self.values)
-        return [operand for operand in operands if operand not in self.values]
+        required = self.programs[file].required_operands(self.values)
+        return [operand for operand in required if operand not in self.values]
 
     def unread(self) -> Sequence[str]:
         """All files that are imported."""
@@ -149,21 +151,22 @@ class Codebase(ReadDocuments):
             else:
                 programs.append(file)
                 program = self.programs[file]
-                if self._branch(file):
-                    stack += program.required_operands(self.values)
-                else:
-                    stack += program.operands
+                known = self._branch(file) is not None
+                stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 
     def lines(self, full: bool) -> list[str]:
         """The programs and values that are still of use, and the files that can be read."""
         programs, values = self._in_use()
         head = f"is {self.answer}" if full else "follows from the values below"
-        lines = [f"What main.py returns {head if self.answer else 'is not known yet'}."]
-        lines += [f"{module(file)} = {write_expression(self.programs[file])}" for file in programs]
-        rows: dict[str, Sequence[str]] = {}
-        rows["Known values"] = [f"{module(file)} = {self.values[file]}" for file in values]
-        rows["Unread documents"] = self.unread()
+        lines = [
+            f"What main.py returns {head if self.answer else 'is not known yet'}.",
+            *(f"{module(file)} = {write_expression(self.programs[file])}" for file in programs),
+        ]
+        rows = {
+            "Known values": [f"{module(file)} = {self.values[file]}" for file in values],
+            "Unread documents": self.unread(),
+        }
         if full:
             rows["Certainly needed"] = self.useful()
         if self.shared:
@@ -176,22 +179,20 @@ class Codebase(ReadDocuments):
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
         """Fill a new one from the text."""
-        match = _STATE.fullmatch(text)
-        if match is None:
-            raise ValueError(f"this is not what was found out: {text[:100]!r}")
+        match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls()
         programs = [line.split(" = ", 1) for line in match["programs"].splitlines()]
-        values = [entry.split(" = ") for entry in _split(match["values"])]
+        values = [entry.split(" = ") for entry in split_list(match["values"])]
         known.values = {f"{name}.py": int(value) for name, value in values}
-        recent = _split(match["recent"])
+        recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
         for file in (*(file for file in files if file not in recent), *recent):
             known.record(file, read=True)
-        for file in _split(match["unread"]):
+        for file in split_list(match["unread"]):
             known.imported[file] = None
             known.record(file)
-        known.shared = dict.fromkeys(_split(match["shared"]))
-        known.ahead = dict.fromkeys(_split(match["ahead"]))
+        known.shared = dict.fromkeys(split_list(match["shared"]))
+        known.ahead = dict.fromkeys(split_list(match["ahead"]))
         for name, expression in programs:
             known._add(f"{name}.py", read_expression(expression))
         return known
@@ -211,7 +212,3 @@ class Codebase(ReadDocuments):
         if match is None or match[1]:
             return match and match[1]
         return self._branch(match[2]) if match[2] in self.programs else None
-
-
-def _split(text: str | None) -> list[str]:
-    return text.split(", ") if text and text != "none" else []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from agentgym.arguments import check_choice, check_int
 from agentgym.config import CallsPerTurn, Choice, Share
-from agentgym.envs.lore.graph import Shape
+from agentgym.envs.lore.graph import Operator, Shape
 from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
@@ -67,6 +67,9 @@ class LoreConfig(TurnBudget):
             (`full`).
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]]
+    """The operators of the domain, by difficulty."""
+
     operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)] = 3
     difficulty: Annotated[str, Choice(DIFFICULTIES)] = "standard"
     theta: Annotated[int, Field(ge=1, le=1_000_000)] = 10
@@ -85,18 +88,19 @@ class LoreConfig(TurnBudget):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("max_arity", self.max_arity, self.min_arity, _MAX_ARITY)
-
-    def check_weights(self, names: Sequence[str]) -> None:
-        """Raise `ValueError` unless the weights are of these operators, and not all zero."""
-        if self.weights is None:
-            return
-        for name in self.weights:
+        names = [operator.name for operator in self.operators]
+        for name in self.weights or ():
             check_choice("weights", name, names)
-        if not sum(self.weights.values()):
+        if self.weights is not None and not sum(self.weights.values()):
             raise ValueError(
                 f"weights must not all be 0, got {dict(self.weights)!r}; operators: "
                 f"{', '.join(names)}"
             )
+
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """Operators of the rules."""
+        return self.operators_of[self.difficulty]
 
     @property
     def shape(self) -> Shape:

@@ -5,7 +5,7 @@ appendix B.1).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
@@ -13,13 +13,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from agentgym.envs.lore.bottom_up import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.config import PAPER, PRESETS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below
+from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, number, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
 from agentgym.envs.lore.world import LoreWorld
+from agentgym.envs.reading import expect
 from agentgym.messages import Content
 from agentgym.registry import register
 
@@ -41,17 +42,10 @@ class DocumentConfig(LoreConfig):
             values, so that rules tell which of these are needed.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
+
     distractor_fields: Annotated[float, Field(ge=0.0, le=4.0)] = 0.25
     distractor_documents: Annotated[float, Field(ge=0.0, le=4.0)] = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_weights([operator.name for operator in self.operators])
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the rules."""
-        return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:
@@ -124,9 +118,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
 
     def read_start(self, task: str) -> ReadDocuments:
         """Return the knowledge of a reader of the task."""
-        match = _TASK.search(task)
-        if match is None:
-            raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
+        match = expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
 
     def show(self, node: Node) -> str | Content:
@@ -134,10 +126,14 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         if node.kind == "index":
             return write_index(self._entry(uid, "'{}'") for uid in node.content)
         if node.kind == "rule":
-            rule, operator = node.content, BY_NAME[node.content.operator]
-            names = [f"v{self.graph.nodes[uid].number}" for uid in rule.operands]
-            return write_rule(node.number, operator.write(rule.drawn, names), operator.operand)
+            operand = BY_NAME[node.content.operator].operand
+            return write_rule(node.number, self._expression(node), operand)
         return write_values(self.style(node), ((node.number, node.content), *node.fields))
+
+    def _expression(self, node: Node) -> str:
+        """Return the expression of a rule over the variables of its operands."""
+        names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
+        return BY_NAME[node.content.operator].write(node.content.drawn, names)
 
 
 _FUNCTIONS = (

@@ -12,6 +12,7 @@ graph.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,7 +179,7 @@ class Shape:
     most: int
 
 
-class Grower:
+class Grower(ABC):
     """The loop of algorithm 1; a direction says what expanding, gathering and finishing are."""
 
     def __init__(
@@ -201,13 +202,13 @@ class Grower:
         most = max(operator.least, min(operator.most, self.shape.most))
         return min(max(operator.least, self.shape.least), most), most
 
+    @abstractmethod
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         """Make a leaf an inner node, and return its children."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
         """Put leaves, which come in a random order, behind a new one."""
-        raise NotImplementedError
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves, and return the remaining ones in order."""
@@ -215,8 +216,9 @@ class Grower:
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
             index = bisect(weights, rng.random() * weights[-1])
-            operands = among(rng, *self._arities[index])
-            leaves += self.expand(parent, self.operators[index], operands)
+            leaves += self.expand(
+                parent, self.operators[index], operands=among(rng, *self._arities[index])
+            )
             if len(leaves) > shape.theta and rng.random() < shape.p:
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,7 +13,7 @@ RECENT = 3
 
 
 @dataclass
-class ReadDocuments:
+class ReadDocuments(ABC):
     """Read documents and the ids that they lead to; filled from texts alone, so nothing in it is
     hidden.
 
@@ -29,6 +30,7 @@ class ReadDocuments:
     read: dict[str, int] = field(default_factory=dict)
     answer: str | None = None
 
+    @abstractmethod
     def learn(self, file: str, text: str) -> list[str]:
         """Take in a document; one that was read before changes nothing.
 
@@ -39,46 +41,45 @@ class ReadDocuments:
             ValueError: The text is not that of a document (it may have been cut); nothing has
                 changed.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def unread(self) -> Sequence[str]:
         """The ids that follow from what was read, and were not read."""
-        raise NotImplementedError
 
     def follows(self, file: str) -> bool:
         """Return whether an id follows from what was read; one that was read already need not."""
         return file in self.unread()
 
+    @abstractmethod
     def useful(self) -> Sequence[str]:
         """List the unread ids that the target certainly depends on, as far as is known.
 
         Their order depends on nothing but the ids; the plan takes the first.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, full: bool) -> list[str]:
         """Write the knowledge in words, enough for optimal play from here.
 
         `full` spells out results that could be computed.
         """
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def from_lines(cls, start: Self, text: str) -> Self:
         """Read the text of `lines`, for a task that began with `start`.
 
         Raises:
             ValueError: The text is not one that `lines` wrote.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self, file: str, full: bool) -> str:
         """Describe the step of reading a document, from what was read only, unless `full`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resolve(self, step: str) -> str | None:
         """Return the id of the document that a step of `describe` asks for, if it is known."""
-        raise NotImplementedError
 
     def recent(self) -> list[str]:
         """List the documents that were read last, in order.
@@ -92,3 +93,8 @@ class ReadDocuments:
         self.order[file] = None
         if read:
             self.read[file] = len(self.read)
+
+
+def split_list(text: str | None, separator: str = ", ") -> list[str]:
+    """Return the entries of a list in the text of `ReadDocuments.lines`; none of a missing one."""
+    return text.split(separator) if text and text != "none" else []

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
-from typing import Literal
+from typing import ClassVar, Literal
 
 from agentgym.config import Share
-from agentgym.envs.lore.bottom_up import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.config import PAPER, PRESETS
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
+from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.operators import BY_NAME, STANDARD
 from agentgym.envs.lore.pictures import (
     COLOURS,
@@ -102,14 +102,14 @@ class MultimodalConfig(DocumentConfig):
         pictured: The share of the rules over numbers whose expression is a picture.
     """
 
+    operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
+        "standard": STANDARD,
+        "hard": STANDARD,  # in this domain only the pictures are hard
+    }
+
     render: Literal["image", "scene"] = "image"
     counted: Share = 0.5
     pictured: Share = 0.5
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """Operators of the rules: in this domain only the pictures are hard."""
-        return STANDARD
 
 
 class MultimodalWorld(DocumentWorld):
@@ -219,7 +219,11 @@ class MultimodalWorld(DocumentWorld):
     def _with_picture(
         self, text: str, node: Node, edits: Sequence[ImageEdit], png: bytes
     ) -> str | Content:
-        body = self._expression(node) if node.kind == "rule" else self._objects(node)
+        body = (
+            self._expression(node)
+            if node.kind == "rule"
+            else ", ".join(map(str, self._scene(node)[1]))
+        )
         changes = f" ({', then '.join(map(describe, edits))})" if edits else ""
         alt = f"Picture{changes}: {body}."
         if self.config.render == "scene":
@@ -234,17 +238,9 @@ class MultimodalWorld(DocumentWorld):
             return draw_expression(self._expression(node), self._distortion(node))
         return draw_scene(self._scene(node)[1])
 
-    def _expression(self, node: Node) -> str:
-        names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
-        return BY_NAME[node.content.operator].write(node.content.drawn, names)
-
-    def _objects(self, node: Node) -> str:
-        return ", ".join(map(str, self._scene(node)[1]))
-
     def _distortion(self, node: Node) -> tuple[ImageEdit, ...]:
-        if node.kind != "rule" or self.config.difficulty != "hard":
-            return ()
-        return (draw_distortion(self.style(node)),)
+        distorted = node.kind == "rule" and self.config.difficulty == "hard"
+        return (draw_distortion(self.style(node)),) if distorted else ()
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
         """Draw the kind to count in a scene, and all its objects in a random order."""

@@ -16,8 +16,8 @@ from math import prod
 from random import Random
 from typing import Any
 
-from agentgym.envs.lore.bottom_up import letters
 from agentgym.envs.lore.graph import Operator, Value, among, below
+from agentgym.envs.lore.growth import letters
 
 EDITS: Mapping[str, Callable[[str], str]] = {
     "reverse": lambda text: text[::-1],

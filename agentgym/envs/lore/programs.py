@@ -1,12 +1,14 @@
 """Programs of the code domain: the computation of a module from others (TaskWeaver, section 3), and
 its expression.
 
-An expression is the form of a program in the state; `sources` writes it as Python. Expressions are
-written and read here.
+An expression is the form of a program in the state, and a module of Python that in a document (TaskWeaver,
+appendix B.3); both are written and read here. Each module has a function `main` without arguments. They
+import one another; only the first can be run.
 """
 
 from __future__ import annotations
 
+import functools
 import operator as python
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +47,15 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">": python.gt,
     ">=": python.ge,
 }
+ROOT = "main.py"
+
+_MAIN_CALL = "{}.main()"
+_MAIN = "def main():\n"
+_GUARD = '\nif __name__ == "__main__":\n    print(main(), end="")\n'
+_BRANCHES = re.compile(r"    (if .*):\n        return (.*)\n    return (.*)\n")
+_RETURN = re.compile(r"    return (.*)\n")
+_WORKER = re.compile(r"async def \w+\(amount\):\n    global shared\n((?:    .*\n)+)")
+_RUN = re.compile(r"    return asyncio\.run\(run\((.*)\)\)\n")
 _OPERAND = r"\w+\(\)"
 _CALL = re.compile(r"\b(\w+)\(\)")
 _SIGN = re.compile(r" ([+-]) ")
@@ -89,11 +100,12 @@ def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
 
     Nothing but sleep takes time, and no two wake up in the same tick, so the order is certain.
     """
-    ticks = [list(accumulate(duration for duration, _ in worker)) for worker in workers]
     return sorted(
-        (ticks[w][k], w, worker[k][1])
-        for w, worker in enumerate(workers)
-        for k in range(len(worker))
+        (tick, place, statement)
+        for place, worker in enumerate(workers)
+        for tick, (_, statement) in zip(
+            accumulate(ticks for ticks, _ in worker), worker, strict=True
+        )
     )
 
 
@@ -120,15 +132,17 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     """Draw a set of ticks, and deal them out to workers."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    count = sum(map(len, patterns))
-    ticks = iter(shuffled(rng, range(1, 2 * count + 1)))  # twice as many, so that gaps differ
+    # Twice as many ticks as statements, so that gaps differ.
+    ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
         times = [0, *sorted(next(ticks) for _ in pattern)]
-        statements = []
-        for (earlier, later), choices in zip(pairwise(times), pattern, strict=True):
-            statements.append((later - earlier, choices[below(rng, len(choices))]))
-        workers.append(tuple(statements))
+        workers.append(
+            tuple(
+                (later - earlier, choices[below(rng, len(choices))])
+                for (earlier, later), choices in zip(pairwise(times), pattern, strict=True)
+            )
+        )
     return tuple(workers)
 
 
@@ -145,11 +159,15 @@ def _run_workers(workers: Sequence[Worker], values: Sequence[int]) -> int:
 
 
 def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
-    parts = []
-    for name, amount, worker in zip(WORKERS, names[:-1], workers, strict=False):
-        body = ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
-        parts.append(f"{name}({amount}) does {body}")
-    return f"{'; '.join(parts)}; all at once on shared = {names[-1]}"
+    bodies = (
+        ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
+        for worker in workers
+    )
+    parts = [
+        f"{name}({amount}) does {body}; "
+        for name, amount, body in zip(WORKERS, names[:-1], bodies, strict=False)
+    ]
+    return f"{''.join(parts)}all at once on shared = {names[-1]}"
 
 
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
@@ -297,3 +315,79 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
         yield "plain", None
     elif re.fullmatch(f"{_OPERAND}(?: [+-] {_OPERAND})+", text):
         yield "arithmetic", signs
+
+
+def write_source(program: Program, root: bool = False) -> str:
+    """Write a module that computes a program; the root prints its value when it is run."""
+    is_async = program.operator == "async"
+    names = [*(["asyncio"] if is_async else []), *map(module, program.operands)]
+    imports = "".join(f"import {name}\n" for name in names)
+    coroutines = _write_coroutines(program.drawn) if is_async else ""
+    gap = "\n" if imports else ""
+    return f"{imports}{gap}{coroutines}{_MAIN}{_body(program)}{_GUARD if root else ''}"
+
+
+def _body(program: Program) -> str:
+    calls = [_MAIN_CALL.format(module(file)) for file in program.operands]
+    if program.operator == "conditional":
+        left, right, then, other = calls
+        return (
+            f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
+        )
+    if program.operator == "async":
+        # The arguments are computed before the loop runs: an operand may run a loop of its own, and
+        # loops do not nest.
+        return f"    return asyncio.run(run({', '.join(calls)}))\n"
+    return f"    return {write_expression(program, _MAIN_CALL)}\n"
+
+
+def _write_coroutines(workers: tuple[Worker, ...]) -> str:
+    """Write the shared variable, a coroutine for each worker, and one that runs them all.
+
+    The last one sets the variable, so that a second call returns the same.
+    """
+    text = "shared = 0\n\n"
+    for name, worker in zip(WORKERS, workers, strict=False):
+        lines = "".join(
+            f"    await asyncio.sleep({seconds(ticks)})\n    {statement}\n"
+            for ticks, statement in worker
+        )
+        text += f"async def {name}(amount):\n    global shared\n{lines}\n"
+    amounts = "abc"[: len(workers)]
+    calls = ", ".join(f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False))
+    return (
+        f"{text}async def run({', '.join(amounts)}, start):\n    global shared\n    shared = start\n"
+        f"    await asyncio.gather({calls})\n    return shared\n\n"
+    )
+
+
+@functools.lru_cache(4096)  # scripted policies read the same files again at every step
+def read_source(text: str) -> Program:
+    """Read the program of a module.
+
+    Raises:
+        ValueError: The text is not a module that is written here (it may have been cut).
+    """
+    program = _guess(text)
+    if program is None or text not in (write_source(program), write_source(program, root=True)):
+        raise ValueError(f"this is not a document: {text[:100]!r}")
+    return program
+
+
+def _guess(text: str) -> Program | None:
+    """Guess the program of a text; the reader compares it with the text that it writes."""
+    head, _, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
+    if run := _RUN.fullmatch(body):
+        operands = tuple(f"{call.removesuffix('()')}.py" for call in run[1].split(", "))
+        workers = read_workers(_WORKER.findall(head))
+        fits = 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1
+        return Program("async", workers, operands) if fits else None
+    expression = ""
+    if branches := _BRANCHES.fullmatch(body):
+        expression = f"{branches[1]} then {branches[2]} else {branches[3]}"
+    elif line := _RETURN.fullmatch(body):
+        expression = line[1]
+    try:
+        return read_expression(expression)
+    except ValueError:
+        return None

@@ -14,8 +14,9 @@ from random import Random
 from typing import Self
 
 from agentgym.envs.lore.graph import Value, below, shuffled
-from agentgym.envs.lore.knowledge import ReadDocuments
+from agentgym.envs.lore.knowledge import ReadDocuments, split_list
 from agentgym.envs.lore.operators import evaluate, variables
+from agentgym.envs.reading import expect
 
 FORMS = (
     "{} = {}.",
@@ -48,7 +49,6 @@ _ENTRY = re.compile(r"([^ \n]+)(?: \((v[0-9]+)\))?")
 _POINTS = re.compile(
     rf"{re.escape(_INDEX.format(''))[:-2]}({_LISTED.pattern}(?:, {_LISTED.pattern})*)\."
 )
-_FILE = rf"v[0-9]+%{_TEXT[1:-1]}"
 
 _STATE = re.compile(
     r"(?:v[0-9]+ is (?P<answer>[A-Za-z]+)|The value of v[0-9]+ is not known yet)\.\n"
@@ -232,15 +232,16 @@ class Records(ReadDocuments):
 
     def lines(self, full: bool) -> list[str]:
         """Write the target, the values and rules that are still of use, and the unread ids."""
-        ready = _late_first(self.ready)
-        if not full:  # computed ids are results that the agent has to find itself
-            ready = [file for file in ready if _prefix(file) not in self.rules]
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
-        rules = [f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)]
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
-            "Rules": "; ".join(rules),
-            "Unread documents": ", ".join(ready),
+            "Rules": "; ".join(
+                f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)
+            ),
+            # Computed ids are results that the agent has to find itself.
+            "Unread documents": ", ".join(
+                file for file in _late_first(self.ready) if full or _prefix(file) not in self.rules
+            ),
         }
         if self.doubtful:
             rows["Possibly irrelevant"] = ", ".join(
@@ -249,31 +250,31 @@ class Records(ReadDocuments):
         if self.ahead:
             rows["Read ahead of their rules"] = ", ".join(_late_first(self.ahead))
         rows["Read last"] = ", ".join(self.recent())
-        head = f"The value of {self.target} is not known yet."
-        if self.answer:
-            head = f"{self.target} is {self.answer}."
+        head = (
+            f"{self.target} is {self.answer}."
+            if self.answer
+            else f"The value of {self.target} is not known yet."
+        )
         return [head, *(f"{title}: {row or 'none'}" for title, row in rows.items())]
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
         """Fill a new one from the text."""
-        match = _STATE.fullmatch(text)
-        if match is None:
-            raise ValueError(f"this is not what was found out: {text[:100]!r}")
+        match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls(target=start.target)
         known.answer = match["answer"]
-        known.ahead = dict.fromkeys(_split(match["ahead"]))
-        recent = _split(match["recent"])
+        known.ahead = dict.fromkeys(split_list(match["ahead"]))
+        recent = split_list(match["recent"])
         for file in (*(file for file in known.ahead if file not in recent), *recent):
             known.record(file, read=True)
-        for file in _split(match["ready"]):
+        for file in split_list(match["ready"]):
             known._follow(file)
-        for file, variable in _ENTRY.findall("\n".join(_split(match["doubtful"]))):
+        for file, variable in _ENTRY.findall("\n".join(split_list(match["doubtful"]))):
             known._follow(file, variable)
-        for entry in _split(match["values"]):
+        for entry in split_list(match["values"]):
             variable, value = entry.split(" = ")
             known.values[variable] = _typed(value)
-        for rule in _split(match["rules"], "; "):
+        for rule in split_list(match["rules"], "; "):
             known._add_rule(*rule.split("%X with X = "))
         return known
 
@@ -290,7 +291,3 @@ class Records(ReadDocuments):
         if match is None or not match[1].endswith("%X"):
             return match and match[1]
         return next((file for file in self.ready if _prefix(file) == _prefix(match[1])), None)
-
-
-def _split(text: str | None, separator: str = ", ") -> list[str]:
-    return text.split(separator) if text and text != "none" else []

@@ -20,6 +20,7 @@ from agentgym.arguments import check_int
 from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import ReadDocuments
+from agentgym.envs.reading import expect
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
 from agentgym.world import CallSet, World
@@ -31,10 +32,7 @@ _SAMPLED = 4_000
 LOST_AFTER = 20
 """Turns after which a lead that was never followed counts as lost: it was passed over in each."""
 
-_PER_OPERATION = 4.25
-"""Average number of documents per operation, by default: three operands, a rule, and a share of the
-documents that gather leaves.
-"""
+
 _TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
 _FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
 _SUBMIT = "Submit the answer."
@@ -73,6 +71,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
+    documents_per_operation: ClassVar[float] = 4.25
+    """Average number of needed documents, by default: three operands, a rule, and a share of the
+    documents that gather leaves.
+    """
     known: ReadDocuments
     graph: Graph
 
@@ -123,8 +125,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Count the turns of reading of an optimal policy that plays in the way of `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
-        calls = self.config.max_calls_per_turn
-        return max(self.shortest_rounds(), ceil(self.graph.needed / calls))
+        return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
         """Return the turns of reading that the budget allows for: those of the largest of a few
@@ -209,9 +210,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many operations as make, on average, one document for each turn but one."""
-        check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
-        return {"operations": round((steps - 2) / _PER_OPERATION)}
+        """Return as many operations as make, on average, one needed document for each turn but one."""
+        check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
+        return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
     # What can be known.
 
@@ -224,9 +225,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return ()
         if self.known.answer is not None:
             return (ToolCall("submit", {"value": self.known.answer}),)
-        if self.turns_left == 1:
-            return ()
-        return CallSet("read_document", "file_id", self.known.useful())
+        useful = self.known.useful() if self.turns_left > 1 else ()
+        return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """List a read of each known document that was not read or, if that is allowed, was read
@@ -274,8 +274,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         that nothing has told of, or the right answer before it could be known; `wrong`, another
         answer; `neutral`, any other tool.
         """
-        optimal = [call for call in self.optimal_calls() if call.name == "read_document"]
-        useful = frozenset(call.arguments["file_id"] for call in optimal)
+        useful = frozenset(
+            call.arguments["file_id"]
+            for call in self.optimal_calls()
+            if call.name == "read_document"
+        )
         derivable = frozenset(self.known.unread())
         known, reads = self.known.answer is not None, len(self.known.read)
 
@@ -309,9 +312,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def subtask(self, with_state: bool) -> str:
         """Read the first useful document, or answer."""
         calls = self.optimal_calls()
-        if not calls:
-            return _LOST
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Describe the document to read, or ask for the answer."""
@@ -342,9 +343,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def read_state(self, state: str) -> None:
         """Take the knowledge and the turns from the text."""
         lines, _, last = state.rpartition("\n")
-        turns = _TURNS.fullmatch(last)
-        if turns is None:
-            raise ValueError(f"this is not a state of {type(self).__name__}: {state[:100]!r}")
+        turns = expect(_TURNS.fullmatch(last), f"a state of {type(self).__name__}", state)
         self.known = self.known.from_lines(self.known, lines)
         self.set_turns_left(int(turns[1]))
 
@@ -363,7 +362,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
         Uses the hidden graph. 0 once the target was read.
         """
-        unread = [self.graph.node(file) for file in self.known.unread()]
+        unread = map(self.graph.node, self.known.unread())
         chains = [node.depth + 1 for node in unread if node and node.needed]
         return 0 if self.known.answer is not None else max(chains, default=0)
 
@@ -393,14 +392,15 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed
         ]
         useful, failed = sum(node.needed for node in read), not self.score()
-        last_round = self.rounds_left() < self._round[1]
         return {
             "operations": self.config.operations,
             "height": self.graph.height,
             "documents": len(self.graph.nodes),
             "needed": self.graph.needed,
             **self._counts,
-            "round_optimal_turns": self._counts["round_optimal_turns"] + last_round,
+            "round_optimal_turns": (
+                self._counts["round_optimal_turns"] + (self.rounds_left() < self._round[1])
+            ),
             "useful_reads": useful,
             "furthest": max(map(self.graph.progress, read), default=0),
             "answered": self._submitted is not None,

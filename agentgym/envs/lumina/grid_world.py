@@ -19,6 +19,7 @@ from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.reading import expect
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -32,12 +33,26 @@ _SIGHT = 15
 """Cells that are drawn on each side of the agent: 31 columns fit into a terminal of 80."""
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
+_LOST = "The goal can no longer be reached within the budget."
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
 _NUMBER = re.compile(r"[0-9]+")
 _TASK = re.compile(
     r"Board size: ([0-9]+) x [0-9]+\n(?:Start: ([^\n]*)\n)?Goal: ([^\n]*)\nHoles: ([^\n]*)\n"
     r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
     re.DOTALL,
+)
+_RULES = (
+    "You walk on a square board, one step per turn, from a start to a goal, and want to "
+    "use as few moves as you can.\n"
+    "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
+    "and columns to the right. up, "
+    "down, left and right take you to the next cell. A step costs 1 move, and a step into "
+    "a hole costs more, as the task "
+    "says. A step off the board is an error: you stay where you are and lose 1 move. After "
+    "each step you are told "
+    "your position and the moves you have left; if they fall below 0 you have failed.\n"
+    "When you are at the goal, call done, which costs no move. It ends the task: you "
+    "succeed if you are at the goal then."
 )
 _PAPER_RULES = (
     "You are an intelligent agent in a navigation game on a grid. Your goal is to get from a start "
@@ -114,8 +129,9 @@ class GridWorld(World[GridConfig]):
         count = min(round(config.hole_density * cells), cells - 1)
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
-        numbers = sorted((sample + (sample >= free)).tolist())
-        holes = [divmod(number, config.size) for number in numbers]
+        holes = [
+            divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
+        ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
         self.max_turns = config.budget(self._cost(start)) + 1
 
@@ -141,37 +157,23 @@ class GridWorld(World[GridConfig]):
 
     def rules(self) -> str:
         """The system message."""
-        if self.config.prompts == "paper":
-            return _PAPER_RULES
-        return (
-            "You walk on a square board, one step per turn, from a start to a goal, and want to "
-            "use as few moves as you can.\n"
-            "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
-            "and columns to the right. up, "
-            "down, left and right take you to the next cell. A step costs 1 move, and a step into "
-            "a hole costs more, as the task "
-            "says. A step off the board is an error: you stay where you are and lose 1 move. After "
-            "each step you are told "
-            "your position and the moves you have left; if they fall below 0 you have failed.\n"
-            "When you are at the goal, call done, which costs no move. It ends the task: you "
-            "succeed if you are at the goal then."
-        )
+        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
         """The board, start, goal and budget."""
-        size = f"Board size: {self.size} x {self.size}"
-        task = f"{size}\nStart: {self.position}\n{self._board()}\nMove budget: {self.moves_left}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        board = self._board(f"Start: {self.position}\n")
+        return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
 
     def restate(self) -> str:
         """The board and the goal; the state has the position and the moves left."""
-        task = f"Board size: {self.size} x {self.size}\n{self._board()}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        return self.config.frame(self._board(), _PAPER_REMINDER)
 
-    def _board(self) -> str:
+    def _board(self, start: str = "") -> str:
         holes = ", ".join(map(str, self.holes)) or "none"
-        cost = f"A step into a hole costs {self.penalty} more moves."
-        return f"Goal: {self.goal}\nHoles: {holes}\n{cost}"
+        return (
+            f"Board size: {self.size} x {self.size}\n{start}Goal: {self.goal}\nHoles: {holes}\n"
+            f"A step into a hole costs {self.penalty} more moves."
+        )
 
     def board(self) -> str:
         """Draw the cells around the agent: `A` the agent, `G` the goal, `O` a hole."""
@@ -251,16 +253,13 @@ class GridWorld(World[GridConfig]):
             return ()
         if self.position == self.goal:
             return (_DONE,)
-        calls = []
-        for direction in _MOVES:
-            cell = self._next(direction)
-            if cell is None:
-                continue
-            if 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(
-                self.position
-            ):
-                calls.append(ToolCall(direction, {}))
-        return tuple(calls)
+        return tuple(
+            ToolCall(direction, {})
+            for direction in _MOVES
+            if (cell := self._next(direction))
+            and self._cost(self.position)
+            == 1 + self.penalty * (cell in self.holes) + self._cost(cell)
+        )
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The steps that stay on the board, and `done`."""
@@ -280,18 +279,18 @@ class GridWorld(World[GridConfig]):
             left as a share of the most that are of use.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
-        board = np.zeros((2, size, size), np.float32)
-        for hole in self.holes:
-            board[0][hole] = 1
-        board[1][self.goal] = 1
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
         view[0] = -1
         top, left = size - 1 - row, size - 1 - column
-        view[:, top : top + size, left : left + size] = board
+        board = view[:, top : top + size, left : left + size]
+        board[0] = 0
+        for hole in self.holes:
+            board[0][hole] = 1
+        board[1][self.goal] = 1
         max_turns = 2 * (size - 1) * (1 + self.penalty) + 1  # every step of a longest path a hole
         turns = min(max(self.turns_left / max_turns, 0), 1)
-        distances = (goal_row - row) / size, (goal_column - column) / size
-        return np.concatenate((view.ravel(), (*distances, turns)), dtype=np.float32)
+        ends = (goal_row - row) / size, (goal_column - column) / size, turns
+        return np.concatenate((view.ravel(), ends), dtype=np.float32)
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""
@@ -303,28 +302,25 @@ class GridWorld(World[GridConfig]):
     def subtask(self, with_state: bool) -> str:
         """The next cell of a cheapest path; which direction that is, is left to the agent."""
         calls = self.optimal_calls()
-        if not calls:
-            return "The goal can no longer be reached within the budget."
-        return self.subtask_for(calls[0], with_state)
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the cell that a step enters."""
-        if call == _DONE:
-            return "You are at the goal: finish."
-        return f"Enter cell {self._next(call.name)} next."
+        return (
+            "You are at the goal: finish."
+            if call == _DONE
+            else f"Enter cell {self._next(call.name)} next."
+        )
 
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the board and the budget."""
-        match = _TASK.fullmatch(without_frame(task))
-        if match is None:
-            raise ValueError(f"this is not a task of GridWorld: {task[:100]!r}")
+        match = expect(_TASK.fullmatch(without_frame(task)), "a task of GridWorld", task)
         board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
-        cell = _read_cells(goal)[0]
         # Until the state is read, the goal stands in for a start that is not told.
-        first = _read_cells(start)[0] if start else cell
-        world._start(int(board), first, cell, _read_cells(holes), int(cost))
+        first, last = _read_cells(f"{start or goal} {goal}")
+        world._start(int(board), first, last, _read_cells(holes), int(cost))
         world.max_turns = int(budget) + 1 if budget else None
         return world
 
@@ -342,11 +338,9 @@ class GridWorld(World[GridConfig]):
         """Return the step to a named cell."""
         if "finish" in subtask:
             return _DONE
-        for cell in _read_cells(subtask)[:1]:
-            for direction in _MOVES:
-                if self._next(direction) == cell:
-                    return ToolCall(direction, {})
-        return None
+        cells = _read_cells(subtask)[:1]
+        steps = (ToolCall(name, {}) for name in _MOVES if [self._next(name)] == cells)
+        return next(steps, None)
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
@@ -371,8 +365,7 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
 
 def _neighbours(cell: int, size: int) -> list[int]:
     column = cell % size
-    rows = (cell - size, cell + size)
-    neighbours = [other for other in rows if 0 <= other < size**2]
+    neighbours = [other for other in (cell - size, cell + size) if 0 <= other < size**2]
     neighbours += [cell - 1] if column else []
     neighbours += [cell + 1] if column < size - 1 else []
     return neighbours

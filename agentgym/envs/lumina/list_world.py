@@ -17,6 +17,7 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.reading import expect
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
@@ -25,6 +26,20 @@ from agentgym.world import CallSet, World
 _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _RESTATED = "Turn the current list into the target list."
+_LOST = "The target can no longer be reached."
+_RULES = (
+    "You edit a list of integers, one command per turn, until it equals a target list.\n"
+    "The target holds elements of the initial list in their order; the others have to be "
+    "removed with pop, which takes "
+    "an index into the list as it is now, counted from 0. After a removal every later "
+    "element moves down by one index. "
+    "The result of a removal does not show the list.\n"
+    "You may only work from left to right: after a removal, the elements to the left of "
+    "the removed one can never be "
+    "removed, and trying to is an error that costs the turn.\n"
+    "When the list equals the target, call done. It ends the task: you succeed if the "
+    "lists are equal then."
+)
 _PAPER_RULES = (
     "You are an assistant that **edits lists** by simple commands, one in each turn. A task gives "
     "you an initial list and a target list; you turn the one into the other with the functions "
@@ -95,7 +110,7 @@ class ListWorld(World[ListConfig]):
             items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
         else:
             values = rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
-            items = [10 + value for value in values.tolist()]
+            items = (10 + values).tolist()
         removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
         self._start(items, [value for k, value in enumerate(items) if k not in removed])
         self.max_turns = config.budget(config.removals + 1)
@@ -121,21 +136,7 @@ class ListWorld(World[ListConfig]):
 
     def rules(self) -> str:
         """The system message."""
-        if self.config.prompts == "paper":
-            return _PAPER_RULES
-        return (
-            "You edit a list of integers, one command per turn, until it equals a target list.\n"
-            "The target holds elements of the initial list in their order; the others have to be "
-            "removed with pop, which takes "
-            "an index into the list as it is now, counted from 0. After a removal every later "
-            "element moves down by one index. "
-            "The result of a removal does not show the list.\n"
-            "You may only work from left to right: after a removal, the elements to the left of "
-            "the removed one can never be "
-            "removed, and trying to is an error that costs the turn.\n"
-            "When the list equals the target, call done. It ends the task: you succeed if the "
-            "lists are equal then."
-        )
+        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
         """The two lists and the budget."""
@@ -198,12 +199,10 @@ class ListWorld(World[ListConfig]):
         A pop at i is one of them if the list agrees with the target before i and the rest of the
         target is a subsequence of the elements after i.
         """
-        turns = len(self.items) - len(self.target) + 1
-        if self.done or self.turns_left < turns:
+        if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
-        if self.items == self.target:
-            return (_DONE,)
-        return CallSet("pop", "id", self._optimal_pops())
+        done = self.items == self.target
+        return (_DONE,) if done else CallSet("pop", "id", self._optimal_pops())
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
@@ -267,18 +266,18 @@ class ListWorld(World[ListConfig]):
         which is unique even among duplicates.
         """
         calls = self.optimal_calls()
-        if not calls:
-            return "The target can no longer be reached."
-        return self.subtask_for(calls[-1], with_state)
+        return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name an element, or say that the list is finished."""
         if call == _DONE:
             return "The list equals the target: finish."
         index = call.arguments["id"]
-        position = f"had index {self._origins[index]} in the initial list"
-        if with_state:
-            position = f"has index {index} in the current list"
+        position = (
+            f"has index {index} in the current list"
+            if with_state
+            else f"had index {self._origins[index]} in the initial list"
+        )
         return f"Remove the element that {position} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -311,9 +310,7 @@ class ListWorld(World[ListConfig]):
 
     def read_state(self, state: str) -> None:
         """Take the current list, the lock and the turns from the text."""
-        match = _STATE.search(state)
-        if match is None:
-            raise ValueError(f"this is not a state of ListWorld: {state[:100]!r}")
+        match = expect(_STATE.search(state), "a state of ListWorld", state)
         self._start(
             list(map(int, _NUMBERS.findall(match["items"])))[1::2],
             list(map(int, _NUMBERS.findall(match["target"]))),
@@ -331,9 +328,8 @@ class ListWorld(World[ListConfig]):
         index = int(number[0])
         if "current list" in subtask:
             return ToolCall("pop", {"id": index})
-        if index not in self._origins:
-            return None
-        return ToolCall("pop", {"id": self._origins.index(index)})
+        known = index in self._origins
+        return ToolCall("pop", {"id": self._origins.index(index)}) if known else None
 
 
 def _highest_value(config: ListConfig) -> int:

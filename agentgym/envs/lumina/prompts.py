@@ -34,6 +34,5 @@ class LuminaConfig(TurnBudget):
 
 def without_frame(text: str) -> str:
     """Return the task in a text of `LuminaConfig.frame`."""
-    if not text.startswith(_NEW_TASK):
-        return text
-    return text.removeprefix(_NEW_TASK).rpartition("\n\n")[0]
+    task = text.removeprefix(_NEW_TASK)
+    return text if task == text else task.rpartition("\n\n")[0]

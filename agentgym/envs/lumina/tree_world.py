@@ -33,6 +33,19 @@ _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
 _MAY_BE_ABSENT = "The target may be missing from the tree."
 _IS_THERE = "The target is in the tree."
+_RULES = (
+    "You search a tree for the node that holds a target value. Every node has an id (a "
+    "text) and a value (an integer), "
+    "both unique. You are told a part of the tree, one node per line: (id=..., value=...) "
+    "-> [ids of its children]; the "
+    "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have "
+    "not been looked up.\n"
+    "get_children tells the children of a node whose id you have been shown. When you know "
+    "the node with the target "
+    "value, report it with found. If the whole tree holds no such node, call unreachable. "
+    "Either ends the task: you "
+    "succeed if the report is right. Do not ask for anything twice."
+)
 _PAPER_RULES = (
     "You are a reasoning agent that searches a tree for a node with a given value, which you may or "
     "may not be able to reach. Each node has an id (a unique string) and a value (a unique integer). "
@@ -160,32 +173,19 @@ class TreeWorld(World[TreeConfig]):
         """
         if self.target in self._by_value:
             return 1
-        explored = len(self.known) - len(self._frontier)
+        unexplored = len(self.children) - len(self.known) + len(self._frontier)
         # One that must be somewhere is at the latest in the last node, which need not be asked for.
-        return len(self.children) - explored + self._may_be_absent
+        return unexplored + self._may_be_absent
 
     def rules(self) -> str:
         """The system message."""
-        if self.config.prompts == "paper":
-            return _PAPER_RULES
-        return (
-            "You search a tree for the node that holds a target value. Every node has an id (a "
-            "text) and a value (an integer), "
-            "both unique. You are told a part of the tree, one node per line: (id=..., value=...) "
-            "-> [ids of its children]; the "
-            "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have "
-            "not been looked up.\n"
-            "get_children tells the children of a node whose id you have been shown. When you know "
-            "the node with the target "
-            "value, report it with found. If the whole tree holds no such node, call unreachable. "
-            "Either ends the task: you "
-            "succeed if the report is right. Do not ask for anything twice."
-        )
+        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
-        task = f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
-        return self.config.frame(task, _PAPER_REMINDER)
+        return self.config.frame(
+            f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}", _PAPER_REMINDER
+        )
 
     def restate(self) -> str:
         """The target; the state has the tree as far as it is known."""
@@ -196,13 +196,13 @@ class TreeWorld(World[TreeConfig]):
         return f"Find the node with value {self.target}. {presence}"
 
     def _knowledge(self) -> str:
-        lines = []
-        for node, value in self.known.items():
-            children = "UNKNOWN"
-            if node not in self._frontier:
-                children = f"[{', '.join(self.children[node])}]"
-            lines.append(f"(id={node}, value={value}) -> {children}")
-        return "\n".join(lines)
+        children = {
+            node: "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
+            for node in self.known
+        }
+        return "\n".join(
+            f"(id={node}, value={value}) -> {children[node]}" for node, value in self.known.items()
+        )
 
     @tool
     def get_children(self, id: str) -> list[dict[str, Any]]:
@@ -272,7 +272,7 @@ class TreeWorld(World[TreeConfig]):
         `unreachable`: `2 * nodes + 1` calls. A node that has not been shown has an empty id.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
-        calls = [ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids]
+        calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
@@ -290,13 +290,17 @@ class TreeWorld(World[TreeConfig]):
         rows = np.zeros((3, nodes), np.float32)
         for slot, (node, value) in enumerate(self.known.items()):
             rows[:, slot] = 1, node in self._frontier, value == self.target
-        turns = min(self.turns_left / (nodes + 1), 1)
-        return np.concatenate((rows.ravel(), (self._may_be_absent, turns)), dtype=np.float32)
+        ends = self._may_be_absent, min(self.turns_left / (nodes + 1), 1)
+        return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def board(self) -> str:
         """Draw the nodes shown so far, children indented; `?` where children are not known."""
-        explored = [node for node in self.known if node not in self._frontier]
-        inner = {child for node in explored for child in self.children[node]}
+        inner = {
+            child
+            for node in self.known
+            if node not in self._frontier
+            for child in self.children[node]
+        }
         rest = [(node, 0) for node in self.known if node not in inner][::-1]
         lines = [f"target {self.target}"]
         while rest:
@@ -409,7 +413,7 @@ def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
     ids: dict[str, None] = {}
     while len(ids) < count:
         letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
-        ids.update(dict.fromkeys(map("".join, letters)))
+        ids |= dict.fromkeys(map("".join, letters))
     return list(ids)
 
 

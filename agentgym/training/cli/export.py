@@ -10,7 +10,7 @@ import typer
 
 from agentgym.env import tool_env
 from agentgym.envs.lore.code_world import CodeWorld
-from agentgym.envs.lore.sources import ROOT
+from agentgym.envs.lore.programs import ROOT
 from agentgym.registry import make
 from agentgym.training.cli.common import WorldId, exit_on_user_error, parse_options
 

@@ -55,6 +55,20 @@ _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
 
+_CONTEXT_COLUMNS = (
+    "format",
+    "asked about",
+    "length",
+    "rows",
+    "ACL (scan)",
+    "ACL (least)",
+    "score",
+    "chance",
+    "last page",
+    "unanswered",
+)
+_HEAVY = ("messages", "evidence", "base_stats_info")
+"""Fields of a row that scoring does not need."""
 _MEASURES = ("setting", "task", "length", "chance", "last_page", "acl_scan", "acl_min")
 """Fields that a row and the report of an episode have in common."""
 
@@ -154,11 +168,10 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
             open_files = {
                 task: stack.enter_context(replacing(path)) for task, path in files.items()
             }
+            tokens = LENGTHS[length] if length in LENGTHS else int(length)
             for sample in range(max(counts.values())):
-                tokens = LENGTHS[length] if length in LENGTHS else int(length)
-                lines = _write_log(
-                    make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files
-                )
+                rows = make_rows(setting, tokens, sample, counts, plan.seed, counter)
+                lines = _write_log(rows, open_files)
                 lines_so_far += lines
                 yield setting, length, len(lines)
             _write_answers(folder / ANSWERS, lines_so_far, set(counts))
@@ -176,11 +189,7 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
     lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-        light = {
-            key: value
-            for key, value in row.items()
-            if key not in ("messages", "evidence", "base_stats_info")
-        }
+        light = {key: value for key, value in row.items() if key not in _HEAVY}
         lines.append(json.dumps(light, ensure_ascii=False) + "\n")
     return lines
 
@@ -270,9 +279,10 @@ def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
     parsed = None if value is None else read(kind, value)
-    fields = {name: row[name] for name in _MEASURES}
     return LongBenchResult(
-        **fields, score=score(kind, row["answer"], parsed), answered=parsed is not None
+        **{name: row[name] for name in _MEASURES},
+        score=score(kind, row["answer"], parsed),
+        answered=parsed is not None,
     )
 
 
@@ -287,8 +297,11 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
         raise ValueError(
             f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end"
         )
-    fields = {name: report[name] for name in _MEASURES}
-    return LongBenchResult(**fields, score=float(trajectory.reward), answered=trajectory.terminated)
+    return LongBenchResult(
+        **{name: report[name] for name in _MEASURES},
+        score=float(trajectory.reward),
+        answered=trajectory.terminated,
+    )
 
 
 def _replies(path: Path) -> dict[str, str]:
@@ -304,8 +317,7 @@ def _replies(path: Path) -> dict[str, str]:
                 raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
             )
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            problem = f"it is no answer to a row ({error!r})"
-            raise DamagedFileError(path, problem, number) from None
+            raise DamagedFileError(path, f"it is no answer to a row ({error!r})", number) from None
     return replies
 
 
@@ -318,30 +330,23 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
         groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(
             each
         )
-    header = [
-        "format",
-        "asked about",
-        "length",
-        "rows",
-        "ACL (scan)",
-        "ACL (least)",
-        "score",
-        "chance",
-        "last page",
-        "unanswered",
-    ]
     lines = []
     for style, part, length in sorted(
         groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))
     ):
         rows = groups[style, part, length]
-        tokens = [f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")]
-        shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance", "last_page")]
-        unanswered = str(sum(not row.answered for row in rows))
         lines.append(
-            [style, _PARTS[part], f"{length:,}", str(len(rows)), *tokens, *shares, unanswered]
+            [
+                style,
+                _PARTS[part],
+                f"{length:,}",
+                str(len(rows)),
+                *(f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")),
+                *(f"{100 * mean(rows, name):.1f}" for name in ("score", "chance", "last_page")),
+                str(sum(not row.answered for row in rows)),
+            ]
         )
-    return "Adequate context length (tokens) and scores in %", header, lines
+    return "Adequate context length (tokens) and scores in %", list(_CONTEXT_COLUMNS), lines
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
@@ -350,9 +355,11 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
     """
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
-        share = f"{100 * mean(rows, 'score'):.1f}"
-        if all(row.score in (0.0, 1.0) for row in rows):
-            share = percent(wilson(round(sum(row.score for row in rows)), len(rows)))
+        share = (
+            percent(wilson(round(sum(row.score for row in rows)), len(rows)))
+            if all(row.score in (0.0, 1.0) for row in rows)
+            else f"{100 * mean(rows, 'score'):.1f}"
+        )
         lines.append(
             [
                 setting,
@@ -364,8 +371,11 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
                 f"{100 * mean(rows, 'last_page'):.1f}",
             ]
         )
-    title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
-    return title, ["setting", "task", "length", "rows", "score", "chance", "last page"], lines
+    return (
+        "Scores in %, of right and wrong answers with Wilson's 95 % interval",
+        ["setting", "task", "length", "rows", "score", "chance", "last page"],
+        lines,
+    )
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -435,10 +445,9 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     )
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
-        shares = [
-            cells.get((setting, task, length), np.nan) for task in tasks for length in lengths
-        ]
-        values = 100 * np.reshape(shares, (len(tasks), len(lengths)))
+        values = 100 * np.array(
+            [[cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks]
+        )
         image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
         for row, column in np.argwhere(~np.isnan(values)):
             panel.text(
@@ -512,8 +521,7 @@ def _report(
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
     episodes = [each for path in logs for each in TrajectoryLog(path)]
-    results = [outcome(each) for each in episodes if not each.failure]
-    yield from _show(results, out)
+    yield from _show([outcome(each) for each in episodes if not each.failure], out)
     yield from describe_failures(episodes)
 
 

@@ -29,7 +29,13 @@ from agentgym.training.evaluation import (
     register_paper,
     to_markdown,
 )
-from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of, search_report
+from agentgym.training.papers.reasoning_graph import (
+    figures,
+    graph_summary,
+    means_table,
+    paths_of,
+    search_report,
+)
 from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog, rollout
 from agentgym.training.rollout.storage import write_text
 
@@ -137,9 +143,10 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     report = search_report(trajectory)
     log = report["searches"]
     turns = {entry["turn"] for entry in log}
-    acts = [step for step in trajectory.steps if not _summing_up(step)]
+    acts = [
+        step for step in trajectory.steps if step.info.get("context", {}).get("phase") != "summary"
+    ]
     after = _searches_needed(log, report["oracle_documents"])
-    stops = sum(_stopped(step) for step in acts)
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
         rounds=len(turns),
@@ -150,7 +157,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
         if after is None
         else float(sum(turn > log[after - 1]["turn"] for turn in turns)),
         followed_format=report["answer"] is not None and parse_number(report["answer"]) is not None,
-        early_stops=report["early_stops"] + stops,
+        early_stops=report["early_stops"] + sum(map(_stopped, acts)),
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
         tokens_all=float(sum(_tokens(step, count) for step in acts)),
     )
@@ -187,19 +194,12 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
     """Return the table of the paper: a row for each setting. Unknown figures are left empty."""
-    names = {"TokR": "Tok/R", "Dur": "Dur (s)"}
-    rows = []
-    for setting, outcomes in settings.items():
-        means = asdict(metrics(outcomes))
-        cells = [_format(value, share=name in ("Acc", "SC", "FF")) for name, value in means.items()]
-        rows.append([setting, *cells])
-    return "GSM-Agent", ["setting", *(names.get(name, name) for name in Metrics.__slots__)], rows
-
-
-def _format(value: float, *, share: bool) -> str:
-    if isnan(value):
-        return ""
-    return f"{100 * value:.2f}%" if share else f"{value:.2f}"
+    return means_table(
+        "GSM-Agent",
+        {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
+        {setting: asdict(metrics(outcomes)) for setting, outcomes in settings.items()},
+        shares=("Acc", "SC", "FF"),
+    )
 
 
 def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
@@ -212,18 +212,13 @@ def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str])
     return None
 
 
-def _summing_up(step: Step) -> bool:
-    return bool(step.info.get("context", {}).get("phase") == "summary")
-
-
 def _stopped(step: Step) -> bool:
     """Return whether a reply did not try to call a tool and gave no answer either."""
     text = step.reply.text
-    if parse(text, "auto", step.chat.tools).calls or MARK in text:
+    tried = parse(text, "auto", step.chat.tools).calls or step.info["detail"]["calls"]
+    if tried or MARK in text:
         return False
-    return (explain(text, "auto", step.chat.tools) or NO_CALL).startswith(NO_CALL) and step.info[
-        "detail"
-    ]["calls"] == 0
+    return (explain(text, "auto", step.chat.tools) or NO_CALL).startswith(NO_CALL)
 
 
 def _tokens(step: Step, count: Count | None) -> float:

@@ -62,20 +62,18 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         return []
     tables = [_accuracy(rows), _means("tool calls", rows, lambda row: float(row.calls))]
     if all(row.usage for row in rows):
-        tables.append(
+        tables += [
             _means(
                 "trajectory length, tokens",
                 rows,
                 lambda row: row.usage.trajectory_tokens if row.usage else 0,
-            )
-        )
-        tables.append(
+            ),
             _means(
                 "tool output, tokens",
                 rows,
                 lambda row: row.usage.tool_output_tokens if row.usage else 0,
-            )
-        )
+            ),
+        ]
     return [*tables, *_tasks(rows)]
 
 
@@ -94,8 +92,8 @@ def _tasks(rows: Sequence[Result]) -> list[Table]:
             [task, *(_cell(cells, (task, length)) for length in lengths), _cell(tasks, (task,))]
             for task in sorted({row.world for row in alike})
         ]
-        every = percent(summarize(alike, (), "success")[()])
-        lines.append(["all", *(_cell(columns, (length,)) for length in lengths), every])
+        shares = (_cell(columns, (length,)) for length in lengths)
+        lines.append(["all", *shares, percent(summarize(alike, (), "success")[()])])
         title = (
             f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
             f"{context}, {len(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
@@ -112,10 +110,15 @@ def _accuracy(rows: Sequence[Result]) -> Table:
     cells = summarize(rows, ("arm", "context", "horizon"), "success")
     whole = summarize(rows, ("arm", "context"), "success")
     lengths = sorted({row.horizon for row in rows})
-    lines = []
-    for arm, context in _lines(rows):
-        texts = [_cell(cells, (arm, context, length)) for length in lengths]
-        lines.append([arm or "none", context, *texts, percent(whole[arm, context])])
+    lines = [
+        [
+            arm or "none",
+            context,
+            *(_cell(cells, (arm, context, length)) for length in lengths),
+            percent(whole[arm, context]),
+        ]
+        for arm, context in _lines(rows)
+    ]
     title = (
         f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
         f"{few_instances(rows)}"
@@ -128,11 +131,8 @@ def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float])
     lines = []
     for arm, context in _lines(rows):
         alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
-        groups = [[value(row) for row in alike if row.horizon == length] for length in lengths]
-        cells = [
-            f"{fmean(group):,.1f}" if group else ""
-            for group in (*groups, [value(row) for row in alike])
-        ]
+        groups = [[row for row in alike if row.horizon == length] for length in lengths]
+        cells = [f"{fmean(map(value, group)):,.1f}" if group else "" for group in (*groups, alike)]
         lines.append([arm or "none", context, *cells])
     return (
         f"LOCA-bench: mean {title}, by description length",
@@ -187,8 +187,14 @@ def lengths_figure(results: Sequence[Result]) -> Figure:
         cells = summarize(results, ("arm", "context", "horizon"), metric)
         for pair, style in styles.items():
             own = [length for length in lengths if (*pair, length) in cells]
-            intervals = [cells[*pair, length] for length in own]
-            plots.draw_line(panel, own, intervals, {**style, "markersize": 4}, 0.12, scale)
+            plots.draw_line(
+                panel,
+                own,
+                [cells[*pair, length] for length in own],
+                {**style, "markersize": 4},
+                0.12,
+                scale,
+            )
         panel.set(xlabel="description length (tokens)", ylabel=label, xscale="log")
         panel.set_ylim(bottom=0 if metric != "success" else -3)
         panel.set_xticks(lengths, list(map(_short, lengths)))

@@ -65,6 +65,15 @@ _COLUMNS = (
     "low",
     "high",
 )
+_FAILURES = (
+    "",
+    "episodes",
+    "failed",
+    "premature halt",
+    "wrong synthesis",
+    "other",
+    "lost leads",
+)
 _MEANS = {
     "lost_leads": "leads lost",
     "reads": "reads",
@@ -226,14 +235,15 @@ def lore_tables(results: Sequence[Result]) -> list[Table]:
     """Return, for each world of LORE, accuracy by operations and by height, a column for each arm,
     and the kinds of failure.
     """
-    tables = []
-    for world, arms in lines(results).items():
-        tables += [
+    return [
+        table
+        for world, arms in lines(results).items()
+        for table in (
             _curve_table(world, arms, "operations"),
             _curve_table(world, arms, "height"),
             _failure_table(world, arms),
-        ]
-    return tables
+        )
+    ]
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
@@ -261,19 +271,21 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
         name: {(each.low, each.high): each for each in curve(rows, by)}
         for name, rows in arms.items()
     }
-    table = []
-    for low, high in sorted({ends for column in bins.values() for ends in column}):
-        line = [str(low) if low == high else f"{low} to {high}"]
-        for column in bins.values():
-            cell = ""
-            if each := column.get((low, high)):
-                cell = (
-                    f"{round(each.accuracy.value * each.episodes)}/{each.episodes}: "
-                    f"{percent(each.accuracy)}"
-                )
-            line.append(cell)
-        table.append(line)
+    table = [
+        [
+            str(low) if low == high else f"{low} to {high}",
+            *(_write_bin(column.get((low, high))) for column in bins.values()),
+        ]
+        for low, high in sorted({ends for column in bins.values() for ends in column})
+    ]
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *bins], table
+
+
+def _write_bin(each: Bin | None) -> str:
+    if each is None:
+        return ""
+    solved = round(each.accuracy.value * each.episodes)
+    return f"{solved}/{each.episodes}: {percent(each.accuracy)}"
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
@@ -285,7 +297,6 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
             sum(bool(each[kind]) for each in failed)
             for kind in ("premature_halt", "synthesis_error")
         )
-        with_lost_leads = sum(each["lost_leads"] > 0 for each in failed)
         means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
         counts = (
             len(rows),
@@ -293,22 +304,12 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
             halted,
             wrong,
             len(failed) - halted - wrong,
-            with_lost_leads,
+            sum(each["lost_leads"] > 0 for each in failed),
         )
         table.append([name, *map(str, counts), *means])
-    header = [
-        "",
-        "episodes",
-        "failed",
-        "premature halt",
-        "wrong synthesis",
-        "other",
-        "lost leads",
-        *_MEANS.values(),
-    ]
     return (
         f"{world}: how episodes failed, in numbers of episodes, and means of an episode",
-        header,
+        [*_FAILURES, *_MEANS.values()],
         table,
     )
 
@@ -332,10 +333,12 @@ def lore_figure(results: Sequence[Result]) -> Figure:
         for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
             for name, rows in arms.items():
                 bins = curve(rows, by)
-                middles = [(each.low + each.high) / 2 for each in bins]
-                intervals = [each.accuracy for each in bins]
                 plots.draw_line(
-                    panel, middles, intervals, {**styles[name], "markersize": 4}, alpha=0.12
+                    panel,
+                    [(each.low + each.high) / 2 for each in bins],
+                    [each.accuracy for each in bins],
+                    {**styles[name], "markersize": 4},
+                    alpha=0.12,
                 )
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()

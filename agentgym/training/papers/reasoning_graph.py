@@ -9,7 +9,7 @@ leave it out; `with_first` and `transitions` are the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from importlib import import_module
@@ -173,11 +173,13 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
         return mean([getattr(path.ratios(with_first), kind) for path in some])
 
-    transitions = [ratio(kind, walked) for kind in KINDS]
-    firsts = [ratio(kind, walked, with_first=True) for kind in KINDS]
     parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
     return GraphFigures(
-        mean([float(path.visited) for path in walked]), has(walked), *transitions, *firsts, *parts
+        mean([float(path.visited) for path in walked]),
+        has(walked),
+        *(ratio(kind, walked) for kind in KINDS),
+        *(ratio(kind, walked, with_first=True) for kind in KINDS),
+        *parts,
     )
 
 
@@ -233,23 +235,36 @@ def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
     """Return the table of the paper (appendix C.1): a row for each setting; what there is no
     episode for is left empty.
     """
-    rows = []
-    for setting, paths in settings.items():
-        means = asdict(figures(paths))
-        rows.append(
-            [setting, *(_format(value, share=name != "V") for name, value in means.items())]
-        )
-    names = {
-        "Rvst_V3": "Rvst-V3+",
-        "hasRvst_V3": "hasRvst-V3+",
-        "Rvst_V2": "Rvst-V2",
-        "hasRvst_V2": "hasRvst-V2",
-    }
-    return (
+    return means_table(
         "Agentic reasoning graph",
-        ["setting", *(names.get(name, name) for name in GraphFigures.__slots__)],
-        rows,
+        {
+            name: name.replace("_V3", "-V3+").replace("_V2", "-V2")
+            for name in GraphFigures.__slots__
+        },
+        {setting: asdict(figures(paths)) for setting, paths in settings.items()},
+        shares=set(GraphFigures.__slots__) - {"V"},
     )
+
+
+def means_table(
+    title: str,
+    names: Mapping[str, str],
+    means: Mapping[str, Mapping[str, float]],
+    shares: Collection[str],
+) -> Table:
+    """Return a table with a row of means for each setting; those that are NaN are left empty.
+
+    Args:
+        title: The title.
+        names: The names of the columns, by mean.
+        means: The means of each setting.
+        shares: The means that are shares, which are written in %.
+    """
+    rows = [
+        [setting, *(_format(row[name], share=name in shares) for name in names)]
+        for setting, row in means.items()
+    ]
+    return title, ["setting", *names.values()], rows
 
 
 def _format(value: float, *, share: bool) -> str:

@@ -17,9 +17,8 @@ import pytest
 
 from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.engine import search
-from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.questions import QuestionSpec
+from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import (
     COUNTS,
     LENGTHS,
@@ -30,10 +29,10 @@ from agentgym.envs.agentlongbench.rows import (
     prompt,
 )
 from agentgym.envs.agentlongbench.scoring import TASKS
-from agentgym.envs.agentlongbench.worlds import vocabulary
 from agentgym.messages import Chat
 from agentgym.tokens import counter
 from tests.envs.agentlongbench.puzzle_reader import Reader
+from tests.envs.agentlongbench.vocabulary import vocabulary
 
 HEURISTIC = counter("heuristic")
 ALL = dict.fromkeys(TASKS, 10**6)

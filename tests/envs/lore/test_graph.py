@@ -13,10 +13,15 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.lore.bottom_up import LETTERS, DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, Shape, among, below, shuffled
+from agentgym.envs.lore.growth import (
+    LETTERS,
+    DocumentSampler,
+    ModuleSampler,
+    grow_bottom_up,
+    grow_top_down,
+)
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, number, text, variables
-from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
 from tests.envs.lore.lore_solver import calculate
 
 PLAIN = DocumentSampler(lambda rng, operator: (operator.child(rng), None), number)

@@ -21,6 +21,7 @@ import agentgym
 from agentgym.envs.lore import programs
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.graph import Graph, Rule, Shape
+from agentgym.envs.lore.growth import ModuleSampler, grow_top_down
 from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import (
     HARD,
@@ -28,11 +29,11 @@ from agentgym.envs.lore.programs import (
     REDIRECTS,
     STANDARD,
     read_expression,
+    read_source,
     wakeups,
     write_expression,
+    write_source,
 )
-from agentgym.envs.lore.sources import read_source, write_source
-from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
 from agentgym.training.cli.export import HELPER, write
 from agentgym.training.cli.export import program as export_program
 from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually

@@ -1,5 +1,6 @@
-"""Growth bottom-up: children lead to their parent, so reading starts at the leaves
-(TaskWeaver, section 3).
+"""Growth of graphs in either direction (TaskWeaver, section 3). Bottom-up, children lead to their
+parent, so reading starts at the leaves; top-down, children give their parent's value, so reading
+starts at the root.
 """
 
 from __future__ import annotations
@@ -102,10 +103,9 @@ class _BottomUp(Grower):
         depth = 1 + max([node.depth for node in picked])
         picked = self._among_decoys(picked)
         hub = self.add("index", depth)
-        children = (hub.uid,)
         for node in picked:
             node.file = self._file(self._letters(1, 4))
-            node.children = children
+            node.children = (hub.uid,)
         hub.content = tuple([node.uid for node in picked])
         return hub
 
@@ -162,9 +162,8 @@ class _BottomUp(Grower):
         """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        if not share:  # nothing is drawn, so that the options of a domain do not shift each other
-            return counts
-        for place in range(size):
+        # Of none nothing is drawn, so that the options of a domain do not shift each other.
+        for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
         return counts
@@ -214,3 +213,110 @@ def _check(graph: Graph, numbers: int) -> None:
     )
     ensure(_FILES.fullmatch(files) is not None, "ids have the form of the grammar")
     check_order(graph, set(graph.start))
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSampler:
+    """Decisions of a top-down domain about new documents.
+
+    Attributes:
+        name: The id of a document, from how many there were before it; 0 is the root. Ids must
+            differ.
+        constant: Draws the value of a leaf.
+        redirect: The rule of one operand that gathered leaves get, over what is gathered behind.
+    """
+
+    name: Callable[[Random, int], str]
+    constant: Callable[[Random], int]
+    redirect: Operator
+
+
+class _TopDown(Grower):
+    """Grower whose children give their parent's value.
+
+    No evaluation calls a shared document twice: that would take exponential time.
+    """
+
+    def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
+        super().__init__(*args)
+        self.sampler = sampler
+
+    def grow(self) -> Graph:
+        for leaf in self.run(self._module(0)):
+            leaf.content = self.sampler.constant(self.rng)
+        operators = {each.name: each for each in (*self.operators, self.sampler.redirect)}
+        values = _evaluate(self.nodes, operators)
+        _mark_needed(self.nodes, operators, values)
+        graph = self.finished(self.nodes[:1], values[0], top_down=True)
+        check_order(graph, {node.uid for node in graph.nodes if not isinstance(node.content, Rule)})
+        return graph
+
+    def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
+        children = [self._module(parent.depth + 1) for _ in range(operands)]
+        order = shuffled(self.rng, children)
+        parent.content = Rule(
+            operator.name, operator.draw(self.rng, operands), tuple(node.uid for node in order)
+        )
+        parent.children = tuple(node.uid for node in children)
+        return children
+
+    def gather(self, picked: list[Node]) -> Node:
+        hub = self._module(1 + max(node.depth for node in picked))
+        redirect = self.sampler.redirect
+        for node in picked:
+            node.content = Rule(redirect.name, redirect.draw(self.rng, 1), (hub.uid,))
+            node.children = (hub.uid,)
+        return hub
+
+    def _module(self, depth: int) -> Node:
+        return self.add("module", depth, file=self.sampler.name(self.rng, len(self.nodes)))
+
+
+def grow_top_down(
+    rng: Random,
+    shape: Shape,
+    operators: Sequence[Operator],
+    sampler: ModuleSampler,
+    weights: Mapping[str, float] | None = None,
+) -> Graph:
+    """Grow a graph whose documents have values by their rules: reading starts at the root,
+    constants are at the leaves.
+
+    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for.
+
+    Args:
+        rng: The only source of randomness.
+        shape: How much it grows, and how deep.
+        operators: What may be computed.
+        sampler: The domain's decisions about new documents.
+        weights: The frequency of each operator, by name, with any sum; all alike if None.
+    """
+    return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
+
+
+def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
+    """Compute the values of all nodes by uid, each once, children first."""
+    values: list[Any] = [None] * len(nodes)
+    for node in reversed(nodes):
+        values[node.uid] = rule = node.content
+        if isinstance(rule, Rule):
+            operands = [values[uid] for uid in rule.operands]
+            values[node.uid] = operators[rule.operator].execute(rule.drawn, operands)
+    return values
+
+
+def _mark_needed(
+    nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
+) -> None:
+    """Mark the nodes that a lazy evaluation of the root asks for.
+
+    Parents are older, so one pass is enough.
+    """
+    for node in nodes:
+        node.needed = node.uid == 0
+    for node in nodes:
+        if node.needed and isinstance(rule := node.content, Rule):
+            needs = operators[rule.operator].needs
+            operands = [values[uid] for uid in rule.operands]
+            for place in needs(rule.drawn, operands) if needs else range(len(operands)):
+                nodes[rule.operands[place]].needed = True
