@@ -72,12 +72,14 @@ class Compaction(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
         self.summarizer = _read_summarizer(summarizer)
-        recorded = {
-            "keep_last_turns": keep_last_turns,
-            "summarizer": summarizer,
-            "max_summary": max_summary,
-        }
-        super().__init__(env, budget, trigger=self.trigger, **recorded)
+        super().__init__(
+            env,
+            budget,
+            trigger=self.trigger,
+            keep_last_turns=keep_last_turns,
+            summarizer=summarizer,
+            max_summary=max_summary,
+        )
 
     def begin(self) -> None:
         """Forget the last episode."""
@@ -95,23 +97,17 @@ class Compaction(ContextWrapper):
             return
         if not self._span():
             self.cool_down()
-        elif self.summarizer is None:
+            return
+        self._number += 1
+        if self.summarizer is None:
             self._asking = True
-            self._number += 1
             self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
         else:
-            self._number += 1
             try:
                 text = self.summarizer(Chat(tuple(self._span()), self.view.chat.tools))
             except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
                 text = ""
             self._compact(text)
-
-    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode with nothing edited."""
-        chat, info = super().reset(**options)
-        self._keys = tuple(info)
-        return chat, info
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply, or take it as the summary that was asked for."""
@@ -122,13 +118,13 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
-        values = {
+        info = {
+            **dict.fromkeys(self._first_info),
             "turn": self.world_env.world.turn,
             "valid": bool(text),
             "success": False,
             "detail": StepInfo(),
         }
-        info = {name: values.get(name) for name in self._keys}
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
@@ -187,7 +183,6 @@ def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
         return summarizer
     if summarizer in ("policy", "rules"):
         return None if summarizer == "policy" else summarize_by_rules
-    function: Summarizer = import_function(
+    return import_function(
         "summarizer", summarizer, "policy, rules, a function, or package.module:function"
     )
-    return function

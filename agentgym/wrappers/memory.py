@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.arguments import check_choice, check_int
-from agentgym.env import tool_env
 from agentgym.messages import Chat
-from agentgym.stages import Stage, check_order
+from agentgym.stages import Stage, StagedWrapper
 from agentgym.tools import Toolset, tool
 from agentgym.wrappers.memory_folder import FolderStore
 from agentgym.wrappers.memory_store import ROOT, Files, MemoryLimits, apply_edit, run
@@ -29,7 +27,7 @@ _MAX_CHARS = 1_000_000_000  # more than any disk of notes; a larger number is a 
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
-class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text
     files.
 
@@ -67,14 +65,12 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
         max_total_chars: int = 262_144,
         max_files: int = 64,
     ) -> None:
-        check_order(env, type(self))
         check_choice("persist", persist, ("episode", "namespace"))
         check_int("max_file_chars", max_file_chars, 1, _MAX_CHARS)
         check_int("max_total_chars", max_total_chars, 1, _MAX_CHARS)
         check_int("max_files", max_files, 1, _MAX_CHARS)
-        limits = MemoryLimits(max_file_chars, max_total_chars, max_files)
-        RecordConstructorArgs.__init__(
-            self,
+        super().__init__(
+            env,
             persist=persist,
             namespace=namespace,
             folder=folder,
@@ -82,9 +78,9 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
             max_total_chars=max_total_chars,
             max_files=max_files,
         )
-        gymnasium.Wrapper.__init__(self, env)
+        limits = MemoryLimits(max_file_chars, max_total_chars, max_files)
         self.toolset = MemoryTools(limits, _shared(persist, namespace, folder, limits))
-        tool_env(env).mount(self.toolset, NOTES)
+        self.world_env.mount(self.toolset, NOTES)
 
 
 def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> FolderStore | None:

@@ -58,29 +58,19 @@ class Trim(ContextWrapper):
         """Play a reply; end the episode if there is no prompt that fits."""
         if self.view.overflow and isinstance(action, str) and not self.world_env.over:
             self.view.begin_step()
-            return self._truncate(self._report(self._info, action))
+            return self._truncate(self._report(self._first_info, action))
         chat, reward, terminated, truncated, info = super().step(action)
         if self.view.overflow and not self.world_env.over:
             return self._truncate(info)
         return chat, reward, terminated, truncated, info
-
-    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode with nothing edited."""
-        chat, self._info = super().reset(**options)
-        return chat, self._info
 
     def _truncate(
         self, info: dict[str, Any]
     ) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         _, reward, terminated, truncated, last = self.world_env.truncate("context_overflow")
         ended = replace(info["detail"], ended=last["detail"].ended, score=last["detail"].score)
-        return (
-            self.view.chat,
-            reward,
-            terminated,
-            truncated,
-            {**info, "success": last["success"], "detail": ended},
-        )
+        info = {**info, "success": last["success"], "detail": ended}
+        return self.view.chat, reward, terminated, truncated, info
 
     def _drop(self) -> None:
         view = self.view
