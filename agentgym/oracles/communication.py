@@ -7,7 +7,6 @@ The state oracle tells both at once; this one leaves it to the agent to keep tra
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -75,9 +74,10 @@ class CommunicationOracle(HintOracle):
 
 
 def _describe(action: TeamAction) -> str:
-    arguments: dict[str, Any] = dict(action.call.arguments)
-    call = f"{action.call.name} with {json.dumps(arguments, ensure_ascii=False)}"
-    return f"{action.agent} called {call} and was shown:\n{action.result}"
+    arguments = json.dumps(dict(action.call.arguments), ensure_ascii=False)
+    return (
+        f"{action.agent} called {action.call.name} with {arguments} and was shown:\n{action.result}"
+    )
 
 
 register_oracle("C", "communication", CommunicationOracle)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.arguments import check_int
 from agentgym.env import ToolEnv, tool_env
@@ -17,7 +16,7 @@ from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import render
 from agentgym.stacks import register_option
-from agentgym.stages import Stage, check_order
+from agentgym.stages import Stage, StagedWrapper
 from agentgym.world import check_defined, check_hooks, has_hook
 
 EXAMPLE_SEED = 2**31
@@ -29,7 +28,9 @@ counting.
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 
 
-class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+class InContextExamples(
+    StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
+):
     """Wrapper that puts solved examples between the system message and the task.
 
     Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
@@ -49,21 +50,18 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
     hooks: ClassVar[tuple[str, ...]] = ("optimal_calls",)
 
     def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
-        check_order(env, type(self))
         check_int("shots", shots, 0, 100)
         if env.spec is None:
             raise ValueError(
                 "InContextExamples needs an env made by gymnasium.make: it makes a second one from "
                 "its spec"
             )
-        RecordConstructorArgs.__init__(self, shots=shots)
-        gymnasium.ObservationWrapper.__init__(self, env)
-        inner = tool_env(env)
-        check_hooks(inner.world_class, self.hooks)
-        check_defined(inner.world_class, inner.config, ("reasoning",))
+        super().__init__(env, shots=shots)
+        check_hooks(self.world_env.world_class, self.hooks)
+        check_defined(self.world_env.world_class, self.world_env.config, ("reasoning",))
         example_env = gymnasium.make(env.spec)
         self.examples = tuple(
-            message for shot in range(shots) for message in _set_off(_roll(example_env, shot))
+            message for shot in range(shots) for message in _roll(example_env, shot)
         )
         self._source = Chat()
         self._shown = Chat()
@@ -85,7 +83,9 @@ register_option("examples", InContextExamples, InContextExamples.stage)
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """Solve an instance; return the messages that were new in each observation, and the replies."""
+    """Solve an instance; return the messages that were new in each observation, and the replies, the
+    last with a line that sets the example off.
+    """
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
     messages: list[Message] = []
@@ -102,15 +102,9 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
             f"{EXAMPLE_SEED + shot}"
         )
+    # A message of its own would stand between two of the user, which some chat templates refuse.
+    messages[-1] = replace(messages[-1], text=f"{messages[-1].text}\n\n{TASK_FOLLOWS}")
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
-
-
-def _set_off(example: list[Message]) -> list[Message]:
-    """Say at the end of an example that it ends. A message of its own would stand between two of
-    the user, which some chat templates refuse.
-    """
-    *others, last = example
-    return [*others, replace(last, text=f"{last.text}\n\n{TASK_FOLLOWS}")]
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:

@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.env import tool_env
 from agentgym.messages import Chat, ToolCall
 from agentgym.stacks import register_option
-from agentgym.stages import Stage
+from agentgym.stages import Stage, StagedWrapper
 from agentgym.world import World
 
 
-class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
     call (`World.label_calls`).
 
@@ -32,9 +30,7 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     """
 
     def __init__(self, env: gymnasium.Env[Chat, str]) -> None:
-        RecordConstructorArgs.__init__(self)
-        gymnasium.Wrapper.__init__(self, env)
-        self.world_env = tool_env(env)
+        super().__init__(env)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Reset; there is no step to label yet."""
@@ -51,10 +47,9 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
             best, label_calls = world.optimal_calls(), world.label_calls()
         start = len(self.world_env.chat.messages)
         chat, reward, terminated, truncated, info = self.env.step(action)
-        unknown: dict[str, Any] = {"optimal": None, "alive": None}
+        labels: dict[str, Any] = {"optimal": None, "alive": None}
         if label_calls is not None:
-            unknown["labels"] = ()
-        labels = unknown
+            labels["labels"] = ()
         # A tool that broke says nothing of the policy, and may have led to another world.
         if best is not None and not info["detail"].faults:
             with guard.watch("labels"):

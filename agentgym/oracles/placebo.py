@@ -27,7 +27,6 @@ def placebo_for(hint: str, turn: int) -> str:
         turn: The number of the turn, which says with which sentence the text begins, so that the
             placebos of a chat differ as its hints do.
     """
-    length = counter(_COUNTER).length(hint)
     start = _STARTS[turn % len(_STARTS)]
-    units = [_UNITS[(start + k) % len(_UNITS)] for k in range(length)]
-    return "".join(units).lstrip()
+    units = range(start, start + counter(_COUNTER).length(hint))
+    return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

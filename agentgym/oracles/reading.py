@@ -94,8 +94,7 @@ class PastCalls:
             world, self._applied = kind.read_task(task), 0
             read_state(world, state)
         self._world = None  # a hook that raises leaves it half-way
-        for number in range(self._applied, len(self.events)):
-            event = self.events[number]
+        for event in self.events[self._applied :]:
             if event is None:
                 world.turn += 1
             else:
@@ -181,12 +180,13 @@ class ChatReading:
             chat: The version.
             shared: The number of its messages that are in the buffer of the chat.
         """
-        messages = chat.messages
-        if self._shared > shared or self.position > len(messages):
-            return False
-        return all(
-            _read_alike(message, messages[number])
-            for number, message in enumerate(self._own, self._shared)
+        return (
+            self._shared <= shared
+            and self.position <= len(chat.messages)
+            and all(
+                _read_alike(message, chat.messages[number])
+                for number, message in enumerate(self._own, self._shared)
+            )
         )
 
     def read(self, chat: Chat, shared: int = 0) -> None:
@@ -198,8 +198,7 @@ class ChatReading:
         """
         messages = chat.messages
         for number in range(self.position, len(messages)):
-            before = messages[number - 1].text if number > self._pinned else ""
-            self.take(messages[number], before)
+            self.take(messages[number], messages[number - 1].text if number > self._pinned else "")
         self.position, self._shared = len(messages), shared
         self._own = tuple(messages[shared:])
 
@@ -233,11 +232,13 @@ class ChatReading:
 
     def _newest_observation(self, chat: Chat) -> Message:
         """Return the newest message that shows what the world says, at first the task."""
-        for number in range(len(chat.messages) - 1, self._pinned - 1, -1):
-            message = chat.messages[number]
-            if message.role != "assistant" and not message.text.startswith(_FROM_WRAPPERS):
-                return message
-        return chat.messages[self._pinned - 1]
+        places = range(len(chat.messages) - 1, self._pinned - 1, -1)
+        observations = (
+            message
+            for message in map(chat.messages.__getitem__, places)
+            if message.role != "assistant" and not message.text.startswith(_FROM_WRAPPERS)
+        )
+        return next(observations, chat.messages[self._pinned - 1])
 
 
 ReadingT = TypeVar("ReadingT", bound=ChatReading)

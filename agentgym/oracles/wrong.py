@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from agentgym.env import ToolEnv
-from agentgym.messages import ToolCall
 from agentgym.oracles.choices import wrong_calls
 from agentgym.parsing import render
 from agentgym.spaces import sample_call
@@ -49,16 +48,12 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        if _reads_as(world, words, calls[place]):
+        # Where a scripted policy can play, it has to understand them.
+        if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()
     drawn = (sample_call(env.tools, rng) for _ in range(_SAMPLES))
     return next((phrase(call) for call in [*calls, *drawn] if call not in best), "")
-
-
-def _reads_as(world: World[Any], words: str, call: ToolCall) -> bool:
-    """Return whether a scripted policy would understand the words; true where none can play."""
-    return not has_hook(type(world), "read_subtask") or world.read_subtask(words) == call
 
 
 class Decoys:
@@ -115,7 +110,7 @@ class Decoys:
         yield from self._drawn
         while self._draws < _DECOYS:
             decoy = ToolEnv(
-                self._env.world_class, split=self._env.split, **_options(self._env.config)
+                self._env.world_class, split=self._env.split, **asdict(self._env.config)
             )
             decoy.reset(seed=zlib.crc32(f"{self._instance}:decoy:{self._draws}".encode()))
             self._draws += 1
@@ -132,8 +127,3 @@ def _advance(env: ToolEnv) -> None:
         calls = world.legal_calls()
     drawn = sample_call(env.tools, np.random.default_rng(world.turn))
     env.step(render(next(iter(calls), drawn), env.dialect))
-
-
-def _options(config: Any) -> dict[str, Any]:
-    """Return the options that make a configuration."""
-    return asdict(config) if is_dataclass(config) and not isinstance(config, type) else {}
