@@ -5,7 +5,8 @@ Checks, errors, tables of options and JSON Schema all follow from these declarat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler as JsonHandler
     from pydantic import TypeAdapter
     from pydantic_core import CoreSchema
-
-_adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 
 Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 """A share, a rate or a probability."""
@@ -87,8 +86,9 @@ class Choice:
     values: Collection[Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
-        choices = core_schema.literal_schema(list(self.values))
-        return core_schema.chain_schema([handler(source), choices])
+        return core_schema.chain_schema(
+            [handler(source), core_schema.literal_schema(list(self.values))]
+        )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: JsonHandler) -> dict[str, Any]:
         return {**handler(schema), "enum": list(self.values)}
@@ -128,8 +128,10 @@ def make_config(
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
-        remedy = list_names(unknown[0], known, "options", (*known, *others))
-        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; {remedy}")
+        raise ValueError(
+            f"{world.__name__} has no option {unknown[0]!r}; "
+            f"{list_names(unknown[0], known, 'options', (*known, *others))}"
+        )
     return world.Config(**options)
 
 
@@ -160,24 +162,28 @@ def list_options(config: type[Any]) -> list[Option]:
     """Return the options of a configuration in the order of its fields."""
     options = []
     for name, schema in json_schema(config)["properties"].items():
-        kinds = _alternatives(schema)
-        types = dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
-        bounds = filter(None, map(_bounds, kinds))
-        meaning = schema.get("description", "")
-        default = schema.get("default")
-        options.append(Option(name, " or ".join(types), default, "; ".join(bounds), meaning))
+        kinds = schema.get("anyOf", (schema,))
+        options.append(
+            Option(
+                name,
+                type=" or ".join(
+                    dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
+                ),
+                default=schema.get("default"),
+                bounds="; ".join(filter(None, map(_bounds, kinds))),
+                meaning=schema.get("description", ""),
+            )
+        )
     return options
 
 
+@functools.cache
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
     """Return the checks of a class; the first instance builds them, so that importing is quick."""
-    if config not in _adapters:
-        from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
+    from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
-        hints = get_type_hints(config, include_extras=True)
-        types = {field.name: hints[field.name] for field in fields(config)}
-        _adapters[config] = strict_adapter(config.__name__, types)
-    return _adapters[config]
+    hints = get_type_hints(config, include_extras=True)
+    return strict_adapter(config.__name__, {each.name: hints[each.name] for each in fields(config)})
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:
@@ -210,11 +216,6 @@ _NOUNS = {
 }
 
 
-def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    alternatives: Sequence[Mapping[str, Any]] = schema.get("anyOf", (schema,))
-    return alternatives
-
-
 def _bounds(schema: Mapping[str, Any]) -> str:
     """Write the bounds of a JSON Schema: an interval, the choices, or those of the members."""
     if "const" in schema:
@@ -235,7 +236,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 def _describe(schema: Mapping[str, Any]) -> str:
     """Write what a value must be, for an error; None, which needs no bounds, is left out."""
     texts = []
-    for kind in _alternatives(schema):
+    for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")
         reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a configuration within
         noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")

@@ -197,21 +197,20 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             check_requirements(type(toolset).__name__, toolset.requirements)
         hidden = frozenset(code_only)
         for name in sorted(hidden - self._tools.keys()):
-            remedy = list_names(name, tuple(self._tools), "tools")
-            raise ValueError(f"code_only names {name!r}, which is no tool; {remedy}")
-        self._mounted, self._notes = (
-            (*self._mounted, toolset),
-            (*self._notes, *filter(None, [notes])),
-        )
+            raise ValueError(
+                f"code_only names {name!r}, which is no tool; "
+                f"{list_names(name, tuple(self._tools), 'tools')}"
+            )
+        self._mounted = (*self._mounted, toolset)
         self._code_only |= hidden
-        self._bind(self._world or self.world_class(self.config, 0))
+        self.announce(*filter(None, [notes]))
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
-    def announce(self, notes: str) -> None:
+    def announce(self, *notes: str) -> None:
         """Say something in the system message from the next reset on, after the documentation of
         the tools.
         """
-        self._notes = (*self._notes, notes)
+        self._notes = (*self._notes, *notes)
         self._bind(self._world or self.world_class(self.config, 0))
 
     def _bind(self, world: World[Any]) -> None:
@@ -452,12 +451,11 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         with self.guard.watch(name, "the state before a call could not be restored"):
             if isinstance(error, RollbackError):
                 raise error
-            own = name in self._own
             if not bound.restores and any(
                 bound.owner is each and _episode_state(each) for each in self._mounted
             ):
                 raise RollbackError(f"{name} has no transactions")
-            if len(world.call_log) != calls or (own and not bound.restores):
+            if len(world.call_log) != calls or (name in self._own and not bound.restores):
                 self._replace_world(self._rebuilt(world, calls))
             return
         self.guard.broken = True

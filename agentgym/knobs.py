@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from agentgym.arguments import parse_count, suggest
+from agentgym.arguments import list_names, parse_count
 
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 """The arguments of the window that all strategies of a stack share, with their types."""
@@ -34,13 +34,12 @@ def join_context(context: Context) -> str:
     """
     if context is None or isinstance(context, str):
         return context or ""
-    parts = list(context) if isinstance(context, (list, tuple)) else [None]
-    if not all(isinstance(part, str) for part in parts):
+    if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
         raise ValueError(
             "context must be the names of strategies, as 'clear_results+compaction' or "
             f"['clear_results', 'compaction'], got {context!r}"
         )
-    return "+".join(map(str, parts))
+    return "+".join(context)
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
@@ -140,12 +139,9 @@ def check_knobs(
         return
     for name in names:
         if name not in known:
-            close = suggest(name, (*known, *more))
-            listed = (_write(knob, default) for knob, default in known.items())
-            raise ValueError(
-                f"{owner} has no option {name!r}; {close}{' ' if close else ''}options: "
-                f"{', '.join((*listed, *more)) or 'none'}"
-            )
+            listed = [*(_write(knob, default) for knob, default in known.items()), *more]
+            remedy = list_names(name, listed, "options", near=(*known, *more))
+            raise ValueError(f"{owner} has no option {name!r}; {remedy}")
 
 
 @functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec

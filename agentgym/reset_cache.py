@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,7 @@ class ResetCache:
             return stored
         start = time.perf_counter()
         instance = draw(world, config, seed)
-        seconds = time.perf_counter() - start
-        if seconds < MIN_SECONDS or not self._store(path, instance):
+        if time.perf_counter() - start < MIN_SECONDS or not self._store(path, instance):
             self._not_stored.add(kind)
         return instance
 
@@ -136,7 +135,7 @@ def _open(value: str) -> ResetCache:
     if value != "1":
         return ResetCache(Path(value).expanduser().resolve())
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return ResetCache(Path(home) / "agentgym" / "resets")
+    return ResetCache(Path(home, "agentgym", "resets"))
 
 
 def _check_private(folder: Path) -> None:
@@ -185,10 +184,9 @@ def _checksum(data: bytes | memoryview) -> bytes:
 
 def _key(world: type[World[Any]], config: Any, seed: int) -> str:
     """Return the name of the entry of an instance."""
-    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else {}
     parts = (
         *(f"{world.__module__}:{world.__qualname__}", config, seed),
-        [_state_of(value) for value in values.values() if isinstance(value, (str, Path))],
+        [_state_of(each) for each in asdict(config).values() if isinstance(each, (str, Path))],
         *(sys.version, np.__version__, _sources_of("agentgym"), _sources_of(world.__module__)),
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -78,12 +78,14 @@ class Tool:
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool as a chat-completions function tool."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
         }
-        return {"type": "function", "function": function}
 
 
 @overload
