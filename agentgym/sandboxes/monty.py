@@ -52,7 +52,6 @@ class MontySandbox:
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
         """Run code in a session of its own."""
-        monty = _monty()
         broker = CallBroker(code, functions, limits)
         run = _MontyRun(broker, functions)
         try:
@@ -63,7 +62,7 @@ class MontySandbox:
             return broker.end()
         except Stopped as stop:
             return broker.end(stop.kind, str(stop))
-        except monty.MontyError as error:
+        except _monty().MontyError as error:
             return run.explain(error)
 
 
@@ -128,12 +127,11 @@ class _MontyRun:
 
     def explain(self, error: Any) -> RunResult:
         """Return the result of a run that Monty broke off."""
-        monty = _monty()
         end = self._broker.end
         if self._overflow:
             return end(self._overflow.kind, str(self._overflow))
-        if isinstance(error, monty.MontyCrashedError):
-            late = self._broker.too_late()
+        late = self._broker.too_late()
+        if isinstance(error, _monty().MontyCrashedError):
             return (
                 end(late.kind, str(late))
                 if error.timed_out
@@ -141,7 +139,7 @@ class _MontyRun:
             )
         text, inner = error.display("type-msg"), error.exception()
         if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
-            return end("timeout", str(self._broker.too_late()))
+            return end(late.kind, str(late))
         if isinstance(inner, RuntimeError) and "suspension limit" in text:
             return end(
                 "calls", "the code asked the host for names and calls too often and was stopped"
@@ -197,10 +195,9 @@ def _limits(limits: Limits) -> dict[str, Any]:
     # does each unknown name.
     # Hence two for each call, and room for the names of an ordinary program.
     suspensions = 2 * limits.calls + 1_000
-    memory = limits.memory_mb * 2**20
     return {
         "max_feed_duration_secs": limits.seconds,
-        "max_memory": memory,
+        "max_memory": limits.memory_mb * 2**20,
         "max_suspensions": suspensions,
     }
 
