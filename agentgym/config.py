@@ -5,7 +5,6 @@ Checks, errors, tables of options and JSON Schema all follow from these declarat
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -17,10 +16,10 @@ from agentgym.arguments import list_names, parse_count
 from agentgym.world import World
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler as CoreHandler
-    from pydantic import GetJsonSchemaHandler as JsonHandler
-    from pydantic import TypeAdapter
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
+
+_adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 
 Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 """A share, a rate or a probability."""
@@ -65,7 +64,9 @@ class Config:
 class TokenCount:
     """Annotation of an option that is a number of tokens, which may be given as text, such as `8k`."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_read_tokens, handler(source))
 
 
@@ -85,12 +86,16 @@ class Choice:
 
     values: Collection[Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.chain_schema(
             [handler(source), core_schema.literal_schema(list(self.values))]
         )
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: JsonHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         return {**handler(schema), "enum": list(self.values)}
 
 
@@ -177,13 +182,15 @@ def list_options(config: type[Any]) -> list[Option]:
     return options
 
 
-@functools.cache
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
     """Return the checks of a class; the first instance builds them, so that importing is quick."""
-    from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
+    if config not in _adapters:
+        from agentgym.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
-    hints = get_type_hints(config, include_extras=True)
-    return strict_adapter(config.__name__, {each.name: hints[each.name] for each in fields(config)})
+        hints = get_type_hints(config, include_extras=True)
+        types = {field.name: hints[field.name] for field in fields(config)}
+        _adapters[config] = strict_adapter(config.__name__, types)
+    return _adapters[config]
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:

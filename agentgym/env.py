@@ -224,8 +224,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         schemas = tuple([bound.schema for bound in self._direct.values()])
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
-            documentation = document_tools(schemas, self.dialect, self.most_calls)
-            self._documentation = "\n\n".join((documentation, *self._notes))
+            self._documentation = "\n\n".join(
+                (document_tools(schemas, self.dialect, self.most_calls), *self._notes)
+            )
 
     # The hooks that the `AgentEnv` of a team overrides.
 
@@ -373,8 +374,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
-            place = f"{turn}:{k}"
-            answers.append(Message("tool", text, "", (), call.id, images, place, "", moment))
+            answers.append(
+                Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
+            )
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -490,18 +492,17 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score, report = self.guard.score(self.world)
-        detail = replace(
-            self._detail(calls, errors, ended),
-            score=score,
-            report=report,
-            split=self.split or "",
-            instance=self.instance_key,
-        )
         info = {
             "turn": self.world.turn,
             "valid": errors == 0,
             "success": score is not None and score >= 1.0,
-            "detail": detail,
+            "detail": replace(
+                self._detail(calls, errors, ended),
+                score=score,
+                report=report,
+                split=self.split or "",
+                instance=self.instance_key,
+            ),
         }
         terminated = ended in ("world", "failed_rounds")
         return self.chat, score or 0.0, terminated, not terminated, info
@@ -561,8 +562,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
             *("chat", "_np_random", "_np_random_seed"),
         )
-        state = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
+        return {
+            **{name: self.__dict__[name] for name in names if name in self.__dict__},
+            "_mounted": [_episode_state(toolset) for toolset in self._mounted],
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {

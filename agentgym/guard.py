@@ -137,7 +137,7 @@ def carry_out(
         ToolError: The call was refused.
     """
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
-    answer: str | Content = bound.run(arguments, convert)
+    answer = bound.run(arguments, convert)
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
@@ -159,8 +159,7 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content = bound.run(arguments, to_answer)
-    return answer
+    return bound.run(arguments, to_answer)
 
 
 def rebuild(

@@ -7,7 +7,6 @@ trimming too.
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import inspect
 import types
@@ -19,7 +18,6 @@ from agentgym.arguments import list_names, parse_count
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 """The arguments of the window that all strategies of a stack share, with their types."""
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
-_LISTS = (collections.abc.Sequence, list, tuple)
 
 
 Context = str | Sequence[str] | None
@@ -140,8 +138,10 @@ def check_knobs(
     for name in names:
         if name not in known:
             listed = [*(_write(knob, default) for knob, default in known.items()), *more]
-            remedy = list_names(name, listed, "options", near=(*known, *more))
-            raise ValueError(f"{owner} has no option {name!r}; {remedy}")
+            raise ValueError(
+                f"{owner} has no option {name!r}; "
+                f"{list_names(name, listed, 'options', near=(*known, *more))}"
+            )
 
 
 @functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
@@ -178,7 +178,7 @@ def _read(name: str, hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
         return text == "true"
-    if any(get_origin(kind) in _LISTS for kind in kinds):
+    if any(get_origin(kind) in (Sequence, list, tuple) for kind in kinds):
         return [part for part in text.split("|") if part]
     return _read_number(name, kinds, text) if {int, float} & set(kinds) else text
 

@@ -22,9 +22,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
     """
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
-    if mode == "ansi":
-        return "\n\n".join(filter(None, (chat.to_text(), board)))
-    return None
+    return "\n\n".join(filter(None, (chat.to_text(), board))) if mode == "ansi" else None
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:

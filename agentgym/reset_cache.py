@@ -40,7 +40,6 @@ _SUM_BYTES = 4
 cryptographic digest would take longer than reading most entries.
 """
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
-_UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 
 
 class ResetCache:
@@ -85,7 +84,7 @@ class ResetCache:
         """Write an entry in one step; return whether instances of that kind can be stored."""
         try:
             data = pickle.dumps(instance, pickle.HIGHEST_PROTOCOL)
-        except _UNPICKLABLE:
+        except (pickle.PicklingError, AttributeError, TypeError):
             return False
         if len(data) > self.max_bytes:
             return False

@@ -90,8 +90,10 @@ class SharedChats(Sequence[Chat]):
         base = number if seen == number else 0
         kept = chat.shared_prefix(last) if base else 0
         tools = None if base and chat.tools == last.tools else chat.tools
-        record = (base, kept, tuple(chat.messages[kept:]), tools)  # the fields of a `_Record`
-        data = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
+        # The fields of a `_Record`.
+        data = pickle.dumps(
+            (base, kept, tuple(chat.messages[kept:]), tools), pickle.HIGHEST_PROTOCOL
+        )
         if len(data) > _SLOT - _PAGE:
             raise ValueError(
                 f"a chat of {len(data):,} bytes does not fit into shared memory; use "

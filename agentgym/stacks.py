@@ -389,9 +389,9 @@ def _context_layers(
             check_knobs(f"{name} in context_options", layer.wrapper, own)
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
-    edits = [layer for layer in layers if layer.stage > Stage.EXAMPLES]
-    innermost = min(edits, key=lambda layer: layer.stage)  # it sets the budget of all
-    arguments[innermost.name]["budget"] = {**options.get("budget", {}), "window": size}
+    edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
+    innermost = min(edits, key=lambda layer: layer.stage).name  # it sets the budget of all
+    arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 
 

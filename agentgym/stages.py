@@ -69,5 +69,5 @@ class StagedWrapper(
                     f"outer: {' -> '.join(stage.name.lower() for stage in Stage)}"
                 )
         RecordConstructorArgs.__init__(self, **recorded)
-        gymnasium.Wrapper.__init__(self, env)
+        super().__init__(env)
         self.world_env = tool_env(env)

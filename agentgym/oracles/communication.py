@@ -57,7 +57,6 @@ class CommunicationOracle(HintOracle):
                 "ListWorld-team"
             )
         self._agent_env = agent_env
-        self._messages = self._start = self._end = 0
 
     def begin(self) -> None:
         """Show the log from its beginning."""

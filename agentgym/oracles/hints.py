@@ -21,9 +21,9 @@ import numpy as np
 
 from agentgym.arguments import check_bool, check_choice, check_float
 from agentgym.messages import TASK_ID, Chat, Message
+from agentgym.oracles.choices import Decoys, wrong_plan
 from agentgym.oracles.placebo import placebo_for
 from agentgym.oracles.recall import RECALL_NOTE, TOOL, StatePages
-from agentgym.oracles.wrong import Decoys, wrong_plan
 from agentgym.parsing import parse
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.stages import Stage, StagedWrapper, layers
@@ -33,9 +33,7 @@ from agentgym.world import World, check_defined, check_hooks, has_hook
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
-_NOTICE_END = "</{}>"
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
-_HINT_END = "\n</{}>"
 _SPACE = re.compile(r"\s*")
 
 
@@ -111,7 +109,13 @@ class HintOracle(
         **recorded: Any,
     ) -> None:
         check_choice("hint_scope", hint_scope, HINT_SCOPES)
-        self._check_variant(accuracy, placebo)
+        check_float("accuracy", accuracy, 0.0, 1.0)
+        check_bool("placebo", placebo)
+        if accuracy < 1.0 and (placebo or not self.wrong_hooks):
+            why = "a placebo is neither right nor wrong" if placebo else "it has no wrong hints"
+            raise ValueError(
+                f"{type(self).__name__} takes no accuracy, got {accuracy}: {why}; leave it out"
+            )
         variant: dict[str, Any] = {"accuracy": accuracy} if accuracy < 1.0 else {}
         if placebo:
             variant["placebo"] = True
@@ -130,16 +134,6 @@ class HintOracle(
         self.source = Chat()
         self.hint = ""
         self._shown = Chat()
-
-    def _check_variant(self, accuracy: float, placebo: bool) -> None:
-        """Check the arguments that make hints wrong or empty."""
-        check_float("accuracy", accuracy, 0.0, 1.0)
-        check_bool("placebo", placebo)
-        if accuracy < 1.0 and (placebo or not self.wrong_hooks):
-            why = "a placebo is neither right nor wrong" if placebo else "it has no wrong hints"
-            raise ValueError(
-                f"{type(self).__name__} takes no accuracy, got {accuracy}: {why}; leave it out"
-            )
 
     def text(self) -> str:
         """Return the hint for the moment."""
@@ -428,9 +422,8 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
     """
     if "\n\n<" not in text:
         return text, {}
-    said, hints = _take_blocks(text, _HINT, _HINT_END)
-    rest, _ = _take_blocks(said, _NOTICE, _NOTICE_END)
-    return rest, hints
+    said, hints = _take_blocks(text, _HINT, "\n</{}>")
+    return _take_blocks(said, _NOTICE, "</{}>")[0], hints
 
 
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:

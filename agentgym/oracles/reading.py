@@ -22,7 +22,6 @@ from agentgym.tools import Tool
 from agentgym.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
-_FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 _MOST_CHATS = 1_024
 """Chats whose reading a policy keeps: more than one process plays at a time. A reading takes about
 the memory of the episode's world, so those of finished episodes must not pile up.
@@ -236,7 +235,8 @@ class ChatReading:
         observations = (
             message
             for message in map(chat.messages.__getitem__, places)
-            if message.role != "assistant" and not message.text.startswith(_FROM_WRAPPERS)
+            if message.role != "assistant"
+            and not message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
         )
         return next(observations, chat.messages[self._pinned - 1])
 
@@ -304,12 +304,10 @@ def _read_alike(one: Message, other: Message) -> bool:
     """
     if one is other or one == other:
         return True
-    if one.role == "assistant":
-        return False
     said, other_said = (
         replace(message, text=split_hints(message.text)[0]) for message in (one, other)
     )
-    return said == other_said
+    return one.role != "assistant" and said == other_said
 
 
 def read_state(world: World[object], state: str) -> bool:

@@ -33,10 +33,8 @@ class StatePages(Toolset):
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.shown: tuple[int, ...] = ()
+    count: int = 0
+    shown: tuple[int, ...] = ()
 
     def begin(self) -> None:
         """Show no pages."""

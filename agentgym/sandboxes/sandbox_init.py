@@ -196,9 +196,8 @@ def find_excess(tops: list[str], most: int, gate: ForkGate | None) -> str:
     """Return what a program has too much of; empty if nothing."""
     if gate and gate.overrun:
         return "processes"
-    if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
-        return "files"
-    return ""
+    has_too_many = any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops)
+    return "files" if has_too_many else ""
 
 
 def wait(

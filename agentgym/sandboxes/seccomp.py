@@ -15,53 +15,21 @@ from collections.abc import Sequence
 # setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
 # memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-_X86 = (
-    41,
-    101,
-    29,
-    64,
-    68,
-    272,
-    308,
-    165,
-    321,
-    298,
-    323,
-    248,
-    249,
-    250,
-    425,
-    319,
-    310,
-    311,
-    312,
-    438,
-)
-_ARM = (
-    198,
-    117,
-    194,
-    190,
-    186,
-    97,
-    268,
-    40,
-    280,
-    241,
-    282,
-    217,
-    218,
-    219,
-    425,
-    279,
-    270,
-    271,
-    272,
-    438,
-)
 _MACHINES: dict[str, _Machine] = {
-    "x86_64": (0xC000003E, 56, (435, 318), (57, 58), _X86),
-    "aarch64": (0xC00000B7, 220, (435, 278), (), _ARM),  # it has neither fork nor vfork
+    "x86_64": (
+        *(0xC000003E, 56, (435, 318), (57, 58)),
+        (
+            *(41, 101, 29, 64, 68, 272, 308, 165, 321, 298),
+            *(323, 248, 249, 250, 425, 319, 310, 311, 312, 438),
+        ),
+    ),
+    "aarch64": (
+        *(0xC00000B7, 220, (435, 278), ()),  # it has neither fork nor vfork
+        (
+            *(198, 117, 194, 190, 186, 97, 268, 40, 280, 241),
+            *(282, 217, 218, 219, 425, 279, 270, 271, 272, 438),
+        ),
+    ),
 }
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, from <linux/sched.h>
 

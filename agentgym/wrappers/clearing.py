@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 
 from agentgym.arguments import check_bool, check_float, check_int, read_tokens
-from agentgym.messages import Chat, Message, ToolCall
+from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
 from agentgym.wrappers.budget import ContextBudget, Load, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
@@ -196,7 +196,11 @@ class ClearToolResults(ContextWrapper):
             new = {result.id: replace(result, text=self.placeholder, images=())}
             if self.clear_inputs:
                 old.append(edits.get(reply.id, reply))
-                new[reply.id] = _without_input(old[-1], result.call_id)
+                calls = (
+                    replace(call, arguments={}) if call.id == result.call_id else call
+                    for call in old[-1].calls
+                )
+                new[reply.id] = replace(old[-1], calls=tuple(calls), raw="")
             saved = self.view.count(old) - self.view.count(new.values())
             if saved > 0:
                 edits.update(new)
@@ -206,8 +210,3 @@ class ClearToolResults(ContextWrapper):
 
     def _reached(self, load: Load) -> bool:
         return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1
-
-
-def _without_input(reply: Message, call_id: str) -> Message:
-    calls = tuple(ToolCall(c.name, {}, c.id) if c.id == call_id else c for c in reply.calls)
-    return replace(reply, calls=calls, raw="")

@@ -221,7 +221,9 @@ def _notes(
     for each in tools:
         lines.append(f"- {_signature(each)}")
         if each.name in code_only:
-            lines += [f"  Only code can call it. {each.description}", *_arguments(each)]
+            lines.append(f"  Only code can call it. {each.description}")
+            items = each.parameters.get("properties", {}).items()
+            lines += [f"  {name}: {i['description']}" for name, i in items if i.get("description")]
     lines.append(
         f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make "
         f"{limits.calls} calls and print "
@@ -239,11 +241,6 @@ def _signature(schema: Tool) -> str:
             default = f" = {json.dumps(item['default'], ensure_ascii=False)}"
         arguments.append(f"{name}: {_type(item, types)}{default}")
     return f"{schema.name}({', '.join(arguments)})"
-
-
-def _arguments(schema: Tool) -> list[str]:
-    items = schema.parameters.get("properties", {}).items()
-    return [f"  {name}: {item['description']}" for name, item in items if item.get("description")]
 
 
 def _type(schema: Mapping[str, Any], types: Mapping[str, Any]) -> str:
