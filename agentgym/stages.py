@@ -10,7 +10,6 @@ from typing import Any
 
 import gymnasium
 from gymnasium.core import ActType, ObsType, WrapperActType, WrapperObsType
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
 
@@ -42,7 +41,8 @@ def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any,
 
 
 class StagedWrapper(
-    gymnasium.Wrapper[WrapperObsType, WrapperActType, ObsType, ActType], RecordConstructorArgs
+    gymnasium.Wrapper[WrapperObsType, WrapperActType, ObsType, ActType],
+    gymnasium.utils.RecordConstructorArgs,
 ):
     """Base of wrappers that keep the order of the stages and record their arguments for specs.
 
@@ -68,6 +68,6 @@ class StagedWrapper(
                     f"{type(layer).__name__} ({theirs.name.lower()}); the order is, inner to "
                     f"outer: {' -> '.join(stage.name.lower() for stage in Stage)}"
                 )
-        RecordConstructorArgs.__init__(self, **recorded)
-        super().__init__(env)
+        gymnasium.utils.RecordConstructorArgs.__init__(self, **recorded)
+        super().__init__(env)  # type: ignore[arg-type]  # Gymnasium names the types of the wrapper
         self.world_env = tool_env(env)

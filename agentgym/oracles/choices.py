@@ -1,11 +1,13 @@
 """Choices among the calls of a world (the optimal ones, the wrong ones, any), and wrong hints: a call
 that is not optimal in the words of a plan, and the state of another instance.
 
-Wrong hints look like right ones, so that only what they say tells them apart.
+Wrong hints look like right ones, so that only what they say tells them apart. A placebo in place of
+a hint is text without information of the same length.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +20,7 @@ from agentgym.messages import ToolCall
 from agentgym.parsing import render
 from agentgym.spaces import sample_call
 from agentgym.splits import generate
+from agentgym.tokens import counter
 from agentgym.world import World, has_hook, phrase
 
 _READ_BACK = 16
@@ -32,6 +35,18 @@ _AHEAD = 8
 """Turns by which a decoy may run ahead of the episode to differ from it: all offices begin with the
 same state, that nothing is known.
 """
+
+_COUNTER = "cl100k_base"
+"""The vocabulary that hints are measured in; each word and point below is one token of it."""
+_TEXT = (
+    "This note says nothing about the task. It is here to fill some space in the text. "
+    "There is no need to read it, and no need to reply to it. It holds no plan, no state and no "
+    "hint of any kind. The words in it are the same for every task and for every day. "
+    "Some notes are long and some are short, and that has no meaning for you. "
+    "You may go on with your work as if this note were not here. "
+)
+_UNITS = re.findall(r" ?[A-Za-z]+|[.,]", f" {_TEXT.rstrip()}")
+_STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == ".")]
 
 
 def best_call(world: World[object]) -> ToolCall:
@@ -149,3 +164,16 @@ def _advance(env: ToolEnv) -> None:
         calls = world.legal_calls()
     drawn = sample_call(env.tools, np.random.default_rng(world.turn))
     env.step(render(next(iter(calls), drawn), env.dialect))
+
+
+def placebo_for(hint: str, turn: int) -> str:
+    """Return a text without information, of as many tokens as a hint.
+
+    Args:
+        hint: The hint, of which nothing but the length shows.
+        turn: The number of the turn, which says with which sentence the text begins, so that the
+            placebos of a chat differ as its hints do.
+    """
+    start = _STARTS[turn % len(_STARTS)]
+    units = range(start, start + counter(_COUNTER).length(hint))
+    return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

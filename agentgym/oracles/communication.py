@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv
@@ -48,7 +47,7 @@ class CommunicationOracle(HintOracle):
 
     def __init__(self, env: gymnasium.Env[Chat, str], placebo: bool = False) -> None:
         # Before the base, which would record a hint scope, which this oracle does not take.
-        RecordConstructorArgs.__init__(self, placebo=placebo)
+        gymnasium.utils.RecordConstructorArgs.__init__(self, placebo=placebo)
         super().__init__(env, placebo=placebo)
         agent_env = env.unwrapped
         if not isinstance(agent_env, AgentEnv) or not agent_env.shares_world:

@@ -21,8 +21,7 @@ import numpy as np
 
 from agentgym.arguments import check_bool, check_choice, check_float
 from agentgym.messages import TASK_ID, Chat, Message
-from agentgym.oracles.choices import Decoys, wrong_plan
-from agentgym.oracles.placebo import placebo_for
+from agentgym.oracles.choices import Decoys, placebo_for, wrong_plan
 from agentgym.oracles.recall import RECALL_NOTE, TOOL, StatePages
 from agentgym.parsing import parse
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle

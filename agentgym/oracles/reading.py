@@ -269,16 +269,14 @@ class Readings(Generic[ReadingT]):
         Raises:
             ValueError: The chat has no task message.
         """
-        if isinstance(chat.messages, Messages):
-            lineage, shared = chat.messages.lineage()
-            reading = self._pop(lineage, chat, shared) or self._begin(chat)
-            reading.read(chat, shared)
-            yield reading
-            self._keep(lineage, reading)  # not after an error, which may leave it half-way
-        else:
-            reading = self._begin(chat)
-            reading.read(chat)
-            yield reading
+        messages = chat.messages
+        if not isinstance(messages, Messages):
+            messages = Messages(messages)  # whose buffer takes the reading with it
+        lineage, shared = messages.lineage()
+        reading = self._pop(lineage, chat, shared) or self._begin(chat)
+        reading.read(chat, shared)
+        yield reading
+        self._keep(lineage, reading)  # not after an error, which may leave it half-way
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         """Take out the reading of a chat that has come furthest."""

@@ -17,8 +17,7 @@ import pytest
 from agentgym import ARMS, make, teams, worlds
 from agentgym.messages import Chat, Message
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
-from agentgym.oracles.control import Deficits
-from agentgym.oracles.policies import ThinkingPolicy
+from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.oracles.reading import PastCalls
 from agentgym.policy import Policy, Reply
 from agentgym.registry import is_team
