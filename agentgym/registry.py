@@ -128,21 +128,20 @@ def register(
 
 
 def _register(env_id: str, kwargs: dict[str, Any]) -> None:
-    # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
-    # two wrappers for that would cost a twentieth of a step.
-    new = EnvSpec(
-        env_id,
-        entry_point=entry_point(env_id),
-        kwargs=kwargs,
-        order_enforce=False,
-        disable_env_checker=True,
-    )
     old = gymnasium.registry.get(env_id)
     if old is None or not has_creator(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
-        # `gymnasium.register` would look through all ids for each.
-        gymnasium.registry[env_id] = new
+        # `gymnasium.register` would look through all ids for each. The envs enforce the order of
+        # calls themselves, and the tests check every world; Gymnasium's two wrappers for that would
+        # cost a twentieth of a step.
+        gymnasium.registry[env_id] = EnvSpec(
+            env_id,
+            entry_point=entry_point(env_id),
+            kwargs=kwargs,
+            order_enforce=False,
+            disable_env_checker=True,
+        )
 
 
 def worlds(presets: bool = False) -> list[Entry]:

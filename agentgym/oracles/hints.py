@@ -439,11 +439,11 @@ def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str
         if end < 0:
             unclosed.add(tag)
             start = mark.start() + 1
-            continue
-        rest.append(text[position : mark.start()])
-        blocks[tag] = text[mark.end() : end]
-        position = end + len(closing.format(tag))
-        if opening is _NOTICE and (space := _SPACE.match(text, position)):
-            position = space.end()
-        start = position
+        else:
+            rest.append(text[position : mark.start()])
+            blocks[tag] = text[mark.end() : end]
+            position = end + len(closing.format(tag))
+            if opening is _NOTICE and (space := _SPACE.match(text, position)):
+                position = space.end()
+            start = position
     return "".join((*rest, text[position:])), blocks

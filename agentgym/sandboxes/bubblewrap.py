@@ -99,11 +99,11 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
             conversation = _Conversation(broker, names, seed)
         except OSError as error:
             problem = str(error)
-            continue
-        with closing(conversation):
-            if conversation.start():
-                return conversation.play()
-            problem = conversation.complaint.decode("utf-8", "replace").strip()
+        else:
+            with closing(conversation):
+                if conversation.start():
+                    return conversation.play()
+                problem = conversation.complaint.decode("utf-8", "replace").strip()
     problem = problem or f"no process has started within {START_SECONDS:g} s"
     raise SandboxUnavailable(f"bwrap does not run on this host: {problem}; {_REMEDY}")
 

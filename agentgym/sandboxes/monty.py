@@ -57,7 +57,7 @@ class MontySandbox:
         try:
             broker.check()
             policy = {**_OS_POLICY, "random_start": {"seed": seed}}
-            with _POOL.get().checkout(limits=_limits(limits), os_policy=policy) as session:
+            with _pool().checkout(limits=_limits(limits), os_policy=policy) as session:
                 run.play(session)
             return broker.end()
         except Stopped as stop:
@@ -151,38 +151,31 @@ class _MontyRun:
         return end("refused" if refused else "exception", text, frames)
 
 
-class _Pool:
-    """Worker processes of this process, started when first asked for."""
+def _pool() -> Any:
+    """Return the worker processes of this process, which are started when first asked for.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._pool: Any = None
-
-    def get(self) -> Any:
-        """Return the pool of workers.
-
-        Raises:
-            RuntimeError: This process was forked from one that had it; Monty's threads did not come
-                along.
-        """
-        if self._owner not in (0, os.getpid()):
-            raise RuntimeError(
-                "this process was forked from one that had run code in a sandbox, which Monty does "
-                "not survive; start processes "
-                "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
-                "or fork before the first run"
-            )
-        with self._lock:
-            if self._pool is None:
-                self._pool = _monty().Monty(max_processes=_MAX_WORKERS)
-                self._pool.__enter__()
-                self._owner = os.getpid()
-            return self._pool
+    Raises:
+        RuntimeError: This process was forked from one that had some; Monty's threads did not come
+            along.
+    """
+    if _POOLS and os.getpid() not in _POOLS:
+        raise RuntimeError(
+            "this process was forked from one that had run code in a sandbox, which Monty does "
+            "not survive; start processes "
+            "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
+            "or fork before the first run"
+        )
+    with _STARTING:
+        if not _POOLS:
+            pool = _monty().Monty(max_processes=_MAX_WORKERS)
+            pool.__enter__()
+            _POOLS[os.getpid()] = pool
+        return _POOLS[os.getpid()]
 
 
 _MAX_WORKERS = 64  # a bound, so that many threads do not start a process each
-_POOL = _Pool()
+_STARTING = threading.Lock()
+_POOLS: dict[int, Any] = {}  # by the process that has started it: one at most
 # Nothing else that code can ask the host's system for differs from one run to the next.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),

@@ -349,7 +349,14 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            self._kill()
+            # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
+            # would leave that to the host's init, which many containers do not have.
+            with contextlib.suppress(OSError):
+                for child in children(self.pid):
+                    os.kill(child, signal.SIGKILL)
+            if not self._has_ended(1.0):
+                self._process.kill()
+                self._process.wait()
         self.stdout.close()
 
     def abandon(self) -> None:
@@ -360,16 +367,6 @@ class ConfinedProcess:
         self.channel.close()
         self.stdout.close()
         self._process.returncode = 0  # so that nobody waits for what is no child here
-
-    def _kill(self) -> None:
-        # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
-        # would leave that to the host's init, which many containers do not have.
-        with contextlib.suppress(OSError):
-            for child in children(self.pid):
-                os.kill(child, signal.SIGKILL)
-        if not self._has_ended(1.0):
-            self._process.kill()
-            self._process.wait()
 
     def _has_ended(self, patience: float) -> bool:
         """Return whether `bwrap` ends within some seconds, without the naps of `Popen.wait`."""

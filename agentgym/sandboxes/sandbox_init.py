@@ -43,10 +43,10 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
-            continue
-        with open(path, "wb") as file:  # noqa: PTH123
-            file.write(stream.read(size))
-        os.utime(path, (modified, modified))
+        else:
+            with open(path, "wb") as file:  # noqa: PTH123
+                file.write(stream.read(size))
+            os.utime(path, (modified, modified))
 
 
 class RandomSource:

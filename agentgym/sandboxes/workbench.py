@@ -158,18 +158,16 @@ class Workbench:
         if self._owner not in (0, os.getpid()):  # in a fork the lock may be taken for ever
             self._lock = threading.Lock()
         encode = functools.partial(_encode, arguments, files, cwd, limits, seed)
-        problem = ""
+        result: ProgramResult | str = ""
         with self._lock:
             for _ in range(STARTS):  # nothing of the program has run while it is not ready
                 try:
                     result = self._attempt(encode, limits)
                 except OSError as error:
-                    problem = str(error)
-                    continue
+                    result = str(error)
                 if isinstance(result, ProgramResult):
                     return result
-                problem = result
-        raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
+        raise SandboxUnavailable(f"programs cannot run on this host: {result}; {REMEDY}")
 
     def close(self) -> None:
         """End the sandbox; a later run starts another."""

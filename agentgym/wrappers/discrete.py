@@ -10,7 +10,6 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from agentgym.env import ToolEnv
@@ -42,7 +41,7 @@ class DiscreteActions(
     def __init__(self, env: gymnasium.Env[Any, str]) -> None:
         super().__init__(env)
         self.count = len(_example(self.world_env).action_catalog())
-        self.action_space = Discrete(self.count)
+        self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
         """Return the reply that a choice stands for.
@@ -88,7 +87,7 @@ class FeatureObservations(
 
     def __init__(self, env: gymnasium.Env[Chat, Any]) -> None:
         super().__init__(env)
-        self.observation_space = Box(
+        self.observation_space = gymnasium.spaces.Box(
             -1.0, 1.0, _example(self.world_env).features().shape, np.float32
         )
 

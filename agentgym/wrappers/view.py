@@ -428,15 +428,15 @@ def _whole_turns(
             for old, new in answers
         ]
         left = [new for _, new in answers if new is not None]
-        if reply is None or not left:
-            whole += [(old, None) for old, _ in changes[start:end]]
-            continue
         answered = {message.call_id for message in left}
-        if not calls <= answered:
+        if reply is not None and not calls <= answered:
             reply = replace(
                 reply, calls=tuple(call for call in reply.calls if call.id in answered), raw=""
             )
-        whole += [(old_reply, reply), *answers]
+        if reply is None or not left:
+            whole += [(old, None) for old, _ in changes[start:end]]
+        else:
+            whole += [(old_reply, reply), *answers]
     return whole
 
 
