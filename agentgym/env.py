@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from agentgym.arguments import check_bool, check_choice, check_int, check_reset, list_names
@@ -155,7 +154,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             ResetNeeded: There is none before the first reset.
         """
         if self._world is None:
-            raise ResetNeeded("this env has no episode yet: call reset() first")
+            raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
         return self._world
 
     @property
@@ -333,7 +332,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _running_world(self, remedy: str) -> World[Any]:
         if self._world is None or self._over:
-            raise ResetNeeded(f"there is no running episode: {remedy}")
+            raise gymnasium.error.ResetNeeded(f"there is no running episode: {remedy}")
         return self._world
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
