@@ -20,17 +20,25 @@ from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
-from agentgym import shared_chats  # noqa: F401 - registers itself with Gymnasium
 from agentgym.multi import aec_env, parallel_env
-from agentgym.registry import config_schema, make, register, register_plugins, resolve, spec
-from agentgym.registry import teams, worlds
+from agentgym.registry import (
+    config_schema,
+    make,
+    register,
+    register_plugins,
+    resolve,
+    spec,
+    teams,
+    worlds,
+)
 from agentgym.stacks import register_oracle, register_strategy, strategies
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
 from agentgym.world import CallSet, World
 
-# These register worlds, oracles and strategies with what is imported above, so they come last.
-from agentgym import envs, wrappers  # noqa: F401
+# These register worlds, oracles and strategies with what is imported above, and chats with
+# Gymnasium, so they come last.
+from agentgym import envs, shared_chats, wrappers  # noqa: F401
 from agentgym.oracles import ARMS
 
 register_plugins()  # of other packages; this imports none of them

@@ -53,9 +53,8 @@ def suggest(value: object, choices: Iterable[str]) -> str:
     """Return a question that names the choices close to a value, in any case; empty if there are
     none.
     """
-    by_key: dict[str, str] = {}
-    for choice in choices:
-        by_key.setdefault(choice.casefold(), choice)
+    # Reversed, since the first of those that differ only in case counts.
+    by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
     # 0.7: a letter or two of a short name, and no name that only ends like it.
     keys = [key] if key in by_key else difflib.get_close_matches(key, by_key, n=2, cutoff=0.7)

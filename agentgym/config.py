@@ -5,7 +5,7 @@ Checks, errors, tables of options and JSON Schema all follow from these declarat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -16,9 +16,7 @@ from agentgym.arguments import list_names, parse_count
 from agentgym.world import World
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler as CoreHandler
-    from pydantic import GetJsonSchemaHandler as JsonHandler
-    from pydantic import TypeAdapter
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
 
 _adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
@@ -66,7 +64,9 @@ class Config:
 class TokenCount:
     """Annotation of an option that is a number of tokens, which may be given as text, such as `8k`."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_read_tokens, handler(source))
 
 
@@ -86,11 +86,16 @@ class Choice:
 
     values: Collection[Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
-        choices = core_schema.literal_schema(list(self.values))
-        return core_schema.chain_schema([handler(source), choices])
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.chain_schema(
+            [handler(source), core_schema.literal_schema(list(self.values))]
+        )
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: JsonHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         return {**handler(schema), "enum": list(self.values)}
 
 
@@ -128,8 +133,10 @@ def make_config(
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
-        remedy = list_names(unknown[0], known, "options", (*known, *others))
-        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; {remedy}")
+        raise ValueError(
+            f"{world.__name__} has no option {unknown[0]!r}; "
+            f"{list_names(unknown[0], known, 'options', (*known, *others))}"
+        )
     return world.Config(**options)
 
 
@@ -160,12 +167,18 @@ def list_options(config: type[Any]) -> list[Option]:
     """Return the options of a configuration in the order of its fields."""
     options = []
     for name, schema in json_schema(config)["properties"].items():
-        kinds = _alternatives(schema)
-        types = dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
-        bounds = filter(None, map(_bounds, kinds))
-        meaning = schema.get("description", "")
-        default = schema.get("default")
-        options.append(Option(name, " or ".join(types), default, "; ".join(bounds), meaning))
+        kinds = schema.get("anyOf", (schema,))
+        options.append(
+            Option(
+                name,
+                type=" or ".join(
+                    dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
+                ),
+                default=schema.get("default"),
+                bounds="; ".join(filter(None, map(_bounds, kinds))),
+                meaning=schema.get("description", ""),
+            )
+        )
     return options
 
 
@@ -210,11 +223,6 @@ _NOUNS = {
 }
 
 
-def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    alternatives: Sequence[Mapping[str, Any]] = schema.get("anyOf", (schema,))
-    return alternatives
-
-
 def _bounds(schema: Mapping[str, Any]) -> str:
     """Write the bounds of a JSON Schema: an interval, the choices, or those of the members."""
     if "const" in schema:
@@ -235,7 +243,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 def _describe(schema: Mapping[str, Any]) -> str:
     """Write what a value must be, for an error; None, which needs no bounds, is left out."""
     texts = []
-    for kind in _alternatives(schema):
+    for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")
         reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a configuration within
         noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")

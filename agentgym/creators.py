@@ -30,8 +30,7 @@ class Creator:
         from agentgym.env import ToolEnv  # noqa: PLC0415
         from agentgym.multi.gym import TeamEnv  # noqa: PLC0415
 
-        is_team = "team" in gymnasium.spec(self.env_id).kwargs
-        return TeamEnv.metadata if is_team else ToolEnv.metadata
+        return (TeamEnv if "team" in gymnasium.spec(self.env_id).kwargs else ToolEnv).metadata
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
         """Make the env; takes what `agentgym.make` takes."""

@@ -31,8 +31,7 @@ def digest(value: object) -> str:
     Raises:
         TypeError: A part has no attributes and no value of its own, or contains itself.
     """
-    text = json.dumps(_canonical(value, ()))
-    return hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]
+    return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
 from agentgym.arguments import check_bool, check_choice, check_int, check_reset, list_names
@@ -155,7 +154,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             ResetNeeded: There is none before the first reset.
         """
         if self._world is None:
-            raise ResetNeeded("this env has no episode yet: call reset() first")
+            raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
         return self._world
 
     @property
@@ -197,21 +196,20 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             check_requirements(type(toolset).__name__, toolset.requirements)
         hidden = frozenset(code_only)
         for name in sorted(hidden - self._tools.keys()):
-            remedy = list_names(name, tuple(self._tools), "tools")
-            raise ValueError(f"code_only names {name!r}, which is no tool; {remedy}")
-        self._mounted, self._notes = (
-            (*self._mounted, toolset),
-            (*self._notes, *filter(None, [notes])),
-        )
+            raise ValueError(
+                f"code_only names {name!r}, which is no tool; "
+                f"{list_names(name, tuple(self._tools), 'tools')}"
+            )
+        self._mounted = (*self._mounted, toolset)
         self._code_only |= hidden
-        self._bind(self._world or self.world_class(self.config, 0))
+        self.announce(*filter(None, [notes]))
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
-    def announce(self, notes: str) -> None:
+    def announce(self, *notes: str) -> None:
         """Say something in the system message from the next reset on, after the documentation of
         the tools.
         """
-        self._notes = (*self._notes, notes)
+        self._notes = (*self._notes, *notes)
         self._bind(self._world or self.world_class(self.config, 0))
 
     def _bind(self, world: World[Any]) -> None:
@@ -225,8 +223,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         schemas = tuple([bound.schema for bound in self._direct.values()])
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
-            documentation = document_tools(schemas, self.dialect, self.most_calls)
-            self._documentation = "\n\n".join((documentation, *self._notes))
+            self._documentation = "\n\n".join(
+                (document_tools(schemas, self.dialect, self.most_calls), *self._notes)
+            )
 
     # The hooks that the `AgentEnv` of a team overrides.
 
@@ -333,7 +332,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def _running_world(self, remedy: str) -> World[Any]:
         if self._world is None or self._over:
-            raise ResetNeeded(f"there is no running episode: {remedy}")
+            raise gymnasium.error.ResetNeeded(f"there is no running episode: {remedy}")
         return self._world
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
@@ -374,8 +373,9 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
-            place = f"{turn}:{k}"
-            answers.append(Message("tool", text, "", (), call.id, images, place, "", moment))
+            answers.append(
+                Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
+            )
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -452,12 +452,11 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         with self.guard.watch(name, "the state before a call could not be restored"):
             if isinstance(error, RollbackError):
                 raise error
-            own = name in self._own
             if not bound.restores and any(
                 bound.owner is each and _episode_state(each) for each in self._mounted
             ):
                 raise RollbackError(f"{name} has no transactions")
-            if len(world.call_log) != calls or (own and not bound.restores):
+            if len(world.call_log) != calls or (name in self._own and not bound.restores):
                 self._replace_world(self._rebuilt(world, calls))
             return
         self.guard.broken = True
@@ -492,18 +491,17 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score, report = self.guard.score(self.world)
-        detail = replace(
-            self._detail(calls, errors, ended),
-            score=score,
-            report=report,
-            split=self.split or "",
-            instance=self.instance_key,
-        )
         info = {
             "turn": self.world.turn,
             "valid": errors == 0,
             "success": score is not None and score >= 1.0,
-            "detail": detail,
+            "detail": replace(
+                self._detail(calls, errors, ended),
+                score=score,
+                report=report,
+                split=self.split or "",
+                instance=self.instance_key,
+            ),
         }
         terminated = ended in ("world", "failed_rounds")
         return self.chat, score or 0.0, terminated, not terminated, info
@@ -563,8 +561,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
             *("chat", "_np_random", "_np_random_seed"),
         )
-        state = {name: self.__dict__[name] for name in names if name in self.__dict__}
-        return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
+        return {
+            **{name: self.__dict__[name] for name in names if name in self.__dict__},
+            "_mounted": [_episode_state(toolset) for toolset in self._mounted],
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {

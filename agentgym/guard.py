@@ -87,8 +87,8 @@ class Guard:
         if not self.faults:
             return info
         detail: StepInfo = info["detail"]
-        faults = (*detail.faults, *self.take_faults())
-        return {**info, "detail": replace(detail, faults=faults, invalid=self.invalid)}
+        detail = replace(detail, faults=(*detail.faults, *self.take_faults()), invalid=self.invalid)
+        return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
         """Keep an exception for the info of this step, or raise it if the user wants that.
@@ -137,11 +137,11 @@ def carry_out(
         ToolError: The call was refused.
     """
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
-    answer: str | Content = bound.run(arguments, convert)
+    answer = bound.run(arguments, convert)
     if bound.schema.final:
         world.done = True
     text = answer if isinstance(answer, str) else answer.text
-    logged = text if len(text) <= _SHORT else _checksum(text)
+    logged = text if len(text) <= _SHORT else zlib.crc32(text.encode("utf-8", "surrogatepass"))
     world.call_log.append(CallRecord(name, arguments, world.turn, logged))
     return answer
 
@@ -159,8 +159,7 @@ def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content = bound.run(arguments, to_answer)
-    return answer
+    return bound.run(arguments, to_answer)
 
 
 def rebuild(
@@ -217,8 +216,7 @@ def is_stop(error: BaseException) -> bool:
 
 def of_host(error: BaseException) -> bool:
     """Return whether an exception is the host's: no memory, no disk, no process to be had."""
-    causes: list[BaseException | None] = [error, error.__cause__]
-    return any(isinstance(cause, (MemoryError, OSError)) for cause in causes)
+    return any(isinstance(each, (MemoryError, OSError)) for each in (error, error.__cause__))
 
 
 def to_answer(result: Any, indent: int | None) -> str | Content:
@@ -233,10 +231,6 @@ def to_answer(result: Any, indent: int | None) -> str | Content:
         return msgspec.json.format(text, indent=indent)
     except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are no JSON
         return json.dumps(result, ensure_ascii=False, indent=indent)
-
-
-def _checksum(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:

@@ -7,19 +7,17 @@ trimming too.
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import inspect
 import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from agentgym.arguments import parse_count, suggest
+from agentgym.arguments import list_names, parse_count
 
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 """The arguments of the window that all strategies of a stack share, with their types."""
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
-_LISTS = (collections.abc.Sequence, list, tuple)
 
 
 Context = str | Sequence[str] | None
@@ -34,13 +32,12 @@ def join_context(context: Context) -> str:
     """
     if context is None or isinstance(context, str):
         return context or ""
-    parts = list(context) if isinstance(context, (list, tuple)) else [None]
-    if not all(isinstance(part, str) for part in parts):
+    if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
         raise ValueError(
             "context must be the names of strategies, as 'clear_results+compaction' or "
             f"['clear_results', 'compaction'], got {context!r}"
         )
-    return "+".join(map(str, parts))
+    return "+".join(context)
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
@@ -140,11 +137,10 @@ def check_knobs(
         return
     for name in names:
         if name not in known:
-            close = suggest(name, (*known, *more))
-            listed = (_write(knob, default) for knob, default in known.items())
+            listed = [*(_write(knob, default) for knob, default in known.items()), *more]
             raise ValueError(
-                f"{owner} has no option {name!r}; {close}{' ' if close else ''}options: "
-                f"{', '.join((*listed, *more)) or 'none'}"
+                f"{owner} has no option {name!r}; "
+                f"{list_names(name, listed, 'options', near=(*known, *more))}"
             )
 
 
@@ -182,7 +178,7 @@ def _read(name: str, hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
         return text == "true"
-    if any(get_origin(kind) in _LISTS for kind in kinds):
+    if any(get_origin(kind) in (Sequence, list, tuple) for kind in kinds):
         return [part for part in text.split("|") if part]
     return _read_number(name, kinds, text) if {int, float} & set(kinds) else text
 

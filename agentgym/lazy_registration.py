@@ -179,9 +179,8 @@ class _Statements:
         if name in self._origins:
             return self._sources.value(*self._origins[name])
         statement = self._bindings[name]
-        if statement.startswith("class "):
-            return f"{self._module}:{name}"
-        return self._run(statement, name)[name]
+        is_class = statement.startswith("class ")
+        return f"{self._module}:{name}" if is_class else self._run(statement, name)[name]
 
     def _run(self, statement: str, binding: str = "") -> dict[str, Any]:
         """Run a statement with what it uses, and return its namespace."""

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, ClassVar, Literal, overload
 
 import msgspec
@@ -386,16 +386,12 @@ class Chat(Record, frozen=True):
                 them, or objects, as the chat templates of transformers take them.
         """
         dicts: list[dict[str, Any]] = []
-        pictures: list[Image] = []  # of the tool results since the last message of another role
-        for message in self.messages:
-            if message.role != "tool" and pictures:
+        for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
+            messages = list(run)
+            dicts += [_to_openai(message, json_arguments) for message in messages]
+            pictures = [image for message in messages for image in message.images]
+            if is_tool and pictures:
                 dicts.append({"role": "user", "content": _parts("", pictures)})
-                pictures = []
-            dicts.append(_to_openai(message, json_arguments))
-            if message.role == "tool":
-                pictures += message.images
-        if pictures:
-            dicts.append({"role": "user", "content": _parts("", pictures)})
         return dicts
 
     @classmethod
@@ -438,11 +434,14 @@ def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
 
 def _call_to_openai(call: ToolCall, json_arguments: bool) -> dict[str, Any]:
     arguments = dict(call.arguments)
-    function = {
-        "name": call.name,
-        "arguments": json.dumps(arguments) if json_arguments else arguments,
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {
+            "name": call.name,
+            "arguments": json.dumps(arguments) if json_arguments else arguments,
+        },
     }
-    return {"id": call.id, "type": "function", "function": function}
 
 
 def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:

@@ -139,23 +139,22 @@ def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tupl
             calls = tuple(_calls(parts, dialect, tools, turn))
         except (_Unreadable, ToolError) as error:
             problem = str(error)
-    prose = "".join(parts.text).strip()
-    return Message(
-        "assistant", prose, "\n".join(parts.thinking).strip(), calls, "", (), f"{turn}:0", raw
-    ), problem
+    message = Message(
+        "assistant",
+        "".join(parts.text).strip(),
+        "\n".join(parts.thinking).strip(),
+        calls,
+        id=f"{turn}:0",
+        raw=raw,
+    )
+    return message, problem
 
 
 def _as_unicode(text: str) -> tuple[str, str]:
+    clean = text[:MAX_REPLY_CHARS].encode("utf-8", "replace").decode("utf-8")
     if len(text) > MAX_REPLY_CHARS:
-        return _as_unicode(text[:MAX_REPLY_CHARS])[
-            0
-        ], f"the reply is longer than {MAX_REPLY_CHARS} characters"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-        return clean, "the reply is not valid Unicode (lone surrogate)"
-    return text, ""
+        return clean, f"the reply is longer than {MAX_REPLY_CHARS} characters"
+    return clean, "" if clean == text else "the reply is not valid Unicode (lone surrogate)"
 
 
 def _scan(raw: str) -> _ReplyParts:
@@ -168,14 +167,13 @@ def _scan(raw: str) -> _ReplyParts:
             parts.rest = True
             break
         mark, start = opener.group(), opener.end()
-        before = raw[position : opener.start()]
         if mark == "</think>":
             # A template that opens the thinking itself leaves only the closing tag: all before it
             # is thinking.
             parts = _ReplyParts(thinking_end=opener.start())
             position = start
             continue
-        parts.text.append(before)
+        parts.text.append(raw[position : opener.start()])
         closer = _CLOSER.get(mark, _FENCE)
         end = raw.find(closer, start)
         is_open = end < 0
@@ -261,11 +259,13 @@ def _load(body: str) -> Any:
     return data
 
 
-def _brackets(body: str) -> Iterator[str]:
-    """Yield the brackets of a JSON text that are not in strings, in linear time."""
+def _brackets(body: str) -> Iterator[int]:
+    """Yield 1 for each bracket of a JSON text that opens and -1 for each that closes, but for those
+    in strings, in linear time.
+    """
     position = 0
     while match := _BRACKET.match(body, position):
-        yield match[1]
+        yield 1 if match[1] in "[{" else -1
         position = match.end()
 
 
@@ -274,20 +274,15 @@ def nesting_depth(body: str) -> int:
 
     Brackets in strings do not count.
     """
-    depth = deepest = 0
-    for bracket in _brackets(body):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+    return max(itertools.accumulate(_brackets(body), initial=0))
 
 
 def _check_containers(body: str) -> None:
     """Refuse a JSON text that nests too deep or holds too many lists and objects."""
     depth = count = 0
-    for bracket in _brackets(body):
-        opens = bracket in "[{"
-        depth += 1 if opens else -1
-        count += opens
+    for step in _brackets(body):
+        depth += step
+        count += step > 0
         if depth > MAX_DEPTH:
             raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
         if count > MAX_CONTAINERS:
@@ -353,15 +348,14 @@ def _arguments(inside: str, parameters: Sequence[str]) -> str:
 
 def _tokens(inside: str) -> Iterator[tuple[re.Match[str], int, int]]:
     """Yield the tokens of the arguments, each with the depth of brackets before and after it."""
-    depth = position = 0
+    depth = position = count = 0
     end = len(inside.rstrip())
-    for count in itertools.count(1):
-        if position >= end:
-            return
+    while position < end:
         token = _TOKEN.match(inside, position)
         if token is None:
             raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
         position, outside = token.end(), depth
+        count += 1
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["sign"] or "", 0)
         if depth > MAX_DEPTH:
             raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")

@@ -30,8 +30,7 @@ def register_each(register: Callable[[str, str], None]) -> None:
             if not EntryPoint.pattern.match(entry.value):
                 raise ValueError(f"{entry.value!r} is no module:Class and no module")
             if entry.attr:
-                path = world_path(f"{entry.module}:{entry.attr}")
-                register(path, entry.module.partition(".")[0])
+                register(world_path(f"{entry.module}:{entry.attr}"), entry.module.partition(".")[0])
             _unused[entry.value] = entry
         except ValueError as error:
             _warn(entry, error)

@@ -51,5 +51,4 @@ def read_dialect(system: str) -> Dialect:
     """Return the dialect that a system message with the text of `document_tools` asks for: `python`
     if it allows nothing else, and `auto`, which is written as `json`, otherwise.
     """
-    form = system.rpartition(_HEADING)[2]
-    return "python" if f"\nWrite {_FENCE}" in form else "auto"
+    return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import gymnasium
@@ -127,21 +128,20 @@ def register(
 
 
 def _register(env_id: str, kwargs: dict[str, Any]) -> None:
-    # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
-    # two wrappers for that would cost a twentieth of a step.
-    new = EnvSpec(
-        env_id,
-        entry_point=entry_point(env_id),
-        kwargs=kwargs,
-        order_enforce=False,
-        disable_env_checker=True,
-    )
     old = gymnasium.registry.get(env_id)
     if old is None or not has_creator(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
-        # `gymnasium.register` would look through all ids for each.
-        gymnasium.registry[env_id] = new
+        # `gymnasium.register` would look through all ids for each. The envs enforce the order of
+        # calls themselves, and the tests check every world; Gymnasium's two wrappers for that would
+        # cost a twentieth of a step.
+        gymnasium.registry[env_id] = EnvSpec(
+            env_id,
+            entry_point=entry_point(env_id),
+            kwargs=kwargs,
+            order_enforce=False,
+            disable_env_checker=True,
+        )
 
 
 def worlds(presets: bool = False) -> list[Entry]:
@@ -207,10 +207,9 @@ def resolve(env_id: str) -> str:
                 full = _find(env_id)
     if full:
         return full
-    short = env_id.rpartition(":")[2]
     names = [_short(entry.id) for entry in worlds()]
     near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
-    remedy = list_names(_short(short), names, "worlds", near)
+    remedy = list_names(_short(env_id.rpartition(":")[2]), names, "worlds", near)
     raise ValueError(
         f"there is no world {env_id!r}; {remedy}; one of yours is package.module:MyWorld"
     )
@@ -311,22 +310,27 @@ def spec(
         "oracle_options": oracle_options,
         "labels": labels,
         "wrappers": wrappers,
+        "context": context,
+        "window": window,
+        "context_options": context_options,
     }
-    shared |= {"context": context, "window": window, "context_options": context_options}
     if "team" in env_spec.kwargs:
-        env_spec.kwargs["stacks"] = _team_stacks(world, shared, agents or {}, shots)
-        layers = [layer for stack in env_spec.kwargs["stacks"].values() for layer in stack]
+        stacks = _team_stacks(world, shared, agents or {}, shots)
+        env_spec.kwargs["stacks"] = {  # JSON-able
+            agent: [
+                {"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack
+            ]
+            for agent, stack in stacks.items()
+        }
     else:
-        stack = build_stack(world, shots=shots, **shared)
-        env_spec.additional_wrappers += tuple(stack)
-        layers = [{"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack]
-    for layer in layers:
-        wrapper = load_env_creator(layer["entry_point"])
-        check_defined(world, config, needed_hooks(wrapper, layer["kwargs"]))
+        stacks = {"": build_stack(world, shots=shots, **shared)}
+        env_spec.additional_wrappers += tuple(stacks[""])
+    for layer in chain.from_iterable(stacks.values()):
+        wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
+        check_defined(world, config, needed_hooks(wrapper, arguments))
         requirements = getattr(wrapper, "requirements", None)
         if requirements is not None:
-            owner = layer["entry_point"].rpartition(":")[2]
-            check_requirements(owner, requirements(**layer["kwargs"]))
+            check_requirements(layer.entry_point.rpartition(":")[2], requirements(**arguments))
     return env_spec
 
 
@@ -362,9 +366,9 @@ def _team_stacks(
     shared: Mapping[str, Any],
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the wrappers of the agents of a team by agent, JSON-able; those of `""` are for agents
-    that are not named.
+) -> dict[str, list[WrapperSpec]]:
+    """Return the wrappers of the agents of a team by agent; those of `""` are for agents that are
+    not named.
     """
     if shots:
         raise ValueError(
@@ -375,16 +379,9 @@ def _team_stacks(
         if unknown := [name for name in own if name not in shared]:
             remedy = list_names(unknown[0], tuple(shared), "what agents may have")
             raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
-    stacks = {
+    return {
         agent: build_stack(world, is_team=True, **{**shared, **own})
         for agent, own in {"": {}, **agents}.items()
-    }
-    return {
-        agent: [
-            {"entry_point": wrapper.entry_point, "kwargs": wrapper.kwargs or {}}
-            for wrapper in stack
-        ]
-        for agent, stack in stacks.items()
     }
 
 
@@ -396,8 +393,7 @@ def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymn
     """
     env_spec = spec(env_id, **options)
     if render_mode is not None:
-        modes = Creator(env_spec.id).metadata["render_modes"]
-        check_choice("render_mode", render_mode, modes)
+        check_choice("render_mode", render_mode, Creator(env_spec.id).metadata["render_modes"])
     return gymnasium.make(env_spec, render_mode=render_mode)
 
 

@@ -22,9 +22,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
     """
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
-    if mode == "ansi":
-        return "\n\n".join(filter(None, (chat.to_text(), board)))
-    return None
+    return "\n\n".join(filter(None, (chat.to_text(), board))) if mode == "ansi" else None
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
@@ -41,8 +39,9 @@ def draw_text(text: str) -> NDArray[np.uint8]:
     text = text.encode("latin-1", "replace").decode("latin-1")
     canvas = pillow("PIL.ImageDraw").Draw(pillow("PIL.Image").new("RGB", (1, 1)))
     _, _, width, height = canvas.multiline_textbbox((0, 0), text, font=font, spacing=_SPACING)
-    size = (int(width) + 2 * _MARGIN, int(height) + 2 * _MARGIN)
-    image = pillow("PIL.Image").new("RGB", size, "white")
+    image = pillow("PIL.Image").new(
+        "RGB", (int(width) + 2 * _MARGIN, int(height) + 2 * _MARGIN), "white"
+    )
     pillow("PIL.ImageDraw").Draw(image).multiline_text(
         (_MARGIN, _MARGIN), text, fill="black", font=font, spacing=_SPACING
     )

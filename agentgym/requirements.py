@@ -6,7 +6,7 @@ host that can make it: a program or package that only some of its tools need is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -53,26 +53,19 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
                 raise MissingRequirement(
                     f"{owner} needs {', '.join(missing)}: pip install 'agentgym[{name}]'{suffix}"
                 )
-            continue
-        try:
-            _CHECKS[name]()
-        except (ImportError, RuntimeError) as error:
-            raise MissingRequirement(
-                f"{owner} cannot be made on this host: {error}{suffix}"
-            ) from error
+        else:
+            try:
+                import_module(_CHECKING_MODULES[name]).check()
+            except (ImportError, RuntimeError) as error:
+                raise MissingRequirement(
+                    f"{owner} cannot be made on this host: {error}{suffix}"
+                ) from error
 
 
-def _check_programs() -> None:
-    # Its module needs others that Python has on Unix only, so it is imported here.
-    import_module("agentgym.sandboxes.workbench").check()
-
-
-def _check_bubblewrap() -> None:
-    import_module("agentgym.sandboxes.bubblewrap").check()
-
-
-# Those that are slow are done once in a process.
-_CHECKS: Mapping[str, Callable[[], None]] = {
-    "programs": _check_programs,
-    "bubblewrap": _check_bubblewrap,
+_CHECKING_MODULES: Mapping[str, str] = {
+    "programs": "agentgym.sandboxes.workbench",
+    "bubblewrap": "agentgym.sandboxes.bubblewrap",
 }
+"""Modules with a function `check`, which does its work once in a process. They need others that
+Python has on Unix only, so they are imported when they are asked.
+"""

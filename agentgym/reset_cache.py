@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ _SUM_BYTES = 4
 cryptographic digest would take longer than reading most entries.
 """
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
-_UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 
 
 class ResetCache:
@@ -77,8 +76,7 @@ class ResetCache:
             return stored
         start = time.perf_counter()
         instance = draw(world, config, seed)
-        seconds = time.perf_counter() - start
-        if seconds < MIN_SECONDS or not self._store(path, instance):
+        if time.perf_counter() - start < MIN_SECONDS or not self._store(path, instance):
             self._not_stored.add(kind)
         return instance
 
@@ -86,7 +84,7 @@ class ResetCache:
         """Write an entry in one step; return whether instances of that kind can be stored."""
         try:
             data = pickle.dumps(instance, pickle.HIGHEST_PROTOCOL)
-        except _UNPICKLABLE:
+        except (pickle.PicklingError, AttributeError, TypeError):
             return False
         if len(data) > self.max_bytes:
             return False
@@ -136,7 +134,7 @@ def _open(value: str) -> ResetCache:
     if value != "1":
         return ResetCache(Path(value).expanduser().resolve())
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return ResetCache(Path(home) / "agentgym" / "resets")
+    return ResetCache(Path(home, "agentgym", "resets"))
 
 
 def _check_private(folder: Path) -> None:
@@ -185,10 +183,9 @@ def _checksum(data: bytes | memoryview) -> bytes:
 
 def _key(world: type[World[Any]], config: Any, seed: int) -> str:
     """Return the name of the entry of an instance."""
-    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else {}
     parts = (
         *(f"{world.__module__}:{world.__qualname__}", config, seed),
-        [_state_of(value) for value in values.values() if isinstance(value, (str, Path))],
+        [_state_of(each) for each in asdict(config).values() if isinstance(each, (str, Path))],
         *(sys.version, np.__version__, _sources_of("agentgym"), _sources_of(world.__module__)),
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -56,17 +56,16 @@ class SharedChats(Sequence[Chat]):
 
     Args:
         count: How many envs there are.
+        file: The descriptor of the file that another process has made; by default a new one.
 
     Raises:
         CustomSpaceError: The system cannot hand an open file to another process.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, file: int | None = None) -> None:
         if sys.platform == "win32":
             raise CustomSpaceError("chats cannot be in shared memory on Windows")
-        self._open(count, _nameless_file())
-
-    def _open(self, count: int, file: int) -> None:
+        file = _nameless_file() if file is None else file
         self._count, self._file = count, file
         self._chats = [Chat()] * count
         self._numbers = [0] * count
@@ -91,8 +90,10 @@ class SharedChats(Sequence[Chat]):
         base = number if seen == number else 0
         kept = chat.shared_prefix(last) if base else 0
         tools = None if base and chat.tools == last.tools else chat.tools
-        record = _Record(base, kept, tuple(chat.messages[kept:]), tools)
-        data = pickle.dumps(tuple(record), pickle.HIGHEST_PROTOCOL)
+        # The fields of a `_Record`.
+        data = pickle.dumps(
+            (base, kept, tuple(chat.messages[kept:]), tools), pickle.HIGHEST_PROTOCOL
+        )
         if len(data) > _SLOT - _PAGE:
             raise ValueError(
                 f"a chat of {len(data):,} bytes does not fit into shared memory; use "
@@ -160,9 +161,7 @@ def _nameless_file() -> int:
 
 def _attach(count: int, duplicate: Any) -> SharedChats:
     """Return the chats in a process that was spawned."""
-    chats = SharedChats.__new__(SharedChats)
-    chats._open(count, duplicate.detach())
-    return chats
+    return SharedChats(count, duplicate.detach())
 
 
 def _slot(start: int, number: int) -> int:
@@ -178,13 +177,10 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 def _apply(last: Chat, record: _Record) -> Chat:
     """Return the chat that a record stands for."""
-    tools = last.tools if record.tools is None else record.tools
-    if not record.base:
-        return Chat((), tools).extend(record.new)
-    messages = last.messages
+    messages = last.messages if record.base else ()
     # All but an edit of the context or an ephemeral hint keeps all of it, and then nothing is copied.
     shared = messages if record.kept == len(messages) else messages[: record.kept]
-    return Chat(shared, tools).extend(record.new)
+    return Chat(shared, last.tools if record.tools is None else record.tools).extend(record.new)
 
 
 @batch_space.register(ChatSpace)

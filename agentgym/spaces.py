@@ -118,10 +118,9 @@ def _sample_object(
     schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
     required = set(schema.get("required", ()))
-    properties: Mapping[str, Any] = schema.get("properties", {})
     return {
         name: _sample(s, root, rng)
-        for name, s in properties.items()
+        for name, s in schema.get("properties", {}).items()
         if name in required or rng.random() < 0.5
     }
 

@@ -199,23 +199,24 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
             f"{close}{' ' if close else ''}after a letter may stand the probability that a hint is right (P0.5), or "
             f"{PLACEBO} for a placebo (P{PLACEBO})"
         )
-    arm = {
-        letter: suffix if suffix in ("", PLACEBO) else _shorten(suffix) for letter, suffix in parts
-    }
+    arm = {letter: _shorten(suffix) for letter, suffix in parts}
     for letter, suffix in arm.items():
         oracle = _oracles[letter]
         if oracle.needs and arm.get(oracle.needs, PLACEBO) == PLACEBO:
-            why = f"{oracle.reason}, so {letter} needs {oracle.needs}"
-            raise ValueError(f"oracles {oracles!r}: {why}; use {letter}{oracle.needs}")
+            raise ValueError(
+                f"oracles {oracles!r}: {oracle.reason}, so {letter} needs {oracle.needs}; use "
+                f"{letter}{oracle.needs}"
+            )
         if option := _variant(suffix):
             _check_variant(text, letter, next(iter(option)))
     return arm
 
 
-def _shorten(probability: str) -> str:
-    """Return a probability without zeros at its end; nothing for 1."""
-    value = float(probability)
-    return "" if value == 1 else f"{value:g}"
+def _shorten(suffix: str) -> str:
+    """Return what follows a letter: a probability without zeros at its end, nothing for 1."""
+    if suffix in ("", PLACEBO):
+        return suffix
+    return "" if float(suffix) == 1 else f"{float(suffix):g}"
 
 
 def _variant(suffix: str) -> dict[str, Any]:
@@ -228,9 +229,10 @@ def _variant(suffix: str) -> dict[str, Any]:
 def _check_variant(oracles: str, letter: str, option: str) -> None:
     """Refuse an oracle that cannot be wrong, or has no placebo."""
     layer = _oracles[letter].layer
-    wrong = option == "accuracy" and not getattr(layer.wrapper, "wrong_hooks", ())
-    if wrong or option not in inspect.signature(layer.wrapper).parameters:
-        what = "wrong hints" if option == "accuracy" else "placebo"
+    what = "wrong hints" if option == "accuracy" else "placebo"
+    if option not in inspect.signature(layer.wrapper).parameters or (
+        option == "accuracy" and not getattr(layer.wrapper, "wrong_hooks", ())
+    ):
         raise ValueError(f"oracles {oracles!r}: {letter} ({layer.name}) has no {what}")
 
 
@@ -327,8 +329,10 @@ def _oracle_layers(
     """Return the oracles of an arm, each with its arguments."""
     for letter, own in options.items():
         if letter not in _oracles:
-            remedy = list_names(letter, tuple(_oracles), "oracles")
-            raise ValueError(f"oracle_options are given for {letter!r}; {remedy}")
+            raise ValueError(
+                f"oracle_options are given for {letter!r}; "
+                f"{list_names(letter, tuple(_oracles), 'oracles')}"
+            )
         layer = _oracles[letter].layer
         check_knobs(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
     right = "".join(letter for letter, suffix in arm.items() if not suffix)
@@ -385,9 +389,9 @@ def _context_layers(
             check_knobs(f"{name} in context_options", layer.wrapper, own)
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
-    edits = [layer for layer in layers if layer.stage > Stage.EXAMPLES]
-    innermost = min(edits, key=lambda layer: layer.stage)  # it sets the budget of all
-    arguments[innermost.name]["budget"] = {**options.get("budget", {}), "window": size}
+    edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
+    innermost = min(edits, key=lambda layer: layer.stage).name  # it sets the budget of all
+    arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 
 

@@ -9,6 +9,9 @@ from enum import IntEnum
 from typing import Any
 
 import gymnasium
+from gymnasium.core import ActType, ObsType, WrapperActType, WrapperObsType
+
+from agentgym.env import tool_env
 
 
 class Stage(IntEnum):
@@ -37,21 +40,34 @@ def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any,
         env = env.env
 
 
-def check_order(
-    env: gymnasium.Env[Any, Any], wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]]
-) -> None:
-    """Refuse to put a wrapper around an env that has a wrapper of a later stage.
+class StagedWrapper(
+    gymnasium.Wrapper[WrapperObsType, WrapperActType, ObsType, ActType],
+    gymnasium.utils.RecordConstructorArgs,
+):
+    """Base of wrappers that keep the order of the stages and record their arguments for specs.
+
+    Args:
+        env: The env.
+        **recorded: The arguments of the subclass.
+
+    Attributes:
+        world_env: The env inside all wrappers.
 
     Raises:
-        ValueError: Naming both wrappers and the right order.
+        ValueError: The env has a wrapper of a later stage; naming both and the right order.
+        TypeError: It plays something else than a world.
     """
-    mine: Stage | None = getattr(wrapper, "stage", None)
-    for layer in layers(env):
-        theirs: Stage | None = getattr(type(layer), "stage", None)
-        if mine is not None and theirs is not None and theirs > mine:
-            order = " -> ".join(stage.name.lower() for stage in Stage)
-            raise ValueError(
-                f"{wrapper.__name__} ({mine.name.lower()}) must go inside {type(layer).__name__} "
-                f"({theirs.name.lower()}); "
-                f"the order is, inner to outer: {order}"
-            )
+
+    def __init__(self, env: gymnasium.Env[ObsType, ActType], **recorded: Any) -> None:
+        mine: Stage | None = getattr(type(self), "stage", None)
+        for layer in layers(env):
+            theirs: Stage | None = getattr(type(layer), "stage", None)
+            if mine is not None and theirs is not None and theirs > mine:
+                raise ValueError(
+                    f"{type(self).__name__} ({mine.name.lower()}) must go inside "
+                    f"{type(layer).__name__} ({theirs.name.lower()}); the order is, inner to "
+                    f"outer: {' -> '.join(stage.name.lower() for stage in Stage)}"
+                )
+        gymnasium.utils.RecordConstructorArgs.__init__(self, **recorded)
+        super().__init__(env)  # type: ignore[arg-type]  # Gymnasium names the types of the wrapper
+        self.world_env = tool_env(env)

@@ -90,8 +90,7 @@ class TokenIds(Sequence[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(self._buffer[: self._length])
 
-    def __add__(self, other: Iterable[int]) -> TokenIds:
-        return self.add(other)
+    __add__ = add
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (TokenIds, tuple, list)):

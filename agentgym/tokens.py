@@ -107,9 +107,8 @@ class TokenCounter:
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message with its overhead; they depend on the message only."""
-        texts = [message.raw] if message.raw else [message.text, message.thinking]
-        if not message.raw:
-            texts += [json.dumps([call.name, dict(call.arguments)]) for call in message.calls]
+        calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
+        texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
@@ -163,7 +162,7 @@ def cl100k() -> TokenCounter:
     Raises:
         RuntimeError: The vocabulary is not the one that OpenAI published.
     """
-    encode = _cl100k_encoder(_CL100K_PLAIN_WORDS)
+    encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
     def length(block: str) -> int:
         parts = _SPACES.split(block)
@@ -195,22 +194,20 @@ def count_texts(texts: Iterable[str]) -> int:
     return total + sum(count * length("".join(group)) for count, group in by_count.items())
 
 
-def cl100k_encoder() -> Callable[[str], list[int]]:
+def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
     """Return the function from a text to its tokens in the GPT-4 vocabulary.
+
+    Args:
+        words: The pattern by which a text is split into words.
 
     Raises:
         RuntimeError: The vocabulary is not the one that OpenAI published.
     """
-    return _cl100k_encoder(_CL100K_WORDS)
-
-
-def _cl100k_encoder(words: str) -> Callable[[str], list[int]]:
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
-    encoding = tiktoken.Encoding(
+    return tiktoken.Encoding(
         "cl100k_base", pat_str=words, mergeable_ranks=_cl100k_ranks(), special_tokens={}
-    )
-    return encoding.encode_ordinary
+    ).encode_ordinary
 
 
 def _cl100k_ranks() -> dict[bytes, int]:
@@ -238,11 +235,8 @@ def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            text = text.encode("utf-8", "replace").decode("utf-8")
-        return sum(map(of_block, _blocks(text)))
+        # Surrogates become question marks.
+        return sum(map(of_block, _blocks(text.encode("utf-8", "replace").decode("utf-8"))))
 
     return of_text
 
@@ -276,9 +270,9 @@ def counter(name: str) -> TokenCounter:
     try:
         custom: TokenCounter = getattr(import_named(module), factory)()
     except (ImportError, AttributeError, ValueError) as error:
-        remedy = list_names(name, tuple(_COUNTERS), "counters")
         raise ValueError(
-            f"there is no token counter {name!r} ({error}); {remedy} or package.module:factory"
+            f"there is no token counter {name!r} ({error}); "
+            f"{list_names(name, tuple(_COUNTERS), 'counters')} or package.module:factory"
         ) from error
     if custom.name != name:
         raise ValueError(

@@ -40,6 +40,7 @@ _NUL = re.compile(
 )  # as JSON writes it, unless the backslash is itself escaped
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
@@ -78,12 +79,14 @@ class Tool:
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool as a chat-completions function tool."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
         }
-        return {"type": "function", "function": function}
 
 
 @overload
@@ -156,10 +159,6 @@ class Toolset:
         return None
 
 
-def _unchanged(result: Any, indent: int | None) -> Any:
-    return result
-
-
 class BoundTool(msgspec.Struct, eq=False):
     """Tool of one object: its schema, its checks and its method.
 
@@ -183,9 +182,11 @@ class BoundTool(msgspec.Struct, eq=False):
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Run the tool as `run` does; return the result as the method returns it."""
-        return self.run(arguments, _unchanged)
+        return self.run(arguments, lambda result, indent: result)
 
-    def run(self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], Any]) -> Any:
+    def run(
+        self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
+    ) -> ResultT:
         """Check the arguments, run the method; a call that fails changes nothing where the owner
         has transactions.
 
@@ -368,6 +369,7 @@ def _composed_tools(
     Cached, so that a tool that is renamed is the same object in all envs.
     """
     tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
+    new_names = dict(renamed)
     for k, part in enumerate(owners):
         for attribute, schema, checks in _class_tools(part):
             if schema.name in tools:
@@ -375,37 +377,31 @@ def _composed_tools(
                     f"{owners[0].__qualname__} has two tools called {schema.name}; remove or "
                     "rename one"
                 )
-            tools[schema.name] = (k, attribute, schema, checks)
+            if new := new_names.get(schema.name):
+                tools[schema.name] = (k, attribute, replace(schema, name=new), checks.under(new))
+            else:
+                tools[schema.name] = (k, attribute, schema, checks)
     if order and set(order) != tools.keys():
         raise TypeError(
             f"tool_order of {owners[0].__qualname__} must name exactly its tools: "
             f"{sorted(set(order) ^ tools.keys())}"
         )
-    new = dict(renamed)
-    return tuple(_renamed(tools[name], new.get(name, name)) for name in order or tools)
-
-
-def _renamed(
-    entry: tuple[int, str, Tool, _ArgumentCheck], name: str
-) -> tuple[int, str, Tool, _ArgumentCheck]:
-    place, attribute, schema, checks = entry
-    if name == schema.name:
-        return entry
-    return place, attribute, replace(schema, name=name), checks.under(name)
+    return tuple(tools[name] for name in order or tools)
 
 
 @functools.cache
 def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
     names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
-    methods = {name: getattr(owner, name) for name in names}
     return tuple(
-        (name, *_describe(method))
-        for name, method in methods.items()
-        if hasattr(method, "__agentgym_tool__")
+        (name, *_describe(getattr(owner, name)))
+        for name in names
+        if hasattr(getattr(owner, name), "__agentgym_tool__")
     )
 
 
 def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
+    from pydantic import PydanticUserError  # noqa: PLC0415 - see `agentgym.schemas`
+
     from agentgym.schemas import read_docstring  # noqa: PLC0415 - see its docstring
 
     name, final = method.__agentgym_tool__  # type: ignore[attr-defined]
@@ -418,9 +414,14 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
-    checks = _build_check(
-        method, name, {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
-    )
+    fields = {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
+    try:
+        checks = _ArgumentCheck(name, fields)
+    except PydanticUserError as error:
+        raise TypeError(
+            f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: "
+            f"{error}"
+        ) from error
     for parameter in parameters:
         if parameter.default is not parameter.empty and parameter.default is not None:
             shown = checks.schema["properties"][_public_name(parameter.name)]
@@ -430,20 +431,6 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
 
 def _public_name(name: str) -> str:
     return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
-
-
-def _build_check(
-    method: Callable[..., Any], name: str, fields: Mapping[str, Any]
-) -> _ArgumentCheck:
-    from pydantic import PydanticUserError  # noqa: PLC0415 - see `agentgym.schemas`
-
-    try:
-        return _ArgumentCheck(name, fields)
-    except PydanticUserError as error:
-        raise TypeError(
-            f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: "
-            f"{error}"
-        ) from error
 
 
 def _field(

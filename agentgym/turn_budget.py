@@ -34,10 +34,11 @@ class TurnBudget(Config):
 
     def budget(self, optimal: int) -> int:
         """Return the budget of a task that an optimal policy solves in `optimal` turns."""
-        return _multiply_up(float(self.budget_factor), optimal) + self.budget_slack
+        return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
 
 
 @lru_cache(maxsize=1024)  # the horizons of a run; an episode takes one
-def _multiply_up(factor: float, optimal: int) -> int:
+def multiply_up(factor: float, number: int) -> int:
+    """Return a number times a factor, rounded up."""
     # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
-    return ceil(Fraction(repr(factor)) * optimal)
+    return ceil(Fraction(repr(factor)) * number)

@@ -6,8 +6,6 @@ as a model does: optimally, at random, with errors, with planted deficits, as a 
 """
 
 from agentgym.oracles.communication import CommunicationOracle
-from agentgym.oracles.control import ControlPolicy, Deficits
-from agentgym.oracles.examples import InContextExamples
 from agentgym.oracles.hints import (
     ARMS,
     HintOracle,
@@ -16,8 +14,14 @@ from agentgym.oracles.hints import (
     StateOracle,
     sort_arms,
 )
-from agentgym.oracles.optimality import StepOptimality
-from agentgym.oracles.policies import NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles.optimality import InContextExamples, StepOptimality
+from agentgym.oracles.policies import (
+    ControlPolicy,
+    Deficits,
+    NoisyPolicy,
+    OraclePolicy,
+    RandomPolicy,
+)
 from agentgym.oracles.teams import TeamPolicy
 
 __all__ = [

@@ -1,13 +1,52 @@
-"""Choices among the calls of a world: the optimal ones, the wrong ones, any."""
+"""Choices among the calls of a world (the optimal ones, the wrong ones, any), and wrong hints: a call
+that is not optimal in the words of a plan, and the state of another instance.
+
+Wrong hints look like right ones, so that only what they say tells them apart. A placebo in place of
+a hint is text without information of the same length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
+from agentgym.env import ToolEnv
 from agentgym.messages import ToolCall
-from agentgym.world import World
+from agentgym.parsing import render
+from agentgym.spaces import sample_call
+from agentgym.splits import generate
+from agentgym.tokens import counter
+from agentgym.world import World, has_hook, phrase
+
+_READ_BACK = 16
+"""Wrong calls whose words are tried until some read back as the call; nearly always the first."""
+_SAMPLES = 64
+"""Calls that are drawn from the schemas of the tools where every legal call is optimal; a world in
+which all of them are optimal too has no wrong call.
+"""
+_DECOYS = 8
+"""Instances that are drawn for a wrong state; more than one is needed where two states agree."""
+_AHEAD = 8
+"""Turns by which a decoy may run ahead of the episode to differ from it: all offices begin with the
+same state, that nothing is known.
+"""
+
+_COUNTER = "cl100k_base"
+"""The vocabulary that hints are measured in; each word and point below is one token of it."""
+_TEXT = (
+    "This note says nothing about the task. It is here to fill some space in the text. "
+    "There is no need to read it, and no need to reply to it. It holds no plan, no state and no "
+    "hint of any kind. The words in it are the same for every task and for every day. "
+    "Some notes are long and some are short, and that has no meaning for you. "
+    "You may go on with your work as if this note were not here. "
+)
+_UNITS = re.findall(r" ?[A-Za-z]+|[.,]", f" {_TEXT.rstrip()}")
+_STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == ".")]
 
 
 def best_call(world: World[object]) -> ToolCall:
@@ -29,3 +68,112 @@ def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
 def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
     """Return one of the calls at random."""
     return calls[int(rng.integers(len(calls)))]
+
+
+def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
+    """Return a plan hint that asks for a call that is legal and not optimal.
+
+    Where every legal call is optimal, or the world does not list them, it is any other call that
+    fits the schema of a tool; empty if there is none.
+
+    Args:
+        env: The env that plays the world.
+        with_state: Whether the state is shown too, which the hint may then refer to.
+        rng: Draws the call.
+    """
+    world = env.world
+    calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
+    for place in rng.permutation(len(calls))[:_READ_BACK]:
+        words = world.subtask_for(calls[place], with_state)
+        # Where a scripted policy can play, it has to understand them.
+        if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
+            return words
+    best = world.optimal_calls() or ()
+    drawn = (sample_call(env.tools, rng) for _ in range(_SAMPLES))
+    return next((phrase(call) for call in [*calls, *drawn] if call not in best), "")
+
+
+class Decoys:
+    """Other instances of the configuration of an episode, each played optimally as far as the
+    episode has come.
+
+    Their states are wrong ones: another instance of the same split shows nothing that is hidden in
+    this one.
+
+    Args:
+        env: The env of the episode.
+
+    Raises:
+        ValueError: The configuration has one instance only.
+    """
+
+    def __init__(self, env: ToolEnv) -> None:
+        self._env = env
+        self._drawn: list[ToolEnv] = []
+        world = env.world
+        self._instance = world.instance
+        # In a chat that begins in mid-episode, the world has gone on since its key could be read.
+        first = world if world.turn == 0 else generate(type(world), env.config, world.instance_seed)
+        self._key = first.instance_key()
+        self._draws = 0
+        if next(self._others(), None) is None:
+            raise ValueError(
+                f"wrong state hints need another instance of {type(world).__name__}, and all of "
+                f"{_DECOYS} draws with {env.config} were this one; allow more instances, or leave "
+                "out the probability after S"
+            )
+
+    def state(self, describe: Callable[[World[Any]], str]) -> str:
+        """Return a state of another instance that differs from the right one; empty if none of the
+        decoys has one.
+
+        Args:
+            describe: Returns the state of a world in words.
+        """
+        right, turn = describe(self._env.world), self._env.world.turn
+        for decoy in self._others():
+            while decoy.world.turn < turn and not decoy.over:
+                _advance(decoy)
+            ahead = 0
+            while (state := describe(decoy.world)) == right and ahead < _AHEAD and not decoy.over:
+                _advance(decoy)
+                ahead += 1
+            if state != right:
+                return state
+        return ""
+
+    def _others(self) -> Iterator[ToolEnv]:
+        """Yield the decoys, and draw another when one more is asked for."""
+        yield from self._drawn
+        while self._draws < _DECOYS:
+            decoy = ToolEnv(
+                self._env.world_class, split=self._env.split, **asdict(self._env.config)
+            )
+            decoy.reset(seed=zlib.crc32(f"{self._instance}:decoy:{self._draws}".encode()))
+            self._draws += 1
+            if decoy.world.instance_key() != self._key:
+                self._drawn.append(decoy)
+                yield decoy
+
+
+def _advance(env: ToolEnv) -> None:
+    """Play an optimal call; a legal one, or else one that fits a schema, if there is none."""
+    world = env.world
+    calls = world.optimal_calls() or ()
+    if not calls and has_hook(type(world), "legal_calls"):
+        calls = world.legal_calls()
+    drawn = sample_call(env.tools, np.random.default_rng(world.turn))
+    env.step(render(next(iter(calls), drawn), env.dialect))
+
+
+def placebo_for(hint: str, turn: int) -> str:
+    """Return a text without information, of as many tokens as a hint.
+
+    Args:
+        hint: The hint, of which nothing but the length shows.
+        turn: The number of the turn, which says with which sentence the text begins, so that the
+            placebos of a chat differ as its hints do.
+    """
+    start = _STARTS[turn % len(_STARTS)]
+    units = range(start, start + counter(_COUNTER).length(hint))
+    return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

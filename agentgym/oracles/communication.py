@@ -7,10 +7,8 @@ The state oracle tells both at once; this one leaves it to the agent to keep tra
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv
@@ -49,7 +47,7 @@ class CommunicationOracle(HintOracle):
 
     def __init__(self, env: gymnasium.Env[Chat, str], placebo: bool = False) -> None:
         # Before the base, which would record a hint scope, which this oracle does not take.
-        RecordConstructorArgs.__init__(self, placebo=placebo)
+        gymnasium.utils.RecordConstructorArgs.__init__(self, placebo=placebo)
         super().__init__(env, placebo=placebo)
         agent_env = env.unwrapped
         if not isinstance(agent_env, AgentEnv) or not agent_env.shares_world:
@@ -58,7 +56,6 @@ class CommunicationOracle(HintOracle):
                 "ListWorld-team"
             )
         self._agent_env = agent_env
-        self._messages = self._start = self._end = 0
 
     def begin(self) -> None:
         """Show the log from its beginning."""
@@ -75,9 +72,10 @@ class CommunicationOracle(HintOracle):
 
 
 def _describe(action: TeamAction) -> str:
-    arguments: dict[str, Any] = dict(action.call.arguments)
-    call = f"{action.call.name} with {json.dumps(arguments, ensure_ascii=False)}"
-    return f"{action.agent} called {call} and was shown:\n{action.result}"
+    arguments = json.dumps(dict(action.call.arguments), ensure_ascii=False)
+    return (
+        f"{action.agent} called {action.call.name} with {arguments} and was shown:\n{action.result}"
+    )
 
 
 register_oracle("C", "communication", CommunicationOracle)

@@ -18,26 +18,21 @@ from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.arguments import check_bool, check_choice, check_float
-from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
-from agentgym.oracles.placebo import placebo_for
+from agentgym.oracles.choices import Decoys, placebo_for, wrong_plan
 from agentgym.oracles.recall import RECALL_NOTE, TOOL, StatePages
-from agentgym.oracles.wrong import Decoys, wrong_plan
 from agentgym.parsing import parse
 from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
-from agentgym.stages import Stage, check_order, layers
+from agentgym.stages import Stage, StagedWrapper, layers
 from agentgym.step_info import StepInfo
 from agentgym.world import World, check_defined, check_hooks, has_hook
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
-_NOTICE_END = "</{}>"
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
-_HINT_END = "\n</{}>"
 _SPACE = re.compile(r"\s*")
 
 
@@ -66,7 +61,9 @@ HISTORY_NOTE = (
 )
 
 
-class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+class HintOracle(
+    StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
+):
     """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
 
     What is drawn depends on the instance and the turn, as with the scripted policies: the same
@@ -110,29 +107,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         placebo: bool = False,
         **recorded: Any,
     ) -> None:
-        check_order(env, type(self))
         check_choice("hint_scope", hint_scope, HINT_SCOPES)
-        self._check_variant(accuracy, placebo)
-        variant: dict[str, Any] = {"accuracy": accuracy} if accuracy < 1.0 else {}
-        if placebo:
-            variant["placebo"] = True
-        RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **{**variant, **recorded})
-        gymnasium.ObservationWrapper.__init__(self, env)
-        self.world_env = tool_env(env)
-        hooks = needed_hooks(type(self), {"accuracy": accuracy})
-        check_hooks(self.world_env.world_class, hooks)
-        check_defined(self.world_env.world_class, self.world_env.config, hooks)
-        self.accuracy, self.placebo = accuracy, placebo
-        if placebo:
-            self.tag = self.placebo_tag
-        self.world_env.announce(self._announcement())
-        self.persistent = hint_scope == "persistent"
-        self.source = Chat()
-        self.hint = ""
-        self._shown = Chat()
-
-    def _check_variant(self, accuracy: float, placebo: bool) -> None:
-        """Check the arguments that make hints wrong or empty."""
         check_float("accuracy", accuracy, 0.0, 1.0)
         check_bool("placebo", placebo)
         if accuracy < 1.0 and (placebo or not self.wrong_hooks):
@@ -140,12 +115,24 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
             raise ValueError(
                 f"{type(self).__name__} takes no accuracy, got {accuracy}: {why}; leave it out"
             )
-
-    def _announcement(self) -> str:
-        """Return the text of the system message about the hints."""
-        if self.placebo:
-            return PLACEBO_NOTE.format(title=f"{self.tag.capitalize()}s", tag=self.tag)
-        return self.note or _NOTE.format(tag=self.tag)
+        variant: dict[str, Any] = {"accuracy": accuracy} if accuracy < 1.0 else {}
+        if placebo:
+            variant["placebo"] = True
+        super().__init__(env, hint_scope=hint_scope, **{**variant, **recorded})
+        hooks = needed_hooks(type(self), {"accuracy": accuracy})
+        check_hooks(self.world_env.world_class, hooks)
+        check_defined(self.world_env.world_class, self.world_env.config, hooks)
+        self.accuracy, self.placebo = accuracy, placebo
+        if placebo:
+            self.tag = self.placebo_tag
+            notes = PLACEBO_NOTE.format(title=f"{self.tag.capitalize()}s", tag=self.tag)
+        else:
+            notes = self.note or _NOTE.format(tag=self.tag)
+        self.world_env.announce(notes)
+        self.persistent = hint_scope == "persistent"
+        self.source = Chat()
+        self.hint = ""
+        self._shown = Chat()
 
     def text(self) -> str:
         """Return the hint for the moment."""
@@ -168,8 +155,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
             return placebo_for(self.text(), self.world_env.world.turn)
         if self.accuracy == 1.0:
             return self.text()
-        moment = f"{self.source.moment()}:{self.tag}"
-        rng = np.random.default_rng(zlib.crc32(moment.encode()))
+        rng = np.random.default_rng(zlib.crc32(f"{self.source.moment()}:{self.tag}".encode()))
         return self.text() if rng.random() < self.accuracy else self.wrong_text(rng)
 
     def observation(self, observation: Chat) -> Chat:
@@ -200,13 +186,14 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply, and put the hint on what comes back."""
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown, guard = self.observation(chat), self.world_env.guard
-        return shown, reward, terminated, truncated, guard.add_faults(info)
+        shown = self.observation(chat)  # first, since its faults belong to the step
+        return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Forget the last episode."""
         self.source = Chat()
         observation, info = self.env.reset(**options)
+        self._info_keys = tuple(info)
         self.begin()
         return self.observation(observation), info
 
@@ -308,23 +295,14 @@ class StateOracle(HintOracle):
 
     def _describe(self, world: World[Any]) -> str:
         """Return the state of a world in words, in the length that is asked for."""
-        if self._offers_pages:
-            return self._pages.describe(world)
-        return world.brief_state()
-
-    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Forget the last episode."""
-        chat, info = super().reset(**options)
-        self._keys = tuple(info)
-        return chat, info
+        return self._pages.describe(world) if self._offers_pages else world.brief_state()
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply; one that only asks for pages of the state is not played: it takes no turn,
         and has them shown.
         """
         if self._pages.count and not self.world_env.over and isinstance(action, str):
-            asked = TOOL in action and self._pages.request(self._parse(action))
-            if asked:
+            if TOOL in action and self._pages.request(self._parse(action)):
                 return self._show_pages()
             self._pages.shown = ()
         return super().step(action)
@@ -337,9 +315,13 @@ class StateOracle(HintOracle):
 
     def _show_pages(self) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Return what a step does that shows the same moment again, with pages of the state."""
-        turn = self.world_env.world.turn
-        values = {"turn": turn, "valid": True, "success": False, "detail": StepInfo(calls=1)}
-        info = {name: values.get(name) for name in self._keys}
+        info = {
+            **dict.fromkeys(self._info_keys),
+            "turn": self.world_env.world.turn,
+            "valid": True,
+            "success": False,
+            "detail": StepInfo(calls=1),
+        }
         chat = self.observation(self.source)
         return chat, 0.0, False, False, self.world_env.guard.add_faults(info)
 
@@ -348,7 +330,9 @@ class StateOracle(HintOracle):
         return self._decoys.state(self._describe)
 
 
-class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+class HistoryOracle(
+    StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
+):
     """Oracle that removes the history: the policy sees the system message, the task as it stands
     now, and the newest hints.
 
@@ -370,11 +354,8 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
     stage = Stage.HISTORY
 
     def __init__(self, env: gymnasium.Env[Chat, str], keep_last_error: bool = False) -> None:
-        check_order(env, type(self))
         check_bool("keep_last_error", keep_last_error)
-        RecordConstructorArgs.__init__(self, keep_last_error=keep_last_error)
-        gymnasium.ObservationWrapper.__init__(self, env)
-        self.world_env = tool_env(env)
+        super().__init__(env, keep_last_error=keep_last_error)
         self.world_env.announce(HISTORY_NOTE)
         self.keep_last_error = keep_last_error
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
@@ -440,9 +421,8 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
     """
     if "\n\n<" not in text:
         return text, {}
-    said, hints = _take_blocks(text, _HINT, _HINT_END)
-    rest, _ = _take_blocks(said, _NOTICE, _NOTICE_END)
-    return rest, hints
+    said, hints = _take_blocks(text, _HINT, "\n</{}>")
+    return _take_blocks(said, _NOTICE, "</{}>")[0], hints
 
 
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
@@ -459,11 +439,11 @@ def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str
         if end < 0:
             unclosed.add(tag)
             start = mark.start() + 1
-            continue
-        rest.append(text[position : mark.start()])
-        blocks[tag] = text[mark.end() : end]
-        position = end + len(closing.format(tag))
-        if opening is _NOTICE and (space := _SPACE.match(text, position)):
-            position = space.end()
-        start = position
+        else:
+            rest.append(text[position : mark.start()])
+            blocks[tag] = text[mark.end() : end]
+            position = end + len(closing.format(tag))
+            if opening is _NOTICE and (space := _SPACE.match(text, position)):
+                position = space.end()
+            start = position
     return "".join((*rest, text[position:])), blocks

@@ -1,21 +1,145 @@
-"""Labels of step optimality (LUMINA, section 3: step accuracy)."""
+"""Optimal play, shown and judged: solved examples in the context, and labels of step optimality.
+
+Examples are rolled through the same wrappers as the live episode, so that they look like it (LUMINA,
+section 4.2); labels give the step accuracy (section 3).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat
+from dataclasses import replace
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.env import tool_env
-from agentgym.messages import Chat, ToolCall
+from agentgym.arguments import check_int
+from agentgym.env import ToolEnv, tool_env
+from agentgym.messages import SYSTEM_ID, Chat, Message, ToolCall
+from agentgym.oracles.choices import best_call
+from agentgym.oracles.hints import split_hints
+from agentgym.parsing import render
 from agentgym.stacks import register_option
-from agentgym.stages import Stage
-from agentgym.world import World
+from agentgym.stages import Stage, StagedWrapper
+from agentgym.world import World, check_defined, check_hooks, has_hook
+
+EXAMPLE_SEED = 2**31
+"""The first seed of examples, which runs should leave alone; so far up that none comes there by
+counting.
+"""
 
 
-class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+TASK_FOLLOWS = "The example ends here. What follows is another task."
+
+
+class InContextExamples(
+    StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
+):
+    """Wrapper that puts solved examples between the system message and the task.
+
+    Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
+    holds every observation as it was shown when it was the newest, followed by the reply, with the
+    reasoning of the world before the call, and what the world said to it. A line at its end sets it
+    off from what follows.
+
+    Args:
+        env: The env, with its oracles.
+        shots: The number of examples.
+
+    Example:
+        >>> env = InContextExamples(gymnasium.make("agentgym/ListWorld-v0"), shots=1)
+    """
+
+    stage = Stage.EXAMPLES
+    hooks: ClassVar[tuple[str, ...]] = ("optimal_calls",)
+
+    def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
+        check_int("shots", shots, 0, 100)
+        if env.spec is None:
+            raise ValueError(
+                "InContextExamples needs an env made by gymnasium.make: it makes a second one from "
+                "its spec"
+            )
+        super().__init__(env, shots=shots)
+        check_hooks(self.world_env.world_class, self.hooks)
+        check_defined(self.world_env.world_class, self.world_env.config, ("reasoning",))
+        example_env = gymnasium.make(env.spec)
+        self.examples = tuple(
+            message for shot in range(shots) for message in _roll(example_env, shot)
+        )
+        self._source = Chat()
+        self._shown = Chat()
+
+    def observation(self, observation: Chat) -> Chat:
+        """Put the examples after the system message of a chat."""
+        # The newest message is kept apart, since an ephemeral hint on it is gone from the next
+        # observation.
+        known = len(self._source.messages)
+        if not known or observation.shared_prefix(self._source) < known:
+            known = 1 if observation.messages[0].id == SYSTEM_ID else 0
+            self._shown = Chat((*observation.messages[:known], *self.examples), observation.tools)
+        self._shown = self._shown.extend(observation.messages[known:-1])
+        self._source = observation.without_last()
+        return self._shown.with_last(observation.messages[-1])
+
+
+register_option("examples", InContextExamples, InContextExamples.stage)
+
+
+def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
+    """Solve an instance; return the messages that were new in each observation, and the replies, the
+    last with a line that sets the example off.
+    """
+    inner = tool_env(env)
+    chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
+    messages: list[Message] = []
+    while not inner.over:
+        messages += _newest(chat)
+        start = len(inner.chat.messages)
+        chat, *_ = env.step(_think_and_call(inner, chat))
+        reply, *results = inner.chat.messages[start:]
+        messages.append(reply)
+        if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
+            messages += results
+    if inner.world.score() < 1.0:
+        raise ValueError(
+            f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
+            f"{EXAMPLE_SEED + shot}"
+        )
+    # A message of its own would stand between two of the user, which some chat templates refuse.
+    messages[-1] = replace(messages[-1], text=f"{messages[-1].text}\n\n{TASK_FOLLOWS}")
+    return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
+
+
+def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
+    """Write the reasoning of the world and an optimal call, as a model is to write them.
+
+    Where the reasoning would be empty, or the state that is shown already, it is the next step.
+    """
+    world, call = inner.world, best_call(inner.world)
+    repeated = "state" in split_hints(chat.messages[-1].text)[1] and not has_hook(
+        inner.world_class, "reasoning"
+    )
+    thought = "" if repeated else world.reasoning(call)
+    if not thought and has_hook(inner.world_class, "subtask"):
+        thought = world.subtask(with_state=True)
+    return f"{thought}\n{render(call, inner.dialect)}".lstrip()
+
+
+def _newest(chat: Chat) -> list[Message]:
+    """Return the messages after the last reply, or all but the system message if there is none."""
+    last = max(
+        (k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0
+    )
+    return list(chat.messages[last + 1 :])
+
+
+def _rename(message: Message, prefix: str, k: int) -> Message:
+    calls = tuple(replace(call, id=f"{prefix}:{call.id}") for call in message.calls)
+    call_id = f"{prefix}:{message.call_id}" if message.call_id else ""
+    return replace(message, id=f"{prefix}:{k}", calls=calls, call_id=call_id)
+
+
+class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
     call (`World.label_calls`).
 
@@ -32,9 +156,7 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     """
 
     def __init__(self, env: gymnasium.Env[Chat, str]) -> None:
-        RecordConstructorArgs.__init__(self)
-        gymnasium.Wrapper.__init__(self, env)
-        self.world_env = tool_env(env)
+        super().__init__(env)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Reset; there is no step to label yet."""
@@ -51,10 +173,9 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
             best, label_calls = world.optimal_calls(), world.label_calls()
         start = len(self.world_env.chat.messages)
         chat, reward, terminated, truncated, info = self.env.step(action)
-        unknown: dict[str, Any] = {"optimal": None, "alive": None}
+        labels: dict[str, Any] = {"optimal": None, "alive": None}
         if label_calls is not None:
-            unknown["labels"] = ()
-        labels = unknown
+            labels["labels"] = ()
         # A tool that broke says nothing of the policy, and may have led to another world.
         if best is not None and not info["detail"].faults:
             with guard.watch("labels"):

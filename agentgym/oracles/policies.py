@@ -11,15 +11,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import ClassVar
 
 import gymnasium
 import numpy as np
 
 from agentgym.arguments import check_float, check_int
+from agentgym.config import Config, Share
 from agentgym.messages import Chat, ToolCall
 from agentgym.oracles.choices import best_call, choose, wrong_call
-from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, read_state
+from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, apply_result, read_state
 from agentgym.oracles.recall import TOOL, missing_pages, whole_state
 from agentgym.parsing import Dialect
 from agentgym.policy import Reply
@@ -176,3 +178,117 @@ class NoisyPolicy(ScriptedPolicy):
         world = self.recall(parsed)
         rng = self.draw(parsed)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
+
+
+@dataclass(frozen=True)
+class Deficits(Config):
+    """Deficits of an agent, each as a probability in [0, 1].
+
+    Attributes:
+        planning: That it picks a wrong call although it knows the state; a plan hint in the newest
+            message removes it.
+        tracking: That it forgets, drawn again at each step, any one change since the state was last
+            shown; so its state is wrong with a probability that grows with the number of changes. A
+            state hint in the newest message removes it.
+        distraction: That any one reply in the history draws it off into a random call; so it grows
+            with the length of the chat. Pruning the history removes it.
+    """
+
+    planning: Share = 0.0
+    tracking: Share = 0.0
+    distraction: Share = 0.0
+
+
+class ControlPolicy(ScriptedPolicy):
+    """Scripted policy that plays optimally from the text of the chat, but for its deficits: the
+    positive control of the oracle method.
+
+    If an ablation over the oracle arms is to be believed, it must find a deficit that is known to
+    be there, and only that one.
+
+    It believes hints: it takes the state from a state hint rather than from its memory, and does
+    what a plan hint says rather than what it would plan itself.
+
+    Args:
+        env_id: The id of the world.
+        deficits: The skills that it lacks.
+        seed: Seeds its slips.
+        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
+    """
+
+    hooks = NoisyPolicy.hooks
+
+    def __init__(
+        self, env_id: str, deficits: Deficits, seed: int = 0, dialect: Dialect = "auto"
+    ) -> None:
+        super().__init__(env_id, seed, dialect)
+        self.deficits = deficits
+
+    def act(self, parsed: ParsedChat) -> ToolCall:
+        """Recall the state, plan, and slip."""
+        world = self.recall(parsed)
+        # Three streams, so that one deficit does not shift the draws of another.
+        distracted, planning, tracking = self.draw(parsed).spawn(3)
+        if distracted.random() >= (1 - self.deficits.distraction) ** parsed.past.turns:
+            return choose(world.legal_calls(), distracted)
+        if "state" not in parsed.hints:
+            world = self._recall_with_gaps(parsed, tracking)
+        if "plan" in parsed.hints:
+            return world.read_subtask(parsed.hints["plan"]) or best_call(world)
+        return (
+            wrong_call(world, planning)
+            if planning.random() < self.deficits.planning
+            else best_call(world)
+        )
+
+    def remember(self, parsed: ParsedChat) -> World[object]:
+        """Return the world as the agent would sum it up: without what it has forgotten."""
+        if "state" in parsed.hints:
+            return self.recall(parsed)
+        return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
+
+    def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
+        """Return the world as the agent remembers it: each past change may be missing, which is drawn
+        again at each step.
+        """
+        if not self.deficits.tracking:
+            return parsed.past.world(self.world, parsed.task, parsed.summary)
+        world = self.world.read_task(parsed.task)
+        read_state(world, parsed.summary)
+        for event in parsed.past.events:
+            if event is None:
+                world.turn += 1
+            elif rng.random() >= self.deficits.tracking:
+                apply_result(world, *event)
+        return world
+
+
+class ThinkingPolicy:
+    """Policy that plays as another scripted one does, and writes the reasoning of the world before
+    each call: a teacher, since a small model learns to write down what it cannot work out in one
+    step.
+
+    Where both the plan and the state are shown, the next call is shown with them: there it does not
+    think.
+
+    Args:
+        policy: The policy that chooses the calls.
+
+    Example:
+        >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))
+    """
+
+    def __init__(self, policy: ScriptedPolicy) -> None:
+        self.policy = policy
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Write one call for each chat."""
+        return [self._reply(chat) for chat in chats]
+
+    def _reply(self, chat: Chat) -> Reply:
+        with self.policy.read(chat) as parsed:
+            if parsed.summarize or {"plan", "state"} <= parsed.hints.keys():
+                return Reply(self.policy.write(parsed))
+            call = self.policy.act(parsed)
+            thought = self.policy.recall(parsed).reasoning(call)
+            return Reply(f"<think>{thought}</think>{parsed.render(call, self.policy.dialect)}")

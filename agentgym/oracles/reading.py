@@ -22,7 +22,6 @@ from agentgym.tools import Tool
 from agentgym.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
-_FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 _MOST_CHATS = 1_024
 """Chats whose reading a policy keeps: more than one process plays at a time. A reading takes about
 the memory of the episode's world, so those of finished episodes must not pile up.
@@ -94,8 +93,7 @@ class PastCalls:
             world, self._applied = kind.read_task(task), 0
             read_state(world, state)
         self._world = None  # a hook that raises leaves it half-way
-        for number in range(self._applied, len(self.events)):
-            event = self.events[number]
+        for event in self.events[self._applied :]:
             if event is None:
                 world.turn += 1
             else:
@@ -181,12 +179,13 @@ class ChatReading:
             chat: The version.
             shared: The number of its messages that are in the buffer of the chat.
         """
-        messages = chat.messages
-        if self._shared > shared or self.position > len(messages):
-            return False
-        return all(
-            _read_alike(message, messages[number])
-            for number, message in enumerate(self._own, self._shared)
+        return (
+            self._shared <= shared
+            and self.position <= len(chat.messages)
+            and all(
+                _read_alike(message, chat.messages[number])
+                for number, message in enumerate(self._own, self._shared)
+            )
         )
 
     def read(self, chat: Chat, shared: int = 0) -> None:
@@ -198,8 +197,7 @@ class ChatReading:
         """
         messages = chat.messages
         for number in range(self.position, len(messages)):
-            before = messages[number - 1].text if number > self._pinned else ""
-            self.take(messages[number], before)
+            self.take(messages[number], messages[number - 1].text if number > self._pinned else "")
         self.position, self._shared = len(messages), shared
         self._own = tuple(messages[shared:])
 
@@ -233,11 +231,14 @@ class ChatReading:
 
     def _newest_observation(self, chat: Chat) -> Message:
         """Return the newest message that shows what the world says, at first the task."""
-        for number in range(len(chat.messages) - 1, self._pinned - 1, -1):
-            message = chat.messages[number]
-            if message.role != "assistant" and not message.text.startswith(_FROM_WRAPPERS):
-                return message
-        return chat.messages[self._pinned - 1]
+        places = range(len(chat.messages) - 1, self._pinned - 1, -1)
+        observations = (
+            message
+            for message in map(chat.messages.__getitem__, places)
+            if message.role != "assistant"
+            and not message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
+        )
+        return next(observations, chat.messages[self._pinned - 1])
 
 
 ReadingT = TypeVar("ReadingT", bound=ChatReading)
@@ -268,16 +269,14 @@ class Readings(Generic[ReadingT]):
         Raises:
             ValueError: The chat has no task message.
         """
-        if isinstance(chat.messages, Messages):
-            lineage, shared = chat.messages.lineage()
-            reading = self._pop(lineage, chat, shared) or self._begin(chat)
-            reading.read(chat, shared)
-            yield reading
-            self._keep(lineage, reading)  # not after an error, which may leave it half-way
-        else:
-            reading = self._begin(chat)
-            reading.read(chat)
-            yield reading
+        messages = chat.messages
+        if not isinstance(messages, Messages):
+            messages = Messages(messages)  # whose buffer takes the reading with it
+        lineage, shared = messages.lineage()
+        reading = self._pop(lineage, chat, shared) or self._begin(chat)
+        reading.read(chat, shared)
+        yield reading
+        self._keep(lineage, reading)  # not after an error, which may leave it half-way
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         """Take out the reading of a chat that has come furthest."""
@@ -303,12 +302,10 @@ def _read_alike(one: Message, other: Message) -> bool:
     """
     if one is other or one == other:
         return True
-    if one.role == "assistant":
-        return False
     said, other_said = (
         replace(message, text=split_hints(message.text)[0]) for message in (one, other)
     )
-    return said == other_said
+    return one.role != "assistant" and said == other_said
 
 
 def read_state(world: World[object], state: str) -> bool:

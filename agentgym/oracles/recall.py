@@ -33,10 +33,8 @@ class StatePages(Toolset):
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.shown: tuple[int, ...] = ()
+    count: int = 0
+    shown: tuple[int, ...] = ()
 
     def begin(self) -> None:
         """Show no pages."""
@@ -69,7 +67,8 @@ class StatePages(Toolset):
         state = world.state() if self.shown else ""
         for page in self.shown:
             if page <= self.count:
-                parts += (_HEADING.format(page, self.count), _page(state, page))
+                parts.append(_HEADING.format(page, self.count))
+                parts.append(state[(page - 1) * PAGE_CHARS : page * PAGE_CHARS])
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
@@ -79,19 +78,18 @@ class StatePages(Toolset):
         asked = set[Any]()
         for call in reply.calls:
             pages = call.arguments.get("pages")
-            if call.name != TOOL or len(call.arguments) != 1 or not isinstance(pages, list):
-                return False
-            if not all(type(page) is int and 1 <= page <= self.count for page in pages):
+            if (
+                call.name != TOOL
+                or len(call.arguments) != 1
+                or not isinstance(pages, list)
+                or not all(type(page) is int and 1 <= page <= self.count for page in pages)
+            ):
                 return False
             asked |= {*pages}
         if asked <= {*self.shown}:
             return False
         self.shown = tuple(sorted({*self.shown, *asked}))
         return True
-
-
-def _page(state: str, page: int) -> str:
-    return state[(page - 1) * PAGE_CHARS : page * PAGE_CHARS]
 
 
 def missing_pages(hint: str) -> Sequence[int]:

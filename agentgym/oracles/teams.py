@@ -35,7 +35,6 @@ _ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
 _PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
 _BEGUN = "\n<part "
 _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
-_YOUR_TURN = "It is your turn."
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
@@ -240,7 +239,7 @@ def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
     if not room or len(state) <= room:
         return state, True
     if view.has_floor is None:  # a hint shows the state to all
-        return _YOUR_TURN, True
+        return "It is your turn.", True
     size = max(1, room - _PART_TAGS)
     count, start = -(-len(state) // size), view.parts_sent * size
     number = view.parts_sent + 1

@@ -13,7 +13,6 @@ import functools
 import json
 import time
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym.parsing import nesting_depth
@@ -36,6 +35,7 @@ from agentgym.sandboxes.namespaces import (
     ConfinedProcess,
     base_command,
     memory_folder,
+    read_program,
     resource_limits,
 )
 from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
@@ -99,11 +99,11 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
             conversation = _Conversation(broker, names, seed)
         except OSError as error:
             problem = str(error)
-            continue
-        with closing(conversation):
-            if conversation.start():
-                return conversation.play()
-            problem = conversation.complaint.decode("utf-8", "replace").strip()
+        else:
+            with closing(conversation):
+                if conversation.start():
+                    return conversation.play()
+                problem = conversation.complaint.decode("utf-8", "replace").strip()
     problem = problem or f"no process has started within {START_SECONDS:g} s"
     raise SandboxUnavailable(f"bwrap does not run on this host: {problem}; {_REMEDY}")
 
@@ -119,7 +119,7 @@ class _Conversation:
     def __init__(self, broker: CallBroker, names: list[str], seed: RunSeed) -> None:
         self.result: RunResult | None = None
         self.complaint = b""
-        self._process = ConfinedProcess(_command(), _program(), seed)
+        self._process = ConfinedProcess(_command(), read_program("interpreter_init.py"), seed)
         self._broker = broker
         self._names = names
         self._received = bytearray()
@@ -211,12 +211,11 @@ class _Conversation:
         match message:
             case {"ready": True} if not self._ready:
                 self._ready = True
-                limits = _limits(self._broker.limits)
                 self._send(
                     {
                         "code": self._broker.code,
                         "names": self._names,
-                        "limits": limits,
+                        "limits": _limits(self._broker.limits),
                         "longest": _MAX_LINE // 2,
                     }
                 )
@@ -243,13 +242,10 @@ def _is_frame(frame: object) -> bool:
 
 def _limits(limits: Limits) -> dict[str, int]:
     """Return limits that hold for each process; as there is but one, they hold for the run."""
-    most = resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES)
-    return {**most, "RLIMIT_NPROC": _THREADS}
-
-
-@functools.cache
-def _program() -> str:
-    return Path(__file__).with_name("interpreter_init.py").read_text("utf-8")
+    return {
+        **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
+        "RLIMIT_NPROC": _THREADS,
+    }
 
 
 @functools.cache

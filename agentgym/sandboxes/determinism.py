@@ -68,9 +68,8 @@ class RunSeed:
 def preload_arguments() -> tuple[str, ...]:
     """Return the words of a call of `bwrap` that put the library where the linker looks for it."""
     folder = Path(__file__).parent / "preload"
-    library = folder / f"episode-{platform.machine()}.so"
     return (
-        *("--ro-bind", str(library), _LIBRARY),
+        *("--ro-bind", str(folder / f"episode-{platform.machine()}.so"), _LIBRARY),
         *("--ro-bind", str(folder / "ld.so.preload"), _PRELOAD_LIST),
         *("--size", str(STATE_BYTES), "--tmpfs", STATE_FOLDER),
     )

@@ -66,12 +66,10 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
             result[binary.linker] = Path(binary.linker)
         rpath = binary.rpath or inherited
         for name in binary.needed:
-            library = _find(name, path, binary, rpath)
-            if library is None:
-                continue
-            if not str(library.resolve()).startswith(folders):
-                result.setdefault(name, library)
-            waiting.append((library, rpath))
+            if library := _find(name, path, binary, rpath):
+                if not str(library.resolve()).startswith(folders):
+                    result.setdefault(name, library)
+                waiting.append((library, rpath))
     return result
 
 
@@ -152,8 +150,7 @@ def _cache() -> dict[str, str]:
     for k in range(count):  # struct file_entry_new: flags, name, path, version, hardware
         flags, name, path = struct.unpack_from("<iII", data, start + 48 + 24 * k)
         if flags & 0xFF00 in _ARCHITECTURES:
-            text = _text(data, start + name)
-            libraries.setdefault(text, _text(data, start + path))
+            libraries.setdefault(_text(data, start + name), _text(data, start + path))
     return libraries
 
 

@@ -52,18 +52,17 @@ class MontySandbox:
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
         """Run code in a session of its own."""
-        monty = _monty()
         broker = CallBroker(code, functions, limits)
         run = _MontyRun(broker, functions)
         try:
             broker.check()
             policy = {**_OS_POLICY, "random_start": {"seed": seed}}
-            with _POOL.get().checkout(limits=_limits(limits), os_policy=policy) as session:
+            with _pool().checkout(limits=_limits(limits), os_policy=policy) as session:
                 run.play(session)
             return broker.end()
         except Stopped as stop:
             return broker.end(stop.kind, str(stop))
-        except monty.MontyError as error:
+        except _monty().MontyError as error:
             return run.explain(error)
 
 
@@ -128,12 +127,11 @@ class _MontyRun:
 
     def explain(self, error: Any) -> RunResult:
         """Return the result of a run that Monty broke off."""
-        monty = _monty()
         end = self._broker.end
         if self._overflow:
             return end(self._overflow.kind, str(self._overflow))
-        if isinstance(error, monty.MontyCrashedError):
-            late = self._broker.too_late()
+        late = self._broker.too_late()
+        if isinstance(error, _monty().MontyCrashedError):
             return (
                 end(late.kind, str(late))
                 if error.timed_out
@@ -141,7 +139,7 @@ class _MontyRun:
             )
         text, inner = error.display("type-msg"), error.exception()
         if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
-            return end("timeout", str(self._broker.too_late()))
+            return end(late.kind, str(late))
         if isinstance(inner, RuntimeError) and "suspension limit" in text:
             return end(
                 "calls", "the code asked the host for names and calls too often and was stopped"
@@ -153,38 +151,31 @@ class _MontyRun:
         return end("refused" if refused else "exception", text, frames)
 
 
-class _Pool:
-    """Worker processes of this process, started when first asked for."""
+def _pool() -> Any:
+    """Return the worker processes of this process, which are started when first asked for.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._pool: Any = None
-
-    def get(self) -> Any:
-        """Return the pool of workers.
-
-        Raises:
-            RuntimeError: This process was forked from one that had it; Monty's threads did not come
-                along.
-        """
-        if self._owner not in (0, os.getpid()):
-            raise RuntimeError(
-                "this process was forked from one that had run code in a sandbox, which Monty does "
-                "not survive; start processes "
-                "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
-                "or fork before the first run"
-            )
-        with self._lock:
-            if self._pool is None:
-                self._pool = _monty().Monty(max_processes=_MAX_WORKERS)
-                self._pool.__enter__()
-                self._owner = os.getpid()
-            return self._pool
+    Raises:
+        RuntimeError: This process was forked from one that had some; Monty's threads did not come
+            along.
+    """
+    if _POOLS and os.getpid() not in _POOLS:
+        raise RuntimeError(
+            "this process was forked from one that had run code in a sandbox, which Monty does "
+            "not survive; start processes "
+            "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
+            "or fork before the first run"
+        )
+    with _STARTING:
+        if not _POOLS:
+            pool = _monty().Monty(max_processes=_MAX_WORKERS)
+            pool.__enter__()
+            _POOLS[os.getpid()] = pool
+        return _POOLS[os.getpid()]
 
 
 _MAX_WORKERS = 64  # a bound, so that many threads do not start a process each
-_POOL = _Pool()
+_STARTING = threading.Lock()
+_POOLS: dict[int, Any] = {}  # by the process that has started it: one at most
 # Nothing else that code can ask the host's system for differs from one run to the next.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
@@ -197,10 +188,9 @@ def _limits(limits: Limits) -> dict[str, Any]:
     # does each unknown name.
     # Hence two for each call, and room for the names of an ordinary program.
     suspensions = 2 * limits.calls + 1_000
-    memory = limits.memory_mb * 2**20
     return {
         "max_feed_duration_secs": limits.seconds,
-        "max_memory": memory,
+        "max_memory": limits.memory_mb * 2**20,
         "max_suspensions": suspensions,
     }
 

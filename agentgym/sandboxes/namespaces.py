@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from types import MappingProxyType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
 from agentgym.sandboxes.determinism import (
@@ -188,7 +188,7 @@ def _probe(command: Sequence[str]) -> str:
     Raises:
         OSError: It cannot be run, or the clock is not that of the episode.
     """
-    with ConfinedProcess(command, _PROBE, RunSeed()) as process:
+    with contextlib.closing(ConfinedProcess(command, _PROBE, RunSeed())) as process:
         deadline = time.monotonic() + START_SECONDS
         printed = b""
         while process.stdout in process.sources:
@@ -202,6 +202,12 @@ def _probe(command: Sequence[str]) -> str:
     if not text.startswith(f"{int(RunSeed().now.timestamp())}."):
         raise OSError("programs do not see the clock of the episode; they need glibc")
     return text
+
+
+@functools.cache
+def read_program(name: str) -> str:
+    """Return the source of a program that is sent inside, by the name of its file."""
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
@@ -292,12 +298,6 @@ class ConfinedProcess:
         for source in (self.channel, self.stdout):
             self.listen(source)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     @property
     def sources(self) -> list[Any]:
         """The channel and the pipes that have not ended."""
@@ -320,8 +320,8 @@ class ConfinedProcess:
             A source with its data: empty at its end, None if there is none but something was sent.
         """
         if self.channel in self._selector.get_map():
-            writing = selectors.EVENT_WRITE if self.pending else 0
-            self._selector.modify(self.channel, selectors.EVENT_READ | writing)
+            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
+            self._selector.modify(self.channel, interest)
         for key, events in self._selector.select(seconds):
             if events & selectors.EVENT_WRITE:
                 try:
@@ -349,7 +349,14 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            self._kill()
+            # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
+            # would leave that to the host's init, which many containers do not have.
+            with contextlib.suppress(OSError):
+                for child in children(self.pid):
+                    os.kill(child, signal.SIGKILL)
+            if not self._has_ended(1.0):
+                self._process.kill()
+                self._process.wait()
         self.stdout.close()
 
     def abandon(self) -> None:
@@ -360,16 +367,6 @@ class ConfinedProcess:
         self.channel.close()
         self.stdout.close()
         self._process.returncode = 0  # so that nobody waits for what is no child here
-
-    def _kill(self) -> None:
-        # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
-        # would leave that to the host's init, which many containers do not have.
-        with contextlib.suppress(OSError):
-            for child in children(self.pid):
-                os.kill(child, signal.SIGKILL)
-        if not self._has_ended(1.0):
-            self._process.kill()
-            self._process.wait()
 
     def _has_ended(self, patience: float) -> bool:
         """Return whether `bwrap` ends within some seconds, without the naps of `Popen.wait`."""
@@ -398,7 +395,8 @@ def children(pid: int) -> list[int]:
     Raises:
         OSError: It has ended.
     """
-    tasks = Path(f"/proc/{pid}/task")
     return [
-        int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
     ]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 from agentgym.sandboxes.base import Limits
 from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
@@ -84,31 +84,24 @@ class ProgramRun:
         self._last_look = 0.0
         self._ours = 0  # until the program has started
         self._end: int | None = None  # where the answer ends, once that is known
-        self._pipes = [_Pipe(), _Pipe()]
+        ends = [os.pipe(), os.pipe()]
+        self._pipes = [open(reader, "rb", buffering=0) for reader, _ in ends]  # noqa: PTH123, SIM115 - descriptors, closed below
         self._received: dict[Any, bytearray] = {
-            source: bytearray()
-            for source in (process.channel, *(pipe.reader for pipe in self._pipes), process.stdout)
+            source: bytearray() for source in (process.channel, *self._pipes, process.stdout)
         }
         self._printed = 0
         self._deadline = time.monotonic() + START_SECONDS
         with contextlib.suppress(ConnectionError):  # one that has ended may have said why
-            socket.send_fds(process.channel, [_JOB], [pipe.writer for pipe in self._pipes])
-        for pipe in self._pipes:
-            os.close(pipe.writer)
-            pipe.writer = -1
-            process.listen(pipe.reader)
+            socket.send_fds(process.channel, [_JOB], [writer for _, writer in ends])
+        for pipe, (_, writer) in zip(self._pipes, ends, strict=True):
+            os.close(writer)  # which the programs have
+            process.listen(pipe)
         process.pending = memoryview(job)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the pipes."""
         for pipe in self._pipes:
-            self._process.ignore(pipe.reader)
+            self._process.ignore(pipe)
             pipe.close()
 
     @property
@@ -121,8 +114,7 @@ class ProgramRun:
         """Listen to the processes until all have ended or have to be stopped; return False if the
         program has not been started.
         """
-        channel = self._process.channel
-        while channel in self._process.sources and not self._is_done():
+        while self._process.channel in self._process.sources and not self._is_done():
             for source, data in self._process.exchange(_TICK):
                 if data:
                     self._keep(source, data)
@@ -141,8 +133,7 @@ class ProgramRun:
         """Return whether the whole answer and the end of both pipes have come."""
         if self._end is None or len(self._received[self._process.channel]) < self._end:
             return False
-        sources = self._process.sources
-        return not any(pipe.reader in sources for pipe in self._pipes)
+        return not any(pipe in self._process.sources for pipe in self._pipes)
 
     def _keep(self, source: Any, data: bytes) -> None:
         """Keep what a source has said, up to a limit."""
@@ -165,8 +156,8 @@ class ProgramRun:
             self._deadline = time.monotonic() + self._limits.seconds
         if start and self._end is None and (end := answer.find(b"\n", start) + 1):
             with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                sizes = (int(size) for _, size in json.loads(answer[start:end])["files"])
-                self._end = end + sum(sizes)
+                files = json.loads(answer[start:end])["files"]
+                self._end = end + sum(int(size) for _, size in files)
 
     def _watch(self) -> bool:
         """Stop what takes too much; return False when it does not even stop."""
@@ -229,20 +220,6 @@ class ProgramRun:
         text = bytes(printed).decode("utf-8", "replace")
         most = self._limits.output_chars
         return text if len(text) <= most else f"{text[:most]}\n… (cut after {most} characters)\n"
-
-
-class _Pipe:
-    """A pipe whose writing end goes to the programs."""
-
-    def __init__(self) -> None:
-        end, self.writer = os.pipe()
-        self.reader: BinaryIO = open(end, "rb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor, closed below
-
-    def close(self) -> None:
-        self.reader.close()
-        if self.writer >= 0:
-            os.close(self.writer)
-            self.writer = -1
 
 
 def _parse(

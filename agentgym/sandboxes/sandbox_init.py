@@ -43,10 +43,10 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
-            continue
-        with open(path, "wb") as file:  # noqa: PTH123
-            file.write(stream.read(size))
-        os.utime(path, (modified, modified))
+        else:
+            with open(path, "wb") as file:  # noqa: PTH123
+                file.write(stream.read(size))
+            os.utime(path, (modified, modified))
 
 
 class RandomSource:
@@ -189,17 +189,15 @@ def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | N
     gate.close()
     if not attached:
         return None
-    listener = int.from_bytes(attached[0][2][:_INT_BYTES], sys.byteorder)
-    return ForkGate(listener, job, kernel)
+    return ForkGate(int.from_bytes(attached[0][2][:_INT_BYTES], sys.byteorder), job, kernel)
 
 
 def find_excess(tops: list[str], most: int, gate: ForkGate | None) -> str:
     """Return what a program has too much of; empty if nothing."""
     if gate and gate.overrun:
         return "processes"
-    if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
-        return "files"
-    return ""
+    has_too_many = any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops)
+    return "files" if has_too_many else ""
 
 
 def wait(
@@ -223,14 +221,13 @@ def wait(
         poll.register(gate.listener, select.POLLIN)
     ended = None
     while ended is None:
-        events = poll.poll(_TICK_MS)
-        ready = [number for number, _ in events]
-        if gate and gate.listener in ready:
-            gate.attend(poll, dict(events)[gate.listener])
-        if channel in ready and handle not in ready:
+        events = dict(poll.poll(_TICK_MS))
+        if gate and gate.listener in events:
+            gate.attend(poll, events[gate.listener])
+        if channel in events and handle not in events:
             os.read(channel, 1)
             return None, "stop"
-        for pipe in source.pipes.keys() & ready:
+        for pipe in source.pipes.keys() & events.keys():
             source.feed(pipe)
         if reason := find_excess(tops, most, gate):
             return None, reason
@@ -386,8 +383,8 @@ class Kernel:
             return None
         flags = int.from_bytes(question.raw[self._FIRST_ARGUMENT], sys.byteorder)
         number = int.from_bytes(question.raw[self._NUMBER], sys.byteorder)
-        is_clone = number == _CLONE_CALLS[os.uname().machine]
-        return question.raw[self._ID], is_clone and bool(flags & _CLONE_THREAD)
+        is_thread = number == _CLONE_CALLS[os.uname().machine] and bool(flags & _CLONE_THREAD)
+        return question.raw[self._ID], is_thread
 
     def send_answer(self, listener: int, question: bytes, error: int) -> None:
         """Let what was asked for go on, or fail with an error."""
@@ -408,8 +405,8 @@ class Kernel:
         yield ctypes.addressof(program)
 
     def _prctl(self, option: int, *arguments: int) -> None:
-        words = (*arguments, 0, 0, 0)[:4]
-        self._check(self._library.prctl(option, *map(ctypes.c_ulong, words)))
+        words = map(ctypes.c_ulong, (*arguments, 0, 0, 0)[:4])
+        self._check(self._library.prctl(option, *words))
 
 
 def read_job(channel: int) -> tuple[Any, Any]:

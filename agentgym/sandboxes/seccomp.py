@@ -15,77 +15,40 @@ from collections.abc import Sequence
 # setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
 # memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-_X86 = (
-    41,
-    101,
-    29,
-    64,
-    68,
-    272,
-    308,
-    165,
-    321,
-    298,
-    323,
-    248,
-    249,
-    250,
-    425,
-    319,
-    310,
-    311,
-    312,
-    438,
-)
-_ARM = (
-    198,
-    117,
-    194,
-    190,
-    186,
-    97,
-    268,
-    40,
-    280,
-    241,
-    282,
-    217,
-    218,
-    219,
-    425,
-    279,
-    270,
-    271,
-    272,
-    438,
-)
 _MACHINES: dict[str, _Machine] = {
-    "x86_64": (0xC000003E, 56, (435, 318), (57, 58), _X86),
-    "aarch64": (0xC00000B7, 220, (435, 278), (), _ARM),  # it has neither fork nor vfork
+    "x86_64": (
+        *(0xC000003E, 56, (435, 318), (57, 58)),
+        (
+            *(41, 101, 29, 64, 68, 272, 308, 165, 321, 298),
+            *(323, 248, 249, 250, 425, 319, 310, 311, 312, 438),
+        ),
+    ),
+    "aarch64": (
+        *(0xC00000B7, 220, (435, 278), ()),  # it has neither fork nor vfork
+        (
+            *(198, 117, 194, 190, 186, 97, 268, 40, 280, 241),
+            *(282, 217, 218, 219, 425, 279, 270, 271, 272, 438),
+        ),
+    ),
 }
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, from <linux/sched.h>
 
 
-def check_machine() -> None:
-    """Refuse a kind of machine for which there is no filter.
+def check_machine() -> _Machine:
+    """Return this kind of machine.
 
     Raises:
-        OSError: There is none.
+        OSError: There is no filter for it.
     """
-    if _machine() is None:
+    if sys.platform != "linux" or platform.machine() not in _MACHINES:
         raise OSError(f"{sys.platform} on {platform.machine()} is not supported")
-
-
-def _machine() -> _Machine | None:
-    return _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+    return _MACHINES[platform.machine()]
 
 
 @functools.cache
 def fork_gate() -> bytes:
     """Return a filter that asks a listener before a process or thread is started."""
-    machine = _machine()
-    assert machine is not None
-    _, clone, _, forks, _ = machine
+    _, clone, _, forks, _ = check_machine()
     load, equal, give, ask, allow = 0x20, 0x15, 0x06, 0x7FC00000, 0x7FFF0000
     program = [(load, 0, 0, 0)]
     for number in (clone, *forks):
@@ -108,9 +71,7 @@ def seccomp(*, processes: bool = False) -> bytes:
     Args:
         processes: Whether processes may be started; threads always may. Namespaces never may.
     """
-    machine = _machine()
-    assert machine is not None
-    architecture, clone, missing, forks, refused = machine
+    architecture, clone, missing, forks, refused = check_machine()
     # Codes of instructions, and what the filter may return: the last two with the errors EPERM and
     # ENOSYS.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -33,6 +34,7 @@ from agentgym.sandboxes.namespaces import (
     base_command,
     find_bwrap,
     memory_folder,
+    read_program,
     resource_limits,
 )
 from agentgym.sandboxes.program_run import (
@@ -155,27 +157,29 @@ class Workbench:
         """
         if self._owner not in (0, os.getpid()):  # in a fork the lock may be taken for ever
             self._lock = threading.Lock()
-        job = _Job(arguments, files, cwd, limits, seed)
-        problem = ""
+        encode = functools.partial(_encode, arguments, files, cwd, limits, seed)
+        result: ProgramResult | str = ""
         with self._lock:
             for _ in range(STARTS):  # nothing of the program has run while it is not ready
                 try:
-                    result = self._attempt(job)
+                    result = self._attempt(encode, limits)
                 except OSError as error:
-                    problem = str(error)
-                    continue
+                    result = str(error)
                 if isinstance(result, ProgramResult):
                     return result
-                problem = result
-        raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
+        raise SandboxUnavailable(f"programs cannot run on this host: {result}; {REMEDY}")
 
     def close(self) -> None:
         """End the sandbox; a later run starts another."""
         self._release()
         self._process, self._release = None, _nothing
 
-    def _attempt(self, job: _Job) -> ProgramResult | str:
+    def _attempt(self, encode: Callable[[int], bytes], limits: Limits) -> ProgramResult | str:
         """Run a job; return its result, or why it was not started.
+
+        Args:
+            encode: Returns the job for a sandbox that began at some time.
+            limits: The limits of the job.
 
         Raises:
             OSError: The sandbox cannot be started.
@@ -183,7 +187,7 @@ class Workbench:
         reusable = False
         try:
             process = self._started()
-            with ProgramRun(process, job.encode(self._began), job.limits) as current:
+            with closing(ProgramRun(process, encode(self._began), limits)) as current:
                 if not current.play():
                     return current.complaint()
                 reusable = current.reusable
@@ -205,7 +209,9 @@ class Workbench:
         if self._process is None:
             self._began = time.time_ns()
             self._process = ConfinedProcess(
-                *(_command(), _program(), RunSeed(), f"{TOP}/"), scripts=_scripts(), filtered=False
+                *(_command(), read_program("sandbox_init.py"), RunSeed(), f"{TOP}/"),
+                scripts=_scripts(),
+                filtered=False,
             )
             self._owner = os.getpid()
             self._release = weakref.finalize(self, _release, self._process, self._owner)
@@ -240,46 +246,42 @@ def run(
         return bench.run(arguments, files, cwd, limits, seed)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What a run is to do."""
-
-    arguments: Sequence[str]
-    files: Mapping[str, File]
-    cwd: str
-    limits: Limits
-    seed: RunSeed
-
-    def encode(self, began: int) -> bytes:
-        """Return what a sandbox that began at some time is sent: a line of JSON and the bytes of
-        the files.
-        """
-        limits = self.limits
-        job = {
-            "arguments": list(self.arguments),
-            "cwd": self.cwd,
-            "files": [
-                (name, None if file.data is None else len(file.data), file.modified)
-                for name, file in self.files.items()
-            ],
-            "limits": {
-                **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-                "RLIMIT_NPROC": 2 * MAX_TASKS,  # where the kernel has no gate; counts ours too
-            },
-            "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
-            "filter": seccomp(processes=True).hex(),
-            "gate": fork_gate().hex(),
-            "most_processes": MAX_PROCESSES,
-            "most_tasks": MAX_TASKS,
-            "state": self.seed.pack(began).hex(),
-            "most_files": _MAX_FILES,
-            "most_inodes": MAX_INODES,
-            "most_bytes": MAX_BYTES,
-            "most_file_bytes": _MAX_FILE_BYTES,
-            "seed": int.from_bytes(self.seed.digest()[16:24], "little"),
-        }
-        contents = (file.data for file in self.files.values() if file.data)
-        return b"".join([json.dumps(job).encode(), b"\n", *contents])
+def _encode(
+    arguments: Sequence[str],
+    files: Mapping[str, File],
+    cwd: str,
+    limits: Limits,
+    seed: RunSeed,
+    began: int,
+) -> bytes:
+    """Return a job as a sandbox that began at some time is sent it: a line of JSON and the bytes of
+    the files.
+    """
+    job = {
+        "arguments": list(arguments),
+        "cwd": cwd,
+        "files": [
+            (name, None if file.data is None else len(file.data), file.modified)
+            for name, file in files.items()
+        ],
+        "limits": {
+            **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
+            "RLIMIT_NPROC": 2 * MAX_TASKS,  # where the kernel has no gate; counts ours too
+        },
+        "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
+        "filter": seccomp(processes=True).hex(),
+        "gate": fork_gate().hex(),
+        "most_processes": MAX_PROCESSES,
+        "most_tasks": MAX_TASKS,
+        "state": seed.pack(began).hex(),
+        "most_files": _MAX_FILES,
+        "most_inodes": MAX_INODES,
+        "most_bytes": MAX_BYTES,
+        "most_file_bytes": _MAX_FILE_BYTES,
+        "seed": int.from_bytes(seed.digest()[16:24], "little"),
+    }
+    contents = (file.data for file in files.values() if file.data)
+    return b"".join([json.dumps(job).encode(), b"\n", *contents])
 
 
 @functools.cache
@@ -299,11 +301,6 @@ def check() -> None:
 
 # The shell and the interpreter start, and both see the clock of the episode.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
-
-
-@functools.cache
-def _program() -> str:
-    return Path(__file__).with_name("sandbox_init.py").read_text("utf-8")
 
 
 @functools.cache

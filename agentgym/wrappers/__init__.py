@@ -6,13 +6,11 @@ from agentgym.stacks import register_strategy
 from agentgym.wrappers.awareness import ContextAwareness
 from agentgym.wrappers.budget import AnyOf, ContextBudget, Tokens, ToolUses, Turns, WindowFraction
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
-from agentgym.wrappers.compaction import Compaction
-from agentgym.wrappers.context import ContextRecord, ContextWrapper
+from agentgym.wrappers.compaction import Compaction, Trim
+from agentgym.wrappers.context import ContextRecord, ContextWrapper, EditMessages
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
-from agentgym.wrappers.edit_messages import EditMessages
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
-from agentgym.wrappers.trim import Trim
 
 # In the order of LOCA-bench (section 4.1), in which tables and figures list them.
 register_strategy("clear_results", ClearToolResults)

@@ -83,12 +83,8 @@ class ContextAwareness(ContextWrapper):
         """
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        for padding in (
-            "",
-            " ",
-            "  ",
-            "\n",
-        ):  # where the number alternates, a space at the end may settle it
+        # Where the number alternates, a space at the end may settle it.
+        for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):
                 line = self._line(used, self.usable - used) + padding

@@ -7,12 +7,9 @@ All of these are frozen dataclasses whose `dataclasses.asdict` can be read back 
 
 from __future__ import annotations
 
-import fractions
-import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import Annotated, Any, Protocol
 
 from annotated_types import Interval
@@ -20,6 +17,7 @@ from annotated_types import Interval
 from agentgym.arguments import check_int, list_names, parse_count
 from agentgym.config import Config, TokenCount
 from agentgym.tokens import counter
+from agentgym.turn_budget import multiply_up
 
 _MAX = 10**9  # thousands of times the largest context window
 Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
@@ -81,14 +79,6 @@ class Trigger(Protocol):
         ...
 
 
-@functools.lru_cache(maxsize=256)
-def _share(fraction: float, usable: int) -> int:
-    """Return the least whole number of tokens that is at least the share, taken as the decimal
-    number that was written.
-    """
-    return ceil(fractions.Fraction(repr(float(fraction))) * usable)
-
-
 @dataclass(frozen=True)
 class Tokens(Config):
     """Trigger: a number of tokens."""
@@ -114,7 +104,7 @@ class WindowFraction(Config):
 
     def level(self, load: Load) -> float:
         """Return the share of the window that is used, over that of the trigger."""
-        return load.tokens / _share(self.fraction, load.usable)
+        return load.tokens / multiply_up(float(self.fraction), load.usable)
 
 
 @dataclass(frozen=True)
@@ -163,7 +153,7 @@ class AnyOf:
         return max(trigger.level(load) for trigger in self.any_of)
 
 
-_TRIGGERS: Mapping[str, type[Any]] = {
+_TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
     "tokens": Tokens,
     "fraction": WindowFraction,
     "tool_uses": ToolUses,
@@ -188,8 +178,7 @@ def read_trigger(name: str, value: Any) -> Trigger:
         if key == "any_of" and isinstance(content, (list, tuple)):
             return AnyOf(tuple(read_trigger(name, item) for item in content))
         if key in _TRIGGERS:
-            trigger: Trigger = _TRIGGERS[key](content)
-            return trigger
+            return _TRIGGERS[key](content)
     raise ValueError(
         f"{name} must be a text such as '60k', '0.75', '20uses' or '10turns', a dict such as "
         f"{{'fraction': 0.75}} ({', '.join(_TRIGGERS)}), or such an object of "
@@ -208,11 +197,10 @@ def _parse_trigger(name: str, text: str) -> Trigger:
     try:
         return Tokens(parse_count(name, text))
     except ValueError:
-        message = (
+        raise ValueError(
             f"{name} must be tokens (60k), a share of the window (0.75 or 75%), 20uses, 10turns, or "
             f"several of them joined by |, got {text!r}"
-        )
-        raise ValueError(message) from None
+        ) from None
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
@@ -227,8 +215,9 @@ def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudge
         names = tuple(ContextBudget.__dataclass_fields__)
         for name in value:
             if name not in names:
-                remedy = list_names(name, names, "options")
-                raise ValueError(f"budget has no option {name!r}; {remedy}")
+                raise ValueError(
+                    f"budget has no option {name!r}; {list_names(name, names, 'options')}"
+                )
         return ContextBudget(**value)
     raise ValueError(
         "budget must be a ContextBudget(window=..., reserve_output=..., counter=...), got "

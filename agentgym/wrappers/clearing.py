@@ -10,14 +10,9 @@ from typing import Any
 import gymnasium
 
 from agentgym.arguments import check_bool, check_float, check_int, read_tokens
-from agentgym.messages import Chat, Message, ToolCall
+from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
-from agentgym.wrappers.budget import (
-    ContextBudget,
-    Load,
-    Trigger,
-    read_trigger,
-)
+from agentgym.wrappers.budget import ContextBudget, Load, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
@@ -76,10 +71,8 @@ class ClearThinking(ContextWrapper):
             self.trigger.level(self.view.load)
         ):
             return
-        old, self._thinking_ids = (
-            set(self._thinking_ids[: -self.keep]),
-            self._thinking_ids[-self.keep :],
-        )
+        old = set(self._thinking_ids[: -self.keep])
+        self._thinking_ids = self._thinking_ids[-self.keep :]
         pairs = [
             (message, replace(message, thinking="", raw="")) for message in self.view.find(old)
         ]
@@ -149,19 +142,18 @@ class ClearToolResults(ContextWrapper):
             clear_at_least,
             placeholder,
         )
-        recorded = {
-            "trigger": self.trigger,
-            "target": self.target,
-            "ratio": ratio,
-            "keep": keep,
-            "exclude": tuple(exclude),
-        }
-        rest = {
-            "clear_inputs": clear_inputs,
-            "clear_at_least": clear_at_least,
-            "placeholder": placeholder,
-        }
-        super().__init__(env, budget, **recorded, **rest)
+        super().__init__(
+            env,
+            budget,
+            trigger=self.trigger,
+            target=self.target,
+            ratio=ratio,
+            keep=keep,
+            exclude=tuple(exclude),
+            clear_inputs=clear_inputs,
+            clear_at_least=clear_at_least,
+            placeholder=placeholder,
+        )
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
@@ -183,13 +175,12 @@ class ClearToolResults(ContextWrapper):
             names = {call.id: call.name for call in turn.reply.calls}
             for answer in turn.answers:
                 if (
-                    answer.role != "tool"
-                    or answer.id in self.view.cleared
-                    or names[answer.call_id] in self.exclude
+                    answer.role == "tool"
+                    and answer.id not in self.view.cleared
+                    and names[answer.call_id] not in self.exclude
                 ):
-                    continue
-                uses.append((turn.reply, answer))
-                unread += turn in newest
+                    uses.append((turn.reply, answer))
+                    unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str]]:
@@ -201,13 +192,16 @@ class ClearToolResults(ContextWrapper):
         for reply, result in uses[: max(0, most)]:
             if self.ratio is None and self._reached(load):
                 break
+            old = [result]
             new = {result.id: replace(result, text=self.placeholder, images=())}
             if self.clear_inputs:
-                new[reply.id] = _without_input(edits.get(reply.id, reply), result.call_id)
-            saved = self.view.count(
-                [edits.get(reply.id, reply), result] if self.clear_inputs else [result]
-            )
-            saved -= self.view.count(new.values())
+                old.append(edits.get(reply.id, reply))
+                calls = (
+                    replace(call, arguments={}) if call.id == result.call_id else call
+                    for call in old[-1].calls
+                )
+                new[reply.id] = replace(old[-1], calls=tuple(calls), raw="")
+            saved = self.view.count(old) - self.view.count(new.values())
             if saved > 0:
                 edits.update(new)
                 cleared.append(result.id)
@@ -216,8 +210,3 @@ class ClearToolResults(ContextWrapper):
 
     def _reached(self, load: Load) -> bool:
         return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1
-
-
-def _without_input(reply: Message, call_id: str) -> Message:
-    calls = tuple(ToolCall(c.name, {}, c.id) if c.id == call_id else c for c in reply.calls)
-    return replace(reply, calls=calls, raw="")

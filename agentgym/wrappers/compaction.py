@@ -1,8 +1,11 @@
-"""Compaction: a summary in place of the older messages (LOCA-bench, section 4.1)."""
+"""Removal of the older messages: compaction, which puts a summary in their place (LOCA-bench, section
+4.1), and trimming, the last resort, which drops what does not fit the window.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -10,12 +13,13 @@ import gymnasium
 from agentgym.arguments import check_int, read_tokens
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
+from agentgym.stacks import register_option
 from agentgym.stages import Stage
 from agentgym.step_info import StepInfo
+from agentgym.tokens import TokenCounter
 from agentgym.tools import echo
 from agentgym.wrappers.budget import ContextBudget, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
-from agentgym.wrappers.trim import cut_middle
 
 SUMMARY_REQUEST = (
     "The context is nearly full. Instead of calling a tool, reply with a summary of everything "
@@ -72,12 +76,14 @@ class Compaction(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
         self.summarizer = _read_summarizer(summarizer)
-        recorded = {
-            "keep_last_turns": keep_last_turns,
-            "summarizer": summarizer,
-            "max_summary": max_summary,
-        }
-        super().__init__(env, budget, trigger=self.trigger, **recorded)
+        super().__init__(
+            env,
+            budget,
+            trigger=self.trigger,
+            keep_last_turns=keep_last_turns,
+            summarizer=summarizer,
+            max_summary=max_summary,
+        )
 
     def begin(self) -> None:
         """Forget the last episode."""
@@ -95,23 +101,17 @@ class Compaction(ContextWrapper):
             return
         if not self._span():
             self.cool_down()
-        elif self.summarizer is None:
+            return
+        self._number += 1
+        if self.summarizer is None:
             self._asking = True
-            self._number += 1
             self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
         else:
-            self._number += 1
             try:
                 text = self.summarizer(Chat(tuple(self._span()), self.view.chat.tools))
             except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
                 text = ""
             self._compact(text)
-
-    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode with nothing edited."""
-        chat, info = super().reset(**options)
-        self._keys = tuple(info)
-        return chat, info
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply, or take it as the summary that was asked for."""
@@ -122,13 +122,13 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
-        values = {
+        info = {
+            **dict.fromkeys(self._first_info),
             "turn": self.world_env.world.turn,
             "valid": bool(text),
             "success": False,
             "detail": StepInfo(),
         }
-        info = {name: values.get(name) for name in self._keys}
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
@@ -187,7 +187,114 @@ def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
         return summarizer
     if summarizer in ("policy", "rules"):
         return None if summarizer == "policy" else summarize_by_rules
-    function: Summarizer = import_function(
+    return import_function(
         "summarizer", summarizer, "policy, rules, a function, or package.module:function"
     )
-    return function
+
+
+class Trim(ContextWrapper):
+    """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the
+    newest tool results.
+
+    It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent
+    tokens are kept). If even the system message, the task and the newest turn do not fit, the
+    episode is truncated; `StepInfo.ended` is then `context_overflow`. If that is so from the start,
+    the first step truncates it without playing the reply.
+
+    Args:
+        env: The env.
+        budget: The window.
+        target: The level down to which turns are dropped, so that the prompt is not rewritten at
+            each turn.
+
+    Example:
+        >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
+    """
+
+    stage = Stage.TRIM
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        target: Trigger | Mapping[str, Any] | str = "0.75",
+    ) -> None:
+        self.target = read_trigger("target", target)
+        super().__init__(env, budget, target=self.target)
+
+    def edit(self) -> None:
+        """Make the view fit, if that can be done."""
+        view = self.view
+        if self.should_run(view.tokens / (view.limit + 1)):
+            self._drop()
+            self._cut()
+        view.overflow = view.tokens > view.limit
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply; end the episode if there is no prompt that fits."""
+        if self.view.overflow and isinstance(action, str) and not self.world_env.over:
+            self.view.begin_step()
+            return self._truncate(self._report(self._first_info, action))
+        chat, reward, terminated, truncated, info = super().step(action)
+        if self.view.overflow and not self.world_env.over:
+            return self._truncate(info)
+        return chat, reward, terminated, truncated, info
+
+    def _truncate(
+        self, info: dict[str, Any]
+    ) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        _, reward, terminated, truncated, last = self.world_env.truncate("context_overflow")
+        ended = replace(info["detail"], ended=last["detail"].ended, score=last["detail"].score)
+        info = {**info, "success": last["success"], "detail": ended}
+        return self.view.chat, reward, terminated, truncated, info
+
+    def _drop(self) -> None:
+        view = self.view
+        turns, _ = view.split_turns()
+        tokens = view.tokens
+        edits: dict[str, Message | None] = {}
+        for turn in sorted(
+            turns, key=lambda turn: turn.reply.id in view.summaries
+        ):  # a summary stands for much, so it goes last
+            if self.target.level(replace(view.load, tokens=tokens)) <= 1:
+                break
+            tokens -= view.count((turn.reply, *turn.answers))
+            edits.update(dict.fromkeys(m.id for m in (turn.reply, *turn.answers)))
+        view.apply("Trim", edits)
+
+    def _cut(self) -> None:
+        view = self.view
+        _, newest = view.split_turns()
+        answers = [answer for turn in newest[:1] for answer in turn.answers]
+        excess = view.tokens - view.limit
+        edits: dict[str, Message | None] = {}
+        for answer in sorted(answers, key=view.counter.count, reverse=True):
+            if excess <= 0:
+                break
+            room = max(0, view.counter.length(answer.text) - excess)
+            cut = replace(answer, text=cut_middle(answer.text, room, view.counter))
+            saved = view.count([answer]) - view.count([cut])
+            if saved > 0:
+                edits[answer.id] = cut
+                excess -= saved
+        view.apply("Trim", edits)  # all at once: each edit looks at every answer
+
+
+register_option("trim", Trim, Trim.stage)
+
+
+def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return the text within `tokens`, its middle replaced by a note of its length; the note alone
+    if there is no room.
+    """
+    if counter.length(text) <= tokens:
+        return text
+    keep = int(len(text) * tokens / counter.length(text))
+    while True:
+        head, tail = (keep + 1) // 2, keep // 2
+        cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
+        length = counter.length(cut)
+        if keep == 0 or length <= tokens:
+            return cut
+        # Tokens are not spread evenly over a text, so a guess may be too long, even by far.
+        keep = int(keep * min(0.9, tokens / length))

@@ -1,20 +1,21 @@
-"""Base of all context strategies: one view, one budget, one order, one account."""
+"""Base of all context strategies: one view, one budget, one order, one account; and the strategy that
+is one function of the messages, for authors of simple ones.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, SupportsFloat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, SupportsFloat, cast
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.env import tool_env
+from agentgym.arguments import check_bool
 from agentgym.imports import import_named
-from agentgym.messages import Chat
-from agentgym.stages import Stage, check_order, layers
-from agentgym.wrappers.budget import ContextBudget, read_budget
+from agentgym.messages import Chat, Message
+from agentgym.stages import Stage, StagedWrapper, layers
+from agentgym.wrappers.budget import ContextBudget, Trigger, read_budget, read_trigger
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.view import ContextView, Edit
 
@@ -23,6 +24,9 @@ WARNING = (
     "what they say is then lost. "
     "Write what you still need into your memory now.</context_warning>"
 )
+
+MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
+"""Function from the messages that may be edited to those that are to be shown in their place."""
 
 _NEAR = 0.9
 """The share of the way to the trigger at which the warning comes: early enough for a turn in which
@@ -73,22 +77,7 @@ class ContextRecord:
     edits: tuple[Edit, ...]
 
 
-def import_function(option: str, path: str, choices: str) -> Any:
-    """Import the function that an option names as `package.module:function`, as specs in JSON do.
-
-    Raises:
-        ValueError: There is no such function; naming the `choices` that there are.
-    """
-    module, _, name = path.partition(":")
-    try:
-        return getattr(import_named(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"{option} {path!r} cannot be imported ({error}); give {choices}"
-        ) from error
-
-
-class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what
     the policy would be shown.
 
@@ -116,11 +105,8 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         budget: ContextBudget | Mapping[str, Any] | None = None,
         **recorded: Any,
     ) -> None:
-        check_order(env, type(self))
         given = read_budget(budget)
-        RecordConstructorArgs.__init__(self, budget=given, **recorded)
-        gymnasium.Wrapper.__init__(self, env)
-        self.world_env = tool_env(env)
+        super().__init__(env, budget=given, **recorded)
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
         self.view: ContextView = (
@@ -128,9 +114,9 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         )
         self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
         if given is not None and given != self.view.budget:
-            other = f"{type(inside).__name__} inside it has {self.view.budget}"
             raise ValueError(
-                f"{type(self).__name__} has {given}, but {other}; give the budget once"
+                f"{type(self).__name__} has {given}, but {type(inside).__name__} inside it has "
+                f"{self.view.budget}; give the budget once"
             )
         self.view.outermost = self
         self.begin()
@@ -182,7 +168,6 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
 
     def _warn(self) -> bool:
         """Tell the policy that an edit is coming, if there is room for that."""
-        newest = self.view.newest()
         room = self.view.limit - self.view.tokens
         if (
             self.world_env.over
@@ -190,7 +175,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
             or self.view.counter.length(WARNING) + _SLACK > room
         ):
             return False
-        self.view.annotate(newest.id, "warning", f"\n\n{WARNING}")
+        self.view.annotate(self.view.newest().id, "warning", f"\n\n{WARNING}")
         self.view.warned = True
         return True
 
@@ -199,8 +184,8 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         self.begin()
         if self.innermost:
             self.view.begin()
-        chat, info = self.env.reset(**options)
-        return self._observe(chat), self._report(info, "")
+        chat, self._first_info = self.env.reset(**options)
+        return self._observe(chat), self._report(self._first_info, "")
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply, then edit what is shown."""
@@ -265,3 +250,99 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
             edits=accounts.edits,
         )
         return {**info, "context": record}
+
+
+def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
+    """Import the function that an option names as `package.module:function`, as specs in JSON do.
+
+    Raises:
+        ValueError: There is no such function; naming the `choices` that there are.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return cast("Callable[..., Any]", getattr(import_named(module), name))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{option} {path!r} cannot be imported ({error}); give {choices}"
+        ) from error
+
+
+class EditMessages(ContextWrapper):
+    """Wrapper that shows what a function makes of the messages.
+
+    The function gets all messages shown but the pinned ones (the system message, solved examples
+    and the task), oldest first, and returns those to show. It may leave messages out, replace some
+    by others with the same id (`dataclasses.replace`), and put new ones, whatever their ids, at the
+    end. What it did stays done: the next time it gets its own result and what came after it.
+
+    The view keeps the invariants, whatever the function returns: the newest reply and what answered
+    it are not dropped, calls go with their results, and an edit that does not make the chat shorter
+    is not made at all.
+
+    Args:
+        env: The env.
+        edit: The function, or where to import it from (`package.module:function`), which a spec in
+            JSON needs.
+        budget: The window.
+        trigger: When the function is called; by default at every turn.
+        lossy: Whether the policy may lose what it needs by it; if it has a memory, it is then
+            warned first.
+
+    Raises:
+        ValueError: `edit` cannot be imported, or when it is called, its messages are not in the
+            order in which they were given.
+
+    Example:
+        >>> def keep_last_ten(messages):
+        ...     return messages[-10:]
+        >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
+    """
+
+    stage = Stage.CLEAR_TOOL_RESULTS  # before a summary is asked for, which it may save
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        edit: MessageEdit | str,
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] | str = "1turns",
+        lossy: bool = False,
+    ) -> None:
+        check_bool("lossy", lossy)
+        self.trigger = read_trigger("trigger", trigger)
+        self.function: MessageEdit = (
+            edit
+            if callable(edit)
+            else import_function("edit", edit, "a function, or package.module:function")
+        )
+        self.lossy = lossy
+        super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        super().begin()
+        self._inserted = 0
+
+    def edit(self) -> None:
+        """Call the function, and make the edits by which its result differs from what is shown."""
+        if self.view.request is not None or not self.should_run(self.trigger.level(self.view.load)):
+            return
+        before = self.view.editable()
+        positions = {message.id: k for k, message in enumerate(before)}
+        after = list(self.function(tuple(before)))
+        shown = [message for message in after if message.id in positions]
+        order = [positions[message.id] for message in shown]
+        if order != sorted(set(order)) or after[: len(shown)] != shown:
+            raise ValueError(
+                "edit must return messages in the order given, each once, and new ones at the end"
+            )
+        replacements = {message.id: message for message in shown}
+        edits = {
+            old.id: replacements.get(old.id) for old in before if replacements.get(old.id) != old
+        }
+        new = [
+            replace(message, id=f"edit_messages:{number}")
+            for number, message in enumerate(after[len(shown) :], self._inserted + 1)
+        ]
+        self._inserted += len(new)
+        self.view.apply("EditMessages", edits, insert=new)

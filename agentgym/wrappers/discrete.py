@@ -10,17 +10,18 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
-from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
-from agentgym.env import ToolEnv, tool_env
+from agentgym.env import ToolEnv
 from agentgym.messages import Chat, ToolCall
 from agentgym.parsing import render
+from agentgym.stages import StagedWrapper
 from agentgym.world import World
 
 
-class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstructorArgs):
+class DiscreteActions(
+    StagedWrapper[Any, np.int64, Any, str], gymnasium.ActionWrapper[Any, np.int64, str]
+):
     """Wrapper that plays the calls of the world's action catalog by their number.
 
     A choice is written out in the dialect of the env and played like any other reply; one that
@@ -38,11 +39,9 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
     """
 
     def __init__(self, env: gymnasium.Env[Any, str]) -> None:
-        RecordConstructorArgs.__init__(self)
-        gymnasium.ActionWrapper.__init__(self, env)
-        self.world_env = tool_env(env)
+        super().__init__(env)
         self.count = len(_example(self.world_env).action_catalog())
-        self.action_space = Discrete(self.count)
+        self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
         """Return the reply that a choice stands for.
@@ -67,7 +66,8 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
 
 
 class FeatureObservations(
-    gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs
+    StagedWrapper[NDArray[np.float32], Any, Chat, Any],
+    gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat],
 ):
     """Wrapper that shows the world's features in place of the chat; each world documents its own.
 
@@ -86,10 +86,8 @@ class FeatureObservations(
     """
 
     def __init__(self, env: gymnasium.Env[Chat, Any]) -> None:
-        RecordConstructorArgs.__init__(self)
-        gymnasium.ObservationWrapper.__init__(self, env)
-        self.world_env = tool_env(env)
-        self.observation_space = Box(
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(
             -1.0, 1.0, _example(self.world_env).features().shape, np.float32
         )
 

@@ -1,35 +1,58 @@
 """A memory that the policy keeps itself: text files under `/memories`, which stay when the context
-is edited.
+is edited; those of an episode, or on disk, shared by episodes, envs and processes.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import ClassVar, Literal
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.arguments import check_choice, check_int
-from agentgym.env import tool_env
 from agentgym.messages import Chat
-from agentgym.stages import Stage, check_order
-from agentgym.tools import Toolset, tool
-from agentgym.wrappers.memory_folder import FolderStore
-from agentgym.wrappers.memory_store import ROOT, Files, MemoryLimits, apply_edit, run
+from agentgym.stages import Stage, StagedWrapper
+from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.wrappers.memory_store import (
+    ROOT,
+    Delete,
+    FileEdit,
+    Files,
+    MemoryLimits,
+    Move,
+    Write,
+    apply_edit,
+    canonical,
+    run,
+    within,
+)
 
 NOTES = f"""# Memory
 The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything else: it may hold what you need. \
 The context may be cleared at any time, and only what is stored in the memory stays, so store what you find out and how far \
 you have come as you go."""
 
+_flock: Callable[[int, int], None] | None = None
+with suppress(ImportError):  # Windows and WebAssembly have none
+    from fcntl import LOCK_EX
+    from fcntl import flock as _flock
+
+LOCK_SECONDS = 10.0
+"""Seconds that a command waits for its turn where the system has no `flock`: a command takes
+milliseconds.
+"""
+
 _MAX_CHARS = 1_000_000_000  # more than any disk of notes; a larger number is a slip
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
-class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text
     files.
 
@@ -67,14 +90,12 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
         max_total_chars: int = 262_144,
         max_files: int = 64,
     ) -> None:
-        check_order(env, type(self))
         check_choice("persist", persist, ("episode", "namespace"))
         check_int("max_file_chars", max_file_chars, 1, _MAX_CHARS)
         check_int("max_total_chars", max_total_chars, 1, _MAX_CHARS)
         check_int("max_files", max_files, 1, _MAX_CHARS)
-        limits = MemoryLimits(max_file_chars, max_total_chars, max_files)
-        RecordConstructorArgs.__init__(
-            self,
+        super().__init__(
+            env,
             persist=persist,
             namespace=namespace,
             folder=folder,
@@ -82,9 +103,9 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
             max_total_chars=max_total_chars,
             max_files=max_files,
         )
-        gymnasium.Wrapper.__init__(self, env)
+        limits = MemoryLimits(max_file_chars, max_total_chars, max_files)
         self.toolset = MemoryTools(limits, _shared(persist, namespace, folder, limits))
-        tool_env(env).mount(self.toolset, NOTES)
+        self.world_env.mount(self.toolset, NOTES)
 
 
 def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> FolderStore | None:
@@ -176,3 +197,188 @@ class MemoryTools(Toolset):
         edit, answer = run(self.files, command, arguments, self.limits)
         self.files = apply_edit(self.files, edit)
         return answer
+
+
+class FolderStore:
+    """Memory in a folder, as plain UTF-8 files that outlive processes and that several of them may
+    share.
+
+    Each command holds a lock and reads the folder again, and each edit takes effect in one rename:
+    whoever is killed when, there is the old state or the new one. (A loss of power may cost the
+    newest edits: nothing waits for the disk.) What is not a text file of an allowed name, such as a
+    link, is not shown, not followed and not touched.
+
+    Args:
+        folder: Holds this and other namespaces.
+        namespace: The folder in it that is `/memories`.
+        limits: The limits of the memory.
+
+    Raises:
+        ValueError: There is a link in place of the folder.
+        OSError: The folder cannot be made.
+    """
+
+    def __init__(self, folder: str, namespace: str, limits: MemoryLimits) -> None:
+        base = Path(folder).absolute()
+        self.limits = limits
+        self._root = base / namespace
+        # No namespace has a tilde in its name, so what is beside this one is not in any.
+        self._lock, self._scratch = base / f".{namespace}~lock", base / f".{namespace}~scratch"
+        if self._root.is_symlink():
+            raise ValueError(
+                f"{self._root} is a link, which a memory does not follow; name the folder that it "
+                "leads to"
+            )
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def run(self, command: str, arguments: Mapping[str, Any]) -> str:
+        """Carry out a command and return the answer.
+
+        Raises:
+            ToolError: It cannot be carried out; nothing has changed.
+        """
+        try:
+            with _locked(self._lock):
+                files, strange = self._read()
+                edit, answer = run(files, command, arguments, self.limits)
+                if edit is not None:
+                    _check_strange(edit, strange)
+                    self._carry_out(edit, files)
+                return answer
+        except OSError as error:
+            raise ToolError(
+                f"the memory cannot be used now ({error.strerror or 'refused'}); nothing was "
+                "changed"
+            ) from error
+
+    def _read(self) -> tuple[Files, list[str]]:
+        """Read the state, and the paths at which there is something that is no part of it."""
+        if self._root.is_symlink():
+            raise ToolError("the memory cannot be used, for its folder is a link; go on without it")
+        self._root.mkdir(exist_ok=True)
+        files: dict[str, str] = {}
+        strange: list[str] = []
+        pending = [(str(self._root), ROOT)]
+        while pending:
+            real, path = pending.pop()
+            for entry in list(os.scandir(real)):
+                name = f"{path}/{entry.name}"
+                if not _is_canonical(name):
+                    strange.append(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append((entry.path, name))
+                elif (text := self._text(entry)) is None:
+                    strange.append(name)
+                else:
+                    files[name] = text
+        return files, strange
+
+    def _text(self, entry: os.DirEntry[str]) -> str | None:
+        # UTF-8 takes up to 4 bytes for a character: a longer file is over the limit, and not read
+        # at all.
+        if (
+            not entry.is_file(follow_symlinks=False)
+            or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars
+        ):
+            return None
+        try:
+            text = Path(entry.path).read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        return None if "\0" in text else text
+
+    def _real(self, path: str) -> Path:
+        return self._root / path[len(ROOT) + 1 :]
+
+    def _carry_out(self, edit: FileEdit, files: Files) -> None:
+        """Do an edit by one rename from or to the scratch folder, where all that can fail is done
+        before.
+        """
+        if os.path.lexists(self._scratch):
+            shutil.rmtree(self._scratch)  # left by a process that was killed
+        self._scratch.mkdir()
+        old, new = self._real(edit.path), self._scratch / "text"
+        try:
+            match edit:
+                case Write(path, text):
+                    new.write_bytes(text.encode("utf-8"))
+                    new.replace(old if path in files else _vacant(old))
+                case Delete():
+                    old.rename(new)
+                case Move(_, target):
+                    old.rename(_vacant(self._real(target)))
+            with suppress(OSError):  # the first directory that is not empty ends it
+                for parent in old.relative_to(self._root).parents[:-1]:
+                    (self._root / parent).rmdir()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _vacant(place: Path) -> Path:
+    """Make sure that there is nothing at a place, in a directory that exists, and return it."""
+    for folder, _, _ in os.walk(place, topdown=False):
+        Path(folder).rmdir()  # empty ones, left by a process that was killed
+    if os.path.lexists(
+        place
+    ):  # a disk that ignores case has more names for a file than the state knows
+        raise ToolError("the disk takes this path for that of another file; choose another name")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _is_canonical(path: str) -> bool:
+    try:
+        return canonical(path) == path
+    except ToolError:
+        return False
+
+
+def _check_strange(edit: FileEdit, strange: list[str]) -> None:
+    for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
+        for name in strange:
+            if within(name, path) or within(path, name):
+                raise ToolError(
+                    f"what is at {echo(name)} is no text file and must stay as it is; choose "
+                    "another path"
+                )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that excludes all other threads and processes."""
+    if _flock is None:
+        with _locked_by_name(path.with_name(f"{path.name}ed")):
+            yield
+        return
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        _flock(lock, LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _locked_by_name(path: Path) -> Iterator[None]:
+    """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must
+    be removed by hand.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            path.touch(exist_ok=False)
+            break
+        except (
+            FileExistsError,
+            PermissionError,
+        ):  # Windows denies a name while the file is being removed
+            if time.monotonic() > deadline:
+                raise ToolError(
+                    "the memory is in use; if nobody uses it, its owner must remove "
+                    f"{echo(path.name)}"
+                ) from None
+            time.sleep(0.005)
+    try:
+        yield
+    finally:
+        path.unlink()

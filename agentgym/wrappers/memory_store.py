@@ -120,26 +120,20 @@ def canonical(path: str) -> str:
         "contains '..'; write it in full": ".." in path.split("/"),
         "contains a backslash; separate names by /": "\\" in path,
         "contains a control character, a line separator or a lone surrogate": any(
-            map(_is_unprintable, path)
+            unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in path
         ),
         f"is not in the memory; paths begin with {ROOT}/": path.startswith("//")
         or not f"{path_in_full}/".startswith(f"{ROOT}/"),
         f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories": len(names)
         > MAX_DEPTH,
-        f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it": any(map(_is_long, names)),
+        f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it": any(
+            len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES for name in names
+        ),
     }
     for objection, applies in objections.items():
         if applies:
             raise ToolError(f"the path {echo(path)} {objection}")
     return path_in_full
-
-
-def _is_unprintable(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
-
-
-def _is_long(name: str) -> bool:
-    return len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
@@ -170,7 +164,8 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
         for name, value in arguments.items()
     }
     for name in ("file_text", "old_str", "new_str", "insert_text"):
-        _check_text(name, checked.get(name, ""))
+        if _UNSTORABLE.search(checked.get(name, "")):
+            raise ToolError(f"{name} contains NUL or a lone surrogate; leave it out")
     edit, answer = method(files, **checked)
     if isinstance(edit, Write):
         limits.check(files, edit)
@@ -190,11 +185,6 @@ def apply_edit(files: Files, edit: FileEdit | None) -> Files:
                 for name, text in files.items()
             }
     return files
-
-
-def _check_text(name: str, text: str) -> None:
-    if _UNSTORABLE.search(text):
-        raise ToolError(f"{name} contains NUL or a lone surrogate; leave it out")
 
 
 def within(path: str, top: str) -> bool:

@@ -9,15 +9,15 @@ import functools
 import hashlib
 import json
 import keyword
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
-from gymnasium.utils import RecordConstructorArgs
 
-from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
+from agentgym.env import MAX_ERROR_CHARS, ToolEnv
 from agentgym.messages import Chat
-from agentgym.stages import Stage, check_order
+from agentgym.stages import Stage, StagedWrapper
 from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUN_PYTHON = "run_python"
 
 
-class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are
     functions.
 
@@ -79,29 +79,27 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
     ) -> None:
         from agentgym.sandboxes import Limits, make_sandbox  # noqa: PLC0415 - as above
 
-        check_order(env, type(self))
         limits = Limits(seconds, memory_mb, output_chars, calls)
-        names: dict[str, Any] = {
-            "code_only": list(code_only),
-            "direct_only": list(direct_only),
-            "also": list(also),
-        }
-        options: dict[str, Any] = {
-            "seconds": seconds,
-            "memory_mb": memory_mb,
-            "output_chars": output_chars,
-            "calls": calls,
-        }
-        RecordConstructorArgs.__init__(self, sandbox=sandbox, **names, **options)
-        gymnasium.Wrapper.__init__(self, env)
-        inner = tool_env(env)
-        tools = _choose(inner, **names)
-        self.toolset = PythonTool(
-            inner, make_sandbox(sandbox), limits, [tool.name for tool in tools]
+        super().__init__(
+            env,
+            sandbox=sandbox,
+            code_only=list(code_only),
+            direct_only=list(direct_only),
+            also=list(also),
+            seconds=seconds,
+            memory_mb=memory_mb,
+            output_chars=output_chars,
+            calls=calls,
         )
-        inner.mount(self.toolset, _notes(tools, code_only, self.toolset.sandbox, limits), code_only)
+        tools = _choose(self.world_env, code_only, direct_only, also)
+        self.toolset = PythonTool(
+            self.world_env, make_sandbox(sandbox), limits, frozenset(each.name for each in tools)
+        )
+        notes = _notes(tools, code_only, self.toolset.sandbox, limits)
+        self.world_env.mount(self.toolset, notes, code_only)
 
 
+@dataclass(eq=False)
 class PythonTool(Toolset):
     """Toolset of the tool `run_python`.
 
@@ -112,15 +110,10 @@ class PythonTool(Toolset):
         names: The tools that are functions.
     """
 
-    episode_state: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(
-        self, env: ToolEnv, sandbox: Sandbox, limits: Limits, names: Iterable[str]
-    ) -> None:
-        self.env = env
-        self.sandbox = sandbox
-        self.limits = limits
-        self.names = frozenset(names)
+    env: ToolEnv
+    sandbox: Sandbox
+    limits: Limits
+    names: frozenset[str]
 
     @tool
     def run_python(self, code: str) -> str:
@@ -228,7 +221,9 @@ def _notes(
     for each in tools:
         lines.append(f"- {_signature(each)}")
         if each.name in code_only:
-            lines += [f"  Only code can call it. {each.description}", *_arguments(each)]
+            lines.append(f"  Only code can call it. {each.description}")
+            items = each.parameters.get("properties", {}).items()
+            lines += [f"  {name}: {i['description']}" for name, i in items if i.get("description")]
     lines.append(
         f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make "
         f"{limits.calls} calls and print "
@@ -239,23 +234,13 @@ def _notes(
 
 def _signature(schema: Tool) -> str:
     required, types = schema.parameters.get("required", ()), schema.parameters.get("$defs", {})
-    items = schema.parameters.get("properties", {}).items()
-    arguments = (
-        f"{name}: {_type(item, types)}{'' if name in required else _default(item)}"
-        for name, item in items
-    )
+    arguments = []
+    for name, item in schema.parameters.get("properties", {}).items():
+        default = "" if name in required else " (optional)"
+        if default and "default" in item:
+            default = f" = {json.dumps(item['default'], ensure_ascii=False)}"
+        arguments.append(f"{name}: {_type(item, types)}{default}")
     return f"{schema.name}({', '.join(arguments)})"
-
-
-def _default(item: Mapping[str, Any]) -> str:
-    if "default" in item:
-        return f" = {json.dumps(item['default'], ensure_ascii=False)}"
-    return " (optional)"
-
-
-def _arguments(schema: Tool) -> list[str]:
-    items = schema.parameters.get("properties", {}).items()
-    return [f"  {name}: {item['description']}" for name, item in items if item.get("description")]
 
 
 def _type(schema: Mapping[str, Any], types: Mapping[str, Any]) -> str:

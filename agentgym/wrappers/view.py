@@ -93,6 +93,8 @@ class ContextView:
             is no part of the log.
         last_request_tokens: The tokens of the request that was taken back last.
         accounts: The accounts of the step.
+        chat: The chat that is shown; the same object as long as nothing changes.
+        load: The load of the context.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
@@ -131,29 +133,19 @@ class ContextView:
         self._recent: deque[Message] = deque()
         self._newest: list[Message] = []
         self._newest_id = ""
-        self._chat = self._previous = Chat()
-        self._load = Load(0, self.limit, 0, 0)
+        self.chat = self._previous = Chat()
+        self.load = Load(0, self.limit, 0, 0)
         self.begin_step()
 
     def begin_step(self, phase: Literal["act", "summary"] = "act") -> None:
         """Open the accounts of a step."""
         self.accounts = StepAccounts(phase)
-        self._previous = self._chat
-
-    @property
-    def chat(self) -> Chat:
-        """The chat that is shown; the same object as long as nothing changes."""
-        return self._chat
-
-    @property
-    def load(self) -> Load:
-        """The load of the context."""
-        return self._load
+        self._previous = self.chat
 
     @property
     def tokens(self) -> int:
         """The tokens shown."""
-        return self._load.tokens
+        return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
         """Count the tokens of some messages."""
@@ -163,10 +155,9 @@ class ContextView:
         """Count the tokens of the longest common prefix of what is shown and what was shown a step
         before.
         """
-        shared = self._chat.shared_prefix(self._previous)
-        return self.tokens - self.count(
-            self._chat.messages[k] for k in range(shared, len(self._chat.messages))
-        )
+        messages = self.chat.messages
+        shared = self.chat.shared_prefix(self._previous)
+        return self.tokens - self.count(messages[k] for k in range(shared, len(messages)))
 
     def newest(self) -> Message:
         """Return the last message shown, but for a request."""
@@ -293,10 +284,8 @@ class ContextView:
         self._newest.extend(insert)
         self._replace(accepted)
         accounts = self.accounts
-        accounts.removed, accounts.inserted = (
-            accounts.removed + removed,
-            accounts.inserted + inserted,
-        )
+        accounts.removed += removed
+        accounts.inserted += inserted
         accounts.edits = (*accounts.edits, Edit(strategy, len(changes), removed, inserted))
         return removed - inserted
 
@@ -330,10 +319,9 @@ class ContextView:
             for message in before
             if message.id == message_id
         }
-        others = {
-            name: note for name, note in self._suffixes.get(message_id, {}).items() if name != owner
-        }
-        self._suffixes[message_id] = {**others, owner: text}
+        suffixes = self._suffixes.setdefault(message_id, {})
+        suffixes.pop(owner, None)
+        suffixes[owner] = text
         self._replace(edits)
         self._book(before, self._tail())
 
@@ -390,16 +378,12 @@ class ContextView:
             old.append(self._recent.popleft())
         if old:
             self._archived = self._archived.extend(old)
-            tokens, uses, turns = self._sum(old)
-            all_tokens, all_uses, all_turns = self._archived_load
-            self._archived_load = (all_tokens + tokens, all_uses + uses, all_turns + turns)
+            self._archived_load = self._sum(old, self._archived_load)
 
     def _render(self) -> None:
         """Put the parts together, with the request at their end, and measure them."""
         tail = self._tail()
-        tokens, uses, turns = (
-            a + b for a, b in zip(self._archived_load, self._sum(tail), strict=True)
-        )
+        tokens, uses, turns = self._sum(tail, self._archived_load)
         request = 0
         if self.request:
             # Two user messages in a row break the templates of some models.
@@ -412,11 +396,14 @@ class ContextView:
         self.accounts.inserted += max(0, request - self._request_tokens)
         self.accounts.removed += max(0, self._request_tokens - request)
         self._request_tokens = request
-        self._chat = self._archived.with_last(*tail)
-        self._load = Load(tokens + request, self.limit, uses, turns)
+        self.chat = self._archived.with_last(*tail)
+        self.load = Load(tokens + request, self.limit, uses, turns)
 
-    def _sum(self, messages: Iterable[Message]) -> tuple[int, int, int]:
-        tokens = uses = turns = 0
+    def _sum(
+        self, messages: Iterable[Message], start: tuple[int, int, int] = (0, 0, 0)
+    ) -> tuple[int, int, int]:
+        """Return the tokens, tool uses and turns of messages, added to those of others."""
+        tokens, uses, turns = start
         for message in messages:
             tokens += self.counter.count(message)
             uses += message.role == "tool" and message.id not in self.cleared
@@ -441,15 +428,15 @@ def _whole_turns(
             for old, new in answers
         ]
         left = [new for _, new in answers if new is not None]
-        if reply is None or not left:
-            whole += [(old, None) for old, _ in changes[start:end]]
-            continue
         answered = {message.call_id for message in left}
-        if not calls <= answered:
+        if reply is not None and not calls <= answered:
             reply = replace(
                 reply, calls=tuple(call for call in reply.calls if call.id in answered), raw=""
             )
-        whole += [(old_reply, reply), *answers]
+        if reply is None or not left:
+            whole += [(old, None) for old, _ in changes[start:end]]
+        else:
+            whole += [(old_reply, reply), *answers]
     return whole
 
 

@@ -13,8 +13,7 @@ import pytest
 import agentgym
 from agentgym import World, make, tool_env
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.control import Deficits
-from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.training.evaluation.ablation import Ablation
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import rollout

@@ -33,9 +33,7 @@ ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # more than a pipe holds, and
 
 def writer_of(chats: SharedChats) -> SharedChats:
     """The chats as a forked process has them: the same file, and a memory of its own."""
-    other = SharedChats.__new__(SharedChats)
-    other._open(len(chats), os.dup(chats._file))
-    return other
+    return SharedChats(len(chats), os.dup(chats._file))
 
 
 def random_chats(seed: int) -> Iterator[Chat]:

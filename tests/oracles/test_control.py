@@ -10,7 +10,7 @@ import pytest
 
 from agentgym import ARMS, make
 from agentgym.oracles import ControlPolicy, OraclePolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.training.evaluation import (
     Ablation,
     Result,

@@ -11,7 +11,7 @@ import pytest
 from agentgym import ARMS, make, teams, worlds
 from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.oracles.reading import ParsedChat
 from agentgym.parsing import DIALECTS
 from agentgym.training.rollout import Trajectory, rollout

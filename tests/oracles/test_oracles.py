@@ -21,8 +21,8 @@ from agentgym.oracles import (
     TeamPolicy,
 )
 from agentgym.oracles.choices import best_call
-from agentgym.oracles.examples import TASK_FOLLOWS
 from agentgym.oracles.hints import split_hints
+from agentgym.oracles.optimality import TASK_FOLLOWS
 from agentgym.oracles.reading import ParsedChat
 from agentgym.oracles.recall import TOOL
 from agentgym.training.rollout import rollout

@@ -17,9 +17,8 @@ import pytest
 from agentgym import ARMS, make, teams, worlds
 from agentgym.messages import Chat, Message
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.oracles.reading import PastCalls
-from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy, Reply
 from agentgym.registry import is_team
 from agentgym.training.rollout import Trajectory, rollout

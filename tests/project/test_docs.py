@@ -21,7 +21,7 @@ import typer
 import agentgym
 from agentgym import Chat
 from agentgym.oracles import ControlPolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.sandboxes import SandboxUnavailable
 from agentgym.training.cli import app
 from tests.helpers import PATIENCE

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym import ARMS, STRATEGIES, ToolCall, make, render
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.sandboxes import SANDBOXES, make_sandbox
 from agentgym.training.rollout.rollouts import replay, rollout
 from agentgym.wrappers import DiscreteActions, FeatureObservations

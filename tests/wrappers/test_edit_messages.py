@@ -11,7 +11,7 @@ import pytest
 import agentgym
 from agentgym import Message
 from agentgym.wrappers import ContextAwareness, ContextBudget, EditMessages, Trim, Turns
-from agentgym.wrappers.edit_messages import MessageEdit
+from agentgym.wrappers.context import MessageEdit
 from tests.wrappers.context_checks import Checked
 from tests.wrappers.context_worlds import Stack, read
 

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import agentgym
 from agentgym import ToolCall, ToolError
 from agentgym.stages import Stage
-from agentgym.wrappers import memory_folder as module
+from agentgym.wrappers import memory as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits
 
@@ -494,7 +494,7 @@ def test_a_disk_that_fails_or_ignores_case_changes_nothing(
 
 HAMMER = """
 import sys
-from agentgym.wrappers.memory_folder import FolderStore, MemoryLimits
+from agentgym.wrappers.memory import FolderStore, MemoryLimits
 store, name = FolderStore(sys.argv[1], "mine", MemoryLimits(32_768, 262_144, 64)), sys.argv[2]
 for k in range(60):
     store.run("insert", {"path": "/memories/log", "insert_line": 0, "insert_text": f"{name}{k}"})

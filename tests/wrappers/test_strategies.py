@@ -23,8 +23,12 @@ from agentgym.wrappers import (
     WindowFraction,
 )
 from agentgym.wrappers.budget import Load, read_budget, read_trigger
-from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST, summarize_by_rules
-from agentgym.wrappers.trim import cut_middle
+from agentgym.wrappers.compaction import (
+    SUMMARY_FOLLOWS,
+    SUMMARY_REQUEST,
+    cut_middle,
+    summarize_by_rules,
+)
 from tests.wrappers.context_checks import Checked, episode
 from tests.wrappers.context_worlds import ToolBox, call, read
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentgym.arguments import check_int
 from agentgym.oracles import ControlPolicy, NoisyPolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.policy import Policy
 from agentgym.registry import make
 from agentgym.training.evaluation.intervals import Interval, effects

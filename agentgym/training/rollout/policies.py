@@ -22,9 +22,7 @@ from agentgym.imports import import_named
 from agentgym.knobs import check_values, read_knobs, split_knobs
 from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
-from agentgym.oracles.control import Deficits
-from agentgym.oracles.policies import ScriptedPolicy
-from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.oracles.policies import Deficits, ScriptedPolicy, ThinkingPolicy
 from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.registry import is_team
 from agentgym.training.extras import MissingExtraError, needs_extra

@@ -19,7 +19,7 @@ from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.oracles.wrong import Decoys
+from agentgym.oracles.choices import Decoys
 from agentgym.splits import SplitName, config_for_split, draw_instance, split_of
 from agentgym.training.audit import AuditConfig, run_audit
 from agentgym.training.evaluation import instance_key

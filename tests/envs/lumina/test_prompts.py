@@ -6,7 +6,7 @@ import pytest
 
 from agentgym import ARMS, make, tool_env
 from agentgym.oracles import ControlPolicy, OraclePolicy
-from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import Deficits
 from agentgym.training.rollout import rollout
 
 WORLDS = ["ListWorld", "TreeWorld", "GridWorld"]

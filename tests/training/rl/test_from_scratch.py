@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import agentgym
 from agentgym import ToolCall, make, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.oracles.policies import ThinkingPolicy
 from agentgym.parsing import parse
 from agentgym.training.cli import app
 from agentgym.training.evaluation import evaluate
