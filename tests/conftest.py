@@ -5,6 +5,7 @@ families.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import subprocess
@@ -212,3 +213,8 @@ def pytest_runtest_makereport(
             f"Skipped: {error}",
         )
     return report
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of all later looks for garbage."""
+    gc.freeze()

@@ -6,7 +6,7 @@ A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the pro
 runs what the sample leaves out, `--sample 1` all.
 
 Of a family each kind of id, arm and the like is in every sample. Where cases are costly and each of
-them stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample` and no more.
+them stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample`, often none.
 A single test that takes seconds, and runs what quicker ones run too, is in rotation as a whole:
 `@pytest.mark.rotation`."""
 
@@ -103,14 +103,16 @@ class Sample:
             [k for k, value in enumerate(axis) if not _is_exhaustive(value)]
             for axis in axes.values()
         ]
-        everything = itertools.product(*(range(len(axis)) for axis in values))
+        everything = list(itertools.product(*(range(len(axis)) for axis in values)))
         if self.one_in == 1:
             drawn = set(everything)
         elif each_kind:
             drawn = self._draw(family, values, places)
         else:
-            drawn = self._rotate(family, places)
-        built = everything if self.whole and self.one_in > 1 else sorted(drawn)
+            drawn = {case for case in itertools.product(*places) if self.takes(f"{family} {case}")}
+        built = sorted(drawn)
+        if not built or (self.whole and self.one_in > 1):  # without cases it would be skipped
+            built = everything
         return [
             pytest.param(
                 *(axis[k] for axis, k in zip(values, case, strict=True)),
@@ -120,14 +122,8 @@ class Sample:
         ]
 
     def takes(self, test: str) -> bool:
-        """Return whether it is the turn of a test that is in rotation as a whole."""
+        """Return whether it is the turn of a test, or a case of one, that is in rotation."""
         return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
-
-    def _rotate(self, family: str, places: Sequence[Places]) -> set[tuple[int, ...]]:
-        """Draw one case in so many, whatever its kind."""
-        cases = list(itertools.product(*places))
-        rng = random.Random(f"{self.seed} {family}")
-        return set(rng.sample(cases, math.ceil(len(cases) / self.one_in)))
 
     def _draw(
         self, family: str, axes: Sequence[Axis], places: Sequence[Places]

@@ -128,6 +128,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert sum(map(len, encoded)) < 2_000  # however many records there are
 
 
+@pytest.mark.rotation
 def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
     for name, text in TEXTS.items():
         blocks = _blocks(text(60_000).encode("utf-8", "replace").decode("utf-8"))

@@ -32,42 +32,39 @@ DEFICITS = {
 SPARED = {"S": {"P"}}
 
 
-@pytest.fixture(scope="module", params=DEFICITS)
-def planted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, list[Result]]:
-    letter: str = request.param
-    policy = PolicyConfig(DEFICITS[letter])
+CASES = {"letter": list(DEFICITS), "world": WORLDS}
+
+
+def planted(letter: str, world: str, out: Path) -> list[Result]:
+    """Play an ablation of an agent with a deficit."""
     ablation = Ablation(
-        worlds=WORLDS, horizons=(16,), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}}
+        worlds=(world,),
+        horizons=(16,),
+        seeds=25,
+        policy=PolicyConfig(DEFICITS[letter]),
+        options={"": {"budget_factor": 1.0}},
     )
-    out: Path = tmp_path_factory.mktemp("ablation") / letter
-    return letter, run_ablation(ablation, out, workers=1)
+    return run_ablation(ablation, out, workers=1)
 
 
-@pytest.mark.rotation
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("metric", ["success", "step_accuracy"])
-def test_the_planted_deficit_is_found_and_no_other(
-    planted: tuple[str, list[Result]], world: str, metric: str
-) -> None:
-    letter, rows = planted
-    found = effects(rows, ("world",), metric)
-    assert found[world, letter].low > 0, (
-        "the planted deficit has an effect whose interval excludes 0"
-    )
-    for other in {"P", "S", "H"} - {letter} - SPARED.get(letter, set()):
-        assert found[world, other].low <= 0 <= found[world, other].high
+@pytest.mark.rotation(**CASES)
+def test_the_planted_deficit_is_found_and_no_other(letter: str, world: str, tmp_path: Path) -> None:
+    rows = planted(letter, world, tmp_path)
+    for metric in ("success", "step_accuracy"):
+        found = effects(rows, ("world",), metric)
+        assert found[world, letter].low > 0, (
+            "the planted deficit has an effect whose interval excludes 0"
+        )
+        for other in {"P", "S", "H"} - {letter} - SPARED.get(letter, set()):
+            assert found[world, other].low <= 0 <= found[world, other].high
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_the_matching_hint_removes_the_deficit(
-    planted: tuple[str, list[Result]], world: str
-) -> None:
-    letter, rows = planted
-    rates = summarize([row for row in rows if row.world == world], ("arm",), "success")
-    accuracy = summarize([row for row in rows if row.world == world], ("arm",), "step_accuracy")
-    gains = differences([row for row in rows if row.world == world], (), "success")
+@pytest.mark.rotation(**CASES)
+def test_the_matching_hint_removes_the_deficit(letter: str, world: str, tmp_path: Path) -> None:
+    rows = planted(letter, world, tmp_path)
+    rates = summarize(rows, ("arm",), "success")
+    accuracy = summarize(rows, ("arm",), "step_accuracy")
+    gains = differences(rows, (), "success")
     helped = [arm for arm in ARMS if letter in arm]
     assert all(rates[arm,].value == accuracy[arm,].value == 1.0 for arm in helped)
     assert all(gains[arm,].low > 0 for arm in helped)

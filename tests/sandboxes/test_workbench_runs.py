@@ -196,6 +196,7 @@ def test_nothing_is_left_when_a_workbench_is_closed_or_forgotten() -> None:
         assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
+@pytest.mark.rotation
 def test_copies_and_forks_have_a_sandbox_of_their_own() -> None:
     with Workbench() as bench:
         first = probe(bench)
@@ -217,6 +218,7 @@ def test_copies_and_forks_have_a_sandbox_of_their_own() -> None:
         assert sandbox_of(bench) == sandbox
 
 
+@pytest.mark.rotation
 def test_where_namespaces_cannot_be_nested_runs_are_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -191,6 +191,7 @@ def test_ties_are_met_and_the_first_round_counts() -> None:
     assert ties
 
 
+@pytest.mark.rotation
 def test_no_word_of_the_species_stands_in_a_knowledge_free_row() -> None:
     words = sorted(word for word in vocabulary() if word not in ("None", "Special", "Basic"))
     for setting in ("kf-c", "kf-v"):

@@ -130,6 +130,7 @@ def test_reading_again_does_not_reset_the_failures() -> None:
     assert env.over
 
 
+@pytest.mark.rotation
 def test_reading_all_there_is_takes_more_turns_than_there_are() -> None:
     for operations, seeds in ((3, 40), (20, 10), (120, 2)):
         assert mean("DocumentWorld", greedy, seeds, operations=operations) <= 0.1

@@ -94,6 +94,7 @@ def test_every_schema_of_a_registered_world_can_be_called() -> None:
             assert set(call.arguments) == set(schema.get("required", ()))
 
 
+@pytest.mark.rotation
 def test_the_audit_plays_it_as_one_more_shortcut() -> None:
     audit = run_audit(AuditConfig("AnyEnd", seeds=20, demonstrations=4, optimise=8))
     (row,) = [row for row in audit.rows if row.name == OptimisedShortcut.name]

@@ -59,6 +59,7 @@ def rare() -> Finding:
     return next(findings(RareWorld, RARE_EPISODES))
 
 
+@pytest.mark.rotation
 def test_a_finding_is_cut_down_to_one_short_reply(rare: Finding) -> None:
     smallest = minimize(rare, play)
     assert (smallest.minimal, smallest.reproduced) == (True, True)

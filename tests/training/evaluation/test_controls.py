@@ -74,6 +74,7 @@ def test_synthetic_studies_have_the_probabilities_that_they_name() -> None:
     assert abs(np.mean(shares)) < 4 * np.std(shares) / np.sqrt(len(shares))
 
 
+@pytest.mark.rotation
 @pytest.mark.parametrize("studies", [100, pytest.param(5_000, marks=pytest.mark.exhaustive)])
 def test_intervals_hold_the_truth_as_often_as_they_say(studies: int) -> None:
     covered = coverage(studies, seed=1)

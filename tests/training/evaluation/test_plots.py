@@ -165,6 +165,7 @@ def labels(panel: Axes) -> list[Text]:
     ]
 
 
+@pytest.mark.rotation
 def test_figures_are_saved_as_png_svg_and_pdf(tmp_path: Path) -> None:
     figures = [policy_plots.arms_figure(simulated()) for _ in range(2)]
     first, again = (

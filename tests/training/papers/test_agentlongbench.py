@@ -153,6 +153,7 @@ def test_the_layout_is_the_published_one_and_a_second_run_changes_nothing(data: 
     assert json.loads(json.dumps(again)) == row
 
 
+@pytest.mark.rotation
 def test_right_answers_score_1_and_missing_or_doubled_ones_count_once(
     data: Path, tmp_path: Path
 ) -> None:

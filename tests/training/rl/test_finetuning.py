@@ -102,6 +102,7 @@ def test_a_run_evaluates_before_within_and_after(model: Path, whole: Path) -> No
     assert not torch.equal(*(p.model.get_input_embeddings().weight for p in (trained, base)))
 
 
+@pytest.mark.rotation
 def test_the_doctor_finds_nothing_in_a_whole_run(whole: Path) -> None:
     shown = command("doctor", str(whole))
     assert shown.exit_code == 0, shown.output

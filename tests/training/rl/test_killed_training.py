@@ -102,6 +102,7 @@ def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
     return kills
 
 
+@pytest.mark.rotation
 def test_a_run_holds_what_the_comparison_compares(whole: tuple[Path, int]) -> None:
     files = contents(whole[0])
     for phase in PHASES:

@@ -83,6 +83,7 @@ def test_only_rows_of_differing_groups_are_passed_and_the_gradient_is_the_same(
     assert torch.allclose(*gradients, atol=1e-7)
 
 
+@pytest.mark.rotation
 def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: Any) -> None:
     config = GRPOConfig(groups=12, group_size=2, max_new_tokens=4, resample=20)
     trainer = GRPO(copy.deepcopy(wavering), tokenizer, make_env, config)

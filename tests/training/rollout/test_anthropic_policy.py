@@ -306,6 +306,7 @@ def test_a_call_without_sense_goes_to_the_env(name: Any, arguments: Any) -> None
     assert episode.chat.messages[-1].text.startswith("error:")
 
 
+@pytest.mark.rotation
 def test_the_command_line_plays_through_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
     config = PolicyConfig("agentgym.training.rollout.anthropic_policy:from_environment")
     monkeypatch.delenv("ANTHROPIC_MODEL", raising=False)

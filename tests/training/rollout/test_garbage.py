@@ -71,6 +71,7 @@ def visits() -> Iterator[list[int]]:
     gc.callbacks.remove(note)
 
 
+@pytest.mark.rotation
 def test_what_is_recorded_goes_without_having_been_visited(visits: list[int]) -> None:
     slots, rounds = 4_000, 3
     with Collector(make_env, slots, engine=Growing()) as collector:

@@ -471,6 +471,7 @@ def test_a_reply_that_is_not_awaited_any_more_is_given_up() -> None:
         assert policy([ASK])[0].text == "ok"
 
 
+@pytest.mark.rotation
 def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
     with serving(Answer({"content": "x"})) as server:
         policy = EndpointPolicy(EndpointConfig("m", server.url))

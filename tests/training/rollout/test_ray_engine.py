@@ -64,6 +64,7 @@ def test_an_actor_that_breaks_costs_its_episode_alone(how: str) -> None:
             assert played.to_json() == fine[played.seed].to_json()
 
 
+@pytest.mark.rotation
 def test_weights_are_shared_and_every_copy_samples_for_itself() -> None:
     texts = ["Say something about lists: [1, 2, 3]", *(f"number {number}" for number in range(50))]
     tokenizer = make_tokenizer(texts, 300)

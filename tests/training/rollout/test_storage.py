@@ -129,6 +129,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+@pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
     """The file of the lock comes and goes; whoever locks one that is gone holds nothing."""
     number = tmp_path / "number"

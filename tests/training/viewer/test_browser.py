@@ -160,6 +160,7 @@ def test_nothing_sticks_out_at_any_width(
     assert colour == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
 
 
+@pytest.mark.rotation
 def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
     data = json.loads(played().to_json())
     lines = [json.dumps({**data, "seed": seed}) for seed in range(499)]

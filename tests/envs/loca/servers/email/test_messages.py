@@ -134,6 +134,7 @@ def mails(draw: st.DrawFn) -> Mail:
     )  # fmt: skip
 
 
+@pytest.mark.rotation
 @PATIENT
 @given(mails())
 def test_a_mail_is_a_message_to_other_readers(mail: Mail) -> None:
