@@ -63,7 +63,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     masks = Counter[str]()
     for name, number in running:
         masks[name.removeprefix(ROOT)] += 1 << number
-    records[item.nodeid.partition("@")[0]] = (seconds() - began, dict(masks))
+    records[item.nodeid] = (seconds() - began, dict(masks))
     return result
 
 

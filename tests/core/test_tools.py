@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from agentgym import Tool, ToolError, tool
-from agentgym.tools import check_jsonable, echo, nests_deeper, tools_of
+from agentgym.tools import check_jsonable, echo, listed, nests_deeper, tools_of
 
 
 class Colour(enum.Enum):
@@ -289,3 +289,12 @@ def test_depth_is_counted_in_linear_time() -> None:
     assert nests_deeper(endless, 64)
     with pytest.raises(ToolError, match="arguments nest deeper than 64"):
         check_jsonable({"a": value})
+
+
+def test_of_very_many_names_the_first_and_their_number_are_told() -> None:
+    names = [f"tool_{k}" for k in range(200)]
+    shown, _, rest = listed(names).partition(", … ")
+    assert shown.split(", ") == names[: shown.count(",") + 1]
+    assert len(shown) <= 300 < len(", ".join(names[: shown.count(",") + 2]))
+    assert rest == "(200 in all, as the system message says)"
+    assert listed(names[:3]) == "tool_0, tool_1, tool_2"
