@@ -132,7 +132,6 @@ def replies(data: Path, out: Path, change: Any = lambda row: row["answer"]) -> P
     return out
 
 
-@pytest.mark.rotation
 def test_the_layout_is_the_published_one_and_a_second_run_changes_nothing(data: Path) -> None:
     names = {
         str(path.relative_to(data / "ki-c" / "16384"))
