@@ -50,7 +50,7 @@ def main() -> None:
         )
         mypy = [sys.executable, "-m", "mypy", "--strict", "user.py"]
         checked = subprocess.run(mypy, cwd=elsewhere, check=True, capture_output=True, text=True)
-    if '"typing.Sequence[agentgym.messages.Message]"' not in checked.stdout:
+    if '"typing.Sequence[agentgym.text.messages.Message]"' not in checked.stdout:
         sys.exit(f"a user's code does not see the types of the package:\n{checked.stdout}")
     print(f"the wheel holds all {len(held)} files, imports and type-checks")
 

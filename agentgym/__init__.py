@@ -10,18 +10,13 @@ if sys.flags.optimize > 1:
         "are documented; run python -O, or python without it"
     )
 
-from agentgym.loading import leave_quietly_on_interrupt
-
-leave_quietly_on_interrupt()
-
-from agentgym.config import Config
-from agentgym.step_info import StepInfo
-from agentgym.env import Snapshot, ToolEnv, clone, tool_env
-from agentgym.messages import Chat, Content, Image, Message, ToolCall
-from agentgym.parsing import explain, parse, render
-from agentgym.policy import Policy, Reply
-from agentgym.multi import aec_env, parallel_env
-from agentgym.registry import (
+from agentgym.world.config import Config
+from agentgym.world.step_info import StepInfo
+from agentgym.play.env import Snapshot, ToolEnv, clone, tool_env
+from agentgym.text.messages import Chat, Content, Image, Message, ToolCall
+from agentgym.text.parsing import explain, parse, render
+from agentgym.play.policy import Policy, Reply
+from agentgym.assemble.registry import (
     config_schema,
     make,
     register,
@@ -31,14 +26,16 @@ from agentgym.registry import (
     teams,
     worlds,
 )
-from agentgym.stacks import register_oracle, register_strategy, strategies
-from agentgym.tokens import TokenCounter
-from agentgym.tools import Tool, ToolError, tool
-from agentgym.world import CallSet, World
+from agentgym.assemble.team_envs import aec_env, parallel_env
+from agentgym.assemble.wrapper_stack import register_oracle, register_strategy, strategies
+from agentgym.text.tokens import TokenCounter
+from agentgym.text.tools import Tool, ToolError, tool
+from agentgym.world.world import CallSet, World
 
 # These register worlds, oracles and strategies with what is imported above, and chats with
 # Gymnasium, so they come last.
-from agentgym import envs, shared_chats, wrappers  # noqa: F401
+from agentgym import envs, wrappers  # noqa: F401
+from agentgym.play import shared_chats  # noqa: F401
 from agentgym.oracles import ARMS
 
 register_plugins()  # of other packages; this imports none of them

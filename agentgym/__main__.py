@@ -1,6 +1,6 @@
 """`python -m agentgym`, which is the command `agentgym`."""
 
-from agentgym.training.cli import main
+from agentgym.cli import main
 
 if __name__ == "__main__":
     main()

@@ -13,9 +13,9 @@ import resource
 import sys
 import time
 
-from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench import FULL
 from agentgym.envs.agentlongbench.rows import LENGTHS, make_log
-from agentgym.tokens import counter
+from agentgym.text.tokens import counter
 
 
 def main(most: int) -> None:

@@ -16,7 +16,9 @@ Text = Callable[[int], str]
 Reply = Callable[[str, str, int], str]
 """Makes a reply of about as many characters that names a tool and one of its arguments."""
 
-MAX_CALL = 262_144  # characters that the parser reads of one call (agentgym.tools.MAX_CALL_CHARS)
+MAX_CALL = (
+    262_144  # characters that the parser reads of one call (agentgym.text.tools.MAX_CALL_CHARS)
+)
 WORDS = """a an and are as at be but by can do done each few for found from go has have he her his how i if in
 into is it item its just key know last left less like line list look make many may more most my name need new next no
 not now number of off old on one only open or order other our out over page part place plan put read right room row same

@@ -30,11 +30,11 @@ from openpyxl import load_workbook
 
 import agentgym
 from agentgym import worlds
-from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.reset_cache import VARIABLE
+from agentgym.office.files.pdfs import read_pdf
+from agentgym.world.reset_cache import VARIABLE
 
 SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by a fifth beside other work
 DRAW_JSON, RESET_MS = 20.0, 100.0

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from agentgym import make
 from agentgym.envs.lore.document_world import DocumentWorld
-from agentgym.messages import Chat
 from agentgym.oracles import OraclePolicy
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.envs.loca.servers.office import SERVERS, Office, server_class
-from agentgym.tools import ToolError, tools_of
+from agentgym.office.office import SERVERS, Office, server_class
+from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
 LIVE = 64

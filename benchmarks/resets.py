@@ -19,9 +19,9 @@ import gymnasium
 
 from agentgym import make
 from agentgym.oracles import OraclePolicy
-from agentgym.reset_cache import VARIABLE
 from agentgym.training.rollout import rollout
 from agentgym.training.rollout.prefetch import Prefetcher
+from agentgym.world.reset_cache import VARIABLE
 
 EPISODES = 64
 SAMPLED = 4

@@ -21,7 +21,7 @@ import gymnasium
 
 import agentgym
 from agentgym import ToolCall, render
-from agentgym.parsing import Dialect
+from agentgym.text.parsing import Dialect
 
 TURNS = 20
 EPISODES = 200

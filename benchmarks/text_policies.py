@@ -9,13 +9,13 @@ from statistics import fmean
 from typing import Any
 
 from agentgym.envs.loca.order_notes import read_amended
-from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import read_pdf
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import DATASET, FROM, TABLE
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import read_pdf
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.office.woocommerce.server import WooCommerce
 
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DAY = re.compile(rf"(\d{{4}})-(\d\d)-(\d\d)|(\d+) ({_MONTHS})|({_MONTHS}) (\d+)")

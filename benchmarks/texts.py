@@ -22,11 +22,11 @@ import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
-from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.tokens import counter
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.email.server import Email
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.tokens import counter
 from benchmarks.text_policies import REGEX
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]

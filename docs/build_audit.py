@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import agentgym
+from agentgym.assemble.registry import Entry
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.registry import Entry
-from agentgym.training.audit import MEASURES, Audit, AuditConfig, run_audit
+from agentgym.testing import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.evaluation import percent, to_markdown
 
 PAGE = Path(__file__).with_name("audit.md")
@@ -46,7 +46,7 @@ begin above it; it is a `leak` if the interval begins above; otherwise more seed
 Measures are shares of episodes in which something happened that must not: {measures}. Baselines
 have no verdict: random legal calls (of what the world's own belief state allows), the oracle, and
 the oracle policy when it sees only the task and the last result. A world registers shortcuts of its
-own with `agentgym.adversaries.register_adversary`.
+own with `agentgym.assemble.adversaries.register_adversary`.
 
 ## The optimiser
 
@@ -58,7 +58,7 @@ the prompt and from its length, what the prompt ends in, the turn and the last c
 from each instance those above the mean of their group are reinforced. Its ceiling is that of all shortcuts.
 
 In toy worlds with a planted tell it finds it in 40 instances; in clean ones it stays at chance
-(`pytest tests/training/audit/test_optimiser.py`):
+(`pytest tests/testing/test_optimiser.py`):
 
 | what is planted | score | honest chance |
 | --- | --- | --- |

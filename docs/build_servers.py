@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentgym.envs.loca.servers.office import SERVERS
-from tests.envs.loca.servers.published import Difference, differences, facts
+from agentgym.office.office import SERVERS
+from tests.office.published import Difference, differences, facts
 
 HEAD = """# The office and the published servers
 
-<!-- Written by `make docs` from tests/envs/loca/servers/published. -->
+<!-- Written by `make docs` from tests/office/published. -->
 
 The servers of the office have the tools of those that LOCA-bench publishes: the same names and
 parameters, and answers of the same form, JSON with the same keys and types where it is JSON. A test

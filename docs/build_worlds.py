@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import agentgym
-from agentgym.config import Option, list_options
-from agentgym.registry import Entry
+from agentgym.assemble.registry import Entry
+from agentgym.world.config import Option, list_options
 
 HEAD = """# Worlds and their options
 

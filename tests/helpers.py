@@ -15,9 +15,10 @@ import gymnasium
 import pytest
 
 import agentgym
-from agentgym import ToolCall, ToolEnv, plugins, registry
-from agentgym.envs.loca.servers.store import Store
-from agentgym.training.audit.laws import compare_hints
+from agentgym import ToolCall, ToolEnv
+from agentgym.assemble import plugins, registry
+from agentgym.office.store import Store
+from agentgym.testing.laws import compare_hints
 
 compare = compare_hints
 

@@ -1,10 +1,9 @@
 """The worlds.
 
-A new world is one new file: what the modules in this package register is read from their sources,
-and a module is imported when its world is first made or inspected.
+Each benchmark registers its worlds by path in its `__init__`, so `import agentgym` imports no world
+module.
 """
 
-from agentgym.lazy_registration import register_worlds
+from agentgym.envs import agentlongbench, gsm_agent, loca, lore, lumina
 
-# The servers of the office are no worlds, and some need libraries that take long to load.
-register_worlds(__name__, skip=("servers",))
+__all__ = ["agentlongbench", "gsm_agent", "loca", "lore", "lumina"]

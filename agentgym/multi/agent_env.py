@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from agentgym.env import ToolEnv
-from agentgym.guard import rebuild
-from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Team, TeamAction, TeamProtocol
-from agentgym.reset_cache import draw
-from agentgym.step_info import StepInfo
-from agentgym.tools import BoundTool, ToolError, tools_of
-from agentgym.world import World
+from agentgym.play.env import ToolEnv
+from agentgym.play.guard import rebuild
+from agentgym.text.messages import Chat, Content, Message, ToolCall
+from agentgym.text.tools import BoundTool, ToolError, tools_of
+from agentgym.world.reset_cache import draw
+from agentgym.world.step_info import StepInfo
+from agentgym.world.world import World
 
 
 class AgentEnv(ToolEnv):

@@ -13,18 +13,18 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
-from agentgym.arguments import check_choice, check_int, list_names
-from agentgym.config import make_config
-from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv, refresh
 from agentgym.multi.host import Hosting
 from agentgym.multi.kinds import Duel, Management, Split
 from agentgym.multi.team import Team, TeamProtocol
-from agentgym.parsing import Dialect
-from agentgym.reset_cache import draw
-from agentgym.splits import SplitName, config_for_split, draw_instance
-from agentgym.step_info import StepInfo
-from agentgym.world import World, load_world
+from agentgym.text.messages import Chat
+from agentgym.text.parsing import Dialect
+from agentgym.text.validation import check_choice, check_int, list_names
+from agentgym.world.config import make_config
+from agentgym.world.reset_cache import draw
+from agentgym.world.splits import config_for_split, draw_instance
+from agentgym.world.step_info import StepInfo
+from agentgym.world.world import SplitName, World, load_world
 
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel)
@@ -51,7 +51,7 @@ class Game:
         stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are
             not named. Each is a mapping with `entry_point` and `kwargs`.
         max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
-        split: The instances that are drawn: `train`, `test`, or None for all (`agentgym.splits`).
+        split: The instances that are drawn: `train`, `test`, or None for all (`agentgym.world.splits`).
         **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`,
             and options of the world.
 

@@ -11,11 +11,11 @@ from typing import Any, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from agentgym.arguments import check_choice, check_reset
-from agentgym.creators import KeepsSpec
-from agentgym.messages import Chat
 from agentgym.multi.game import Game
-from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.play.kept_spec import KeepsSpec
+from agentgym.play.spaces import ActionSpace, ChatSpace
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_choice, check_reset
 
 
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):

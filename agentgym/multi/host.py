@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from agentgym.messages import Content, ToolCall
 from agentgym.multi.team import Team, TeamProtocol
-from agentgym.tools import ToolError, Toolset, tool, tools_of
-from agentgym.world import World
+from agentgym.text.messages import Content, ToolCall
+from agentgym.text.tools import ToolError, Toolset, tool, tools_of
+from agentgym.world.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
 MOST_FAULTS = 3

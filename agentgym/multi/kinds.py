@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.messages import Content
 from agentgym.multi.team import Team, TeamProtocol, default_roles, list_agents, read_roles
-from agentgym.tools import ToolError, Toolset, echo, tool
-from agentgym.world import World
+from agentgym.text.messages import Content
+from agentgym.text.tools import ToolError, Toolset, echo, tool
+from agentgym.world.world import World
 
 MANAGER = "manager_0"
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentgym.arguments import check_int, list_names
-from agentgym.messages import Content, ToolCall
-from agentgym.tools import ToolError, Toolset, tools_of
-from agentgym.world import World
+from agentgym.text.messages import Content, ToolCall
+from agentgym.text.tools import ToolError, Toolset, tools_of
+from agentgym.text.validation import check_int, list_names
+from agentgym.world.world import World
 
 MAX_MESSAGE = 16_384
 """Characters that an agent may tell another in one cycle, by default; a bound, so that none can

@@ -9,10 +9,10 @@ from gymnasium.error import ResetNeeded
 from pettingzoo import AECEnv  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from agentgym.arguments import check_choice, check_reset, list_names
-from agentgym.messages import Chat
 from agentgym.multi.game import Game
-from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.play.spaces import ActionSpace, ChatSpace
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_choice, check_reset, list_names
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types

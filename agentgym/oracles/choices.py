@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.env import ToolEnv
-from agentgym.messages import ToolCall
-from agentgym.parsing import render
-from agentgym.spaces import sample_call
-from agentgym.splits import generate
-from agentgym.tokens import counter
-from agentgym.world import World, has_hook, phrase
+from agentgym.play.env import ToolEnv
+from agentgym.play.spaces import sample_call
+from agentgym.text.messages import ToolCall
+from agentgym.text.parsing import render
+from agentgym.text.tokens import counter
+from agentgym.world.splits import generate
+from agentgym.world.world import World, has_hook, phrase
 
 _READ_BACK = 16
 """Wrong calls whose words are tried until some read back as the call; nearly always the first."""

@@ -10,11 +10,11 @@ import json
 
 import gymnasium
 
-from agentgym.messages import Chat
+from agentgym.assemble.wrapper_stack import register_oracle
 from agentgym.multi.agent_env import AgentEnv
 from agentgym.multi.team import TeamAction
 from agentgym.oracles.hints import HintOracle
-from agentgym.stacks import register_oracle
+from agentgym.text.messages import Chat
 
 TEAM_NOTE = (
     "# Team log\nMessages to you end with a log between <team> and </team> when there is something "

@@ -19,15 +19,15 @@ from typing import Any, ClassVar, SupportsFloat
 import gymnasium
 import numpy as np
 
-from agentgym.arguments import check_bool, check_choice, check_float
-from agentgym.messages import TASK_ID, Chat, Message
+from agentgym.assemble.wrapper_order import Stage, StagedWrapper, layers
+from agentgym.assemble.wrapper_stack import HINT_SCOPES, needed_hooks, register_oracle
 from agentgym.oracles.choices import Decoys, placebo_for, wrong_plan
 from agentgym.oracles.recall import RECALL_NOTE, TOOL, StatePages
-from agentgym.parsing import parse
-from agentgym.stacks import HINT_SCOPES, needed_hooks, register_oracle
-from agentgym.stages import Stage, StagedWrapper, layers
-from agentgym.step_info import StepInfo
-from agentgym.world import World, check_defined, check_hooks, has_hook
+from agentgym.text.messages import TASK_ID, Chat, Message
+from agentgym.text.parsing import parse
+from agentgym.text.validation import check_bool, check_choice, check_float
+from agentgym.world.step_info import StepInfo
+from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.

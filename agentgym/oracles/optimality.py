@@ -12,15 +12,15 @@ from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
 
-from agentgym.arguments import check_int
-from agentgym.env import ToolEnv, tool_env
-from agentgym.messages import SYSTEM_ID, Chat, Message, ToolCall
+from agentgym.assemble.wrapper_order import Stage, StagedWrapper
+from agentgym.assemble.wrapper_stack import register_option
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
-from agentgym.parsing import render
-from agentgym.stacks import register_option
-from agentgym.stages import Stage, StagedWrapper
-from agentgym.world import World, check_defined, check_hooks, has_hook
+from agentgym.play.env import ToolEnv, tool_env
+from agentgym.text.messages import SYSTEM_ID, Chat, Message, ToolCall
+from agentgym.text.parsing import render
+from agentgym.text.validation import check_int
+from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
 EXAMPLE_SEED = 2**31
 """The first seed of examples, which runs should leave alone; so far up that none comes there by

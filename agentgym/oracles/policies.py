@@ -17,17 +17,17 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 
-from agentgym.arguments import check_float, check_int
-from agentgym.config import Config, Share
-from agentgym.messages import Chat, ToolCall
+from agentgym.assemble.registry import resolve
 from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, apply_result, read_state
 from agentgym.oracles.recall import TOOL, missing_pages, whole_state
-from agentgym.parsing import Dialect
-from agentgym.policy import Reply
-from agentgym.registry import resolve
-from agentgym.spaces import sample_call
-from agentgym.world import World, check_hooks, has_hook, load_world
+from agentgym.play.policy import Reply
+from agentgym.play.spaces import sample_call
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.parsing import Dialect
+from agentgym.text.validation import check_float, check_int
+from agentgym.world.config import Config, Share
+from agentgym.world.world import World, check_hooks, has_hook, load_world
 
 
 class ScriptedPolicy:

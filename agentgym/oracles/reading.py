@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from agentgym.messages import Chat, Message, Messages, ToolCall
 from agentgym.oracles.hints import split_hints
-from agentgym.parsing import Dialect, render
-from agentgym.prompts import read_dialect
-from agentgym.tools import Tool
-from agentgym.world import World
+from agentgym.text.messages import Chat, Message, Messages, ToolCall
+from agentgym.text.parsing import Dialect, render
+from agentgym.text.prompts import read_dialect
+from agentgym.text.tools import Tool
+from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
 _MOST_CHATS = 1_024

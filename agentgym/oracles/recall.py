@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agentgym.messages import Message
-from agentgym.tools import ToolError, Toolset, tool
-from agentgym.world import World
+from agentgym.text.messages import Message
+from agentgym.text.tools import ToolError, Toolset, tool
+from agentgym.world.world import World
 
 TOOL = "recall_state"
 PAGE_CHARS = 12_000

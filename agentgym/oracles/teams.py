@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.arguments import check_int
-from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import HISTORY_NOTE, split_hints
 from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy, ask_for_state
 from agentgym.oracles.reading import ChatReading, ParsedChat, PastCalls, Readings
-from agentgym.parsing import Dialect
-from agentgym.policy import Reply
-from agentgym.world import World, check_hooks
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message, ToolCall
+from agentgym.text.parsing import Dialect
+from agentgym.text.validation import check_int
+from agentgym.world.world import World, check_hooks
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})

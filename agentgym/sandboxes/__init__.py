@@ -11,8 +11,6 @@ tools and CPython on files. It and `bubblewrap` start their processes by
 `agentgym.sandboxes.namespaces`.
 """
 
-from agentgym.arguments import check_choice
-from agentgym.requirements import check_requirements
 from agentgym.sandboxes.base import (
     DEFAULT_LIMITS,
     Functions,
@@ -23,6 +21,8 @@ from agentgym.sandboxes.base import (
 )
 from agentgym.sandboxes.bubblewrap import BubblewrapSandbox
 from agentgym.sandboxes.monty import MontySandbox
+from agentgym.text.requirements import check_requirements
+from agentgym.text.validation import check_choice
 
 __all__ = [
     "DEFAULT_LIMITS",

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
-from agentgym.config import Config
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
+from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
 Functions = Mapping[str, Callable[..., str]]
@@ -79,7 +79,7 @@ class Sandbox(Protocol):
 
     Attributes:
         rules: The peculiarities of this interpreter, in words for the policy.
-        requirement: What it needs of the host (`agentgym.requirements`).
+        requirement: What it needs of the host (`agentgym.text.requirements`).
     """
 
     rules: ClassVar[str]

@@ -15,7 +15,6 @@ import time
 from contextlib import closing, suppress
 from typing import Any, ClassVar
 
-from agentgym.parsing import nesting_depth
 from agentgym.sandboxes.base import (
     DEFAULT_LIMITS,
     NOT_JSON,
@@ -38,7 +37,8 @@ from agentgym.sandboxes.namespaces import (
     read_program,
     resource_limits,
 )
-from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
+from agentgym.text.parsing import nesting_depth
+from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
 _START_MB = 64  # address space that the interpreter takes before the code runs
 _TMP_BYTES = 16 * 2**20  # which the memory of the host holds

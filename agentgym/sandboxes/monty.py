@@ -20,7 +20,7 @@ from agentgym.sandboxes.base import (
     RunResult,
     Stopped,
 )
-from agentgym.tools import MAX_DEPTH, ToolError, nests_deeper
+from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:

@@ -2,7 +2,7 @@
 adapters for classical agents.
 """
 
-from agentgym.stacks import register_strategy
+from agentgym.assemble.wrapper_stack import register_strategy
 from agentgym.wrappers.awareness import ContextAwareness
 from agentgym.wrappers.budget import AnyOf, ContextBudget, Tokens, ToolUses, Turns, WindowFraction
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Protocol
 
 from annotated_types import Interval
 
-from agentgym.arguments import check_int, list_names, parse_count
-from agentgym.config import Config, TokenCount
-from agentgym.tokens import counter
-from agentgym.turn_budget import multiply_up
+from agentgym.text.tokens import counter
+from agentgym.text.validation import check_int, list_names, parse_count
+from agentgym.world.config import Config, TokenCount
+from agentgym.world.turn_budget import multiply_up
 
 _MAX = 10**9  # thousands of times the largest context window
 Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
@@ -33,7 +33,7 @@ class ContextBudget(Config):
     Attributes:
         window: The tokens that fit into prompt and reply together.
         reserve_output: The tokens of the window that are kept free for the reply.
-        counter: The token counter, by the name that `agentgym.tokens.counter` knows.
+        counter: The token counter, by the name that `agentgym.text.tokens.counter` knows.
 
     Raises:
         ValueError: A number is out of range, or there is no such counter.

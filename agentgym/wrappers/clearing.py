@@ -9,9 +9,9 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.arguments import check_bool, check_float, check_int, read_tokens
-from agentgym.messages import Chat, Message
-from agentgym.stages import Stage
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.text.messages import Chat, Message
+from agentgym.text.validation import check_bool, check_float, check_int, read_tokens
 from agentgym.wrappers.budget import ContextBudget, Load, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 

@@ -10,14 +10,14 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-from agentgym.arguments import check_int, read_tokens
-from agentgym.messages import Chat, Message
-from agentgym.parsing import parse
-from agentgym.stacks import register_option
-from agentgym.stages import Stage
-from agentgym.step_info import StepInfo
-from agentgym.tokens import TokenCounter
-from agentgym.tools import echo
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.assemble.wrapper_stack import register_option
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import parse
+from agentgym.text.tokens import TokenCounter
+from agentgym.text.tools import echo
+from agentgym.text.validation import check_int, read_tokens
+from agentgym.world.step_info import StepInfo
 from agentgym.wrappers.budget import ContextBudget, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, SupportsFloat, cast
 
 import gymnasium
 
-from agentgym.arguments import check_bool
-from agentgym.imports import import_named
-from agentgym.messages import Chat, Message
-from agentgym.stages import Stage, StagedWrapper, layers
+from agentgym.assemble.wrapper_order import Stage, StagedWrapper, layers
+from agentgym.text.imports import import_named
+from agentgym.text.messages import Chat, Message
+from agentgym.text.validation import check_bool
 from agentgym.wrappers.budget import ContextBudget, Trigger, read_budget, read_trigger
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.view import ContextView, Edit

@@ -12,11 +12,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.env import ToolEnv
-from agentgym.messages import Chat, ToolCall
-from agentgym.parsing import render
-from agentgym.stages import StagedWrapper
-from agentgym.world import World
+from agentgym.assemble.wrapper_order import StagedWrapper
+from agentgym.play.env import ToolEnv
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.parsing import render
+from agentgym.world.world import World
 
 
 class DiscreteActions(

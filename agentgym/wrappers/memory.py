@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal
 
 import gymnasium
 
-from agentgym.arguments import check_choice, check_int
-from agentgym.messages import Chat
-from agentgym.stages import Stage, StagedWrapper
-from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.assemble.wrapper_order import Stage, StagedWrapper
+from agentgym.text.messages import Chat
+from agentgym.text.tools import ToolError, Toolset, echo, tool
+from agentgym.text.validation import check_choice, check_int
 from agentgym.wrappers.memory_store import (
     ROOT,
     Delete,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TypeAlias
 
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
 MAX_DEPTH = 8

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 
-from agentgym.env import MAX_ERROR_CHARS, ToolEnv
-from agentgym.messages import Chat
-from agentgym.stages import Stage, StagedWrapper
-from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
+from agentgym.assemble.wrapper_order import Stage, StagedWrapper
+from agentgym.play.env import MAX_ERROR_CHARS, ToolEnv
+from agentgym.text.messages import Chat
+from agentgym.text.tools import Tool, ToolError, Toolset, tool, tools_of
 
 if TYPE_CHECKING:
     from agentgym.sandboxes import Limits, Sandbox

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from agentgym.messages import SYSTEM_ID, Chat, Message
-from agentgym.tokens import counter
+from agentgym.text.messages import SYSTEM_ID, Chat, Message
+from agentgym.text.tokens import counter
 from agentgym.wrappers.budget import ContextBudget, Load
 
 

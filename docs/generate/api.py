@@ -21,7 +21,7 @@ PACKAGES = (
     "agentgym.training.evaluation",
     "agentgym.training.papers",
     "agentgym.training.integrations",
-    "agentgym.training.audit",
+    "agentgym.testing",
     "agentgym.training.viewer",
 )
 """The packages whose names are public."""

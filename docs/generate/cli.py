@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 from generate.markup import cell, table
 
 HEAD = """# Command line

@@ -9,7 +9,7 @@ from typing import Any
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
-from agentgym.requirements import MissingRequirement
+from agentgym.text.requirements import MissingRequirement
 
 SEED = 0
 """The seed of all episodes on the pages."""

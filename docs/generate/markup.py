@@ -14,8 +14,8 @@ from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 
 from agentgym import Message, Tool
-from agentgym.messages import pillow
-from agentgym.rendering import draw_text
+from agentgym.play.rendering import draw_text
+from agentgym.text.messages import pillow
 
 _SECTION = re.compile(
     r"\n+(?:Args|Attributes|Example|Examples|Raises|Returns|Yields):\n.*", re.DOTALL

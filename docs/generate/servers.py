@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import agentgym
-from agentgym.envs.loca.servers.office import SERVERS, server_class
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.tools import tools_of
+from agentgym.office.office import SERVERS, server_class
+from agentgym.text.tools import tools_of
 from generate.markup import describe, index_page, table, tools_table
 
 

@@ -13,12 +13,12 @@ import build_worlds
 
 import agentgym
 from agentgym import Message, World
-from agentgym.envs.loca.servers.office import SERVERS, server_class
+from agentgym.assemble.registry import Entry
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.registry import Entry
-from agentgym.requirements import MissingRequirement
-from agentgym.tools import tools_of
-from agentgym.turn_budget import TurnBudget
+from agentgym.office.office import SERVERS, server_class
+from agentgym.text.requirements import MissingRequirement
+from agentgym.text.tools import tools_of
+from agentgym.world.turn_budget import TurnBudget
 from generate.episodes import SEED, Played, play
 from generate.markup import (
     board_block,

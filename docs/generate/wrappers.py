@@ -9,7 +9,7 @@ from typing import Any
 import agentgym
 from agentgym import Message, ToolCall, oracles, render, wrappers
 from agentgym.oracles import TeamPolicy
-from agentgym.requirements import MissingRequirement
+from agentgym.text.requirements import MissingRequirement
 from generate.episodes import SEED, Played, play, script
 from generate.markup import arguments_table, chat_block, describe, index_page, table
 
@@ -312,6 +312,6 @@ def exported_wrappers() -> set[str]:
         for package in (oracles, wrappers)
         for name in package.__all__
         if isinstance(kind := getattr(package, name), type)
-        and issubclass(kind, agentgym.env.gymnasium.Wrapper)
+        and issubclass(kind, agentgym.play.env.gymnasium.Wrapper)
         and name not in bases
     }

@@ -114,6 +114,6 @@ class WholeGuessWorld(GuessWorld):
 for world in (GuessWorld, WholeGuessWorld):
     gymnasium.register(
         f"tests/{world.__name__}-v0",
-        "agentgym.env:ToolEnv",
+        "agentgym.play.env:ToolEnv",
         kwargs={"world": f"tests.core.guess_world:{world.__name__}"},
     )

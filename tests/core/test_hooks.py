@@ -17,7 +17,7 @@ from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.training.evaluation.ablation import Ablation
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import rollout
-from agentgym.world import MissingHook
+from agentgym.world.world import MissingHook
 from agentgym.wrappers import DiscreteActions, FeatureObservations
 from tests.core.guess_world import GuessWorld, WholeGuessWorld
 

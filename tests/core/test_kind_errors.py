@@ -117,7 +117,7 @@ def test_a_wrong_value_is_named_with_its_remedy(
         (lambda: TaskConfig(teacher="oracel"), "did you mean 'oracle'"),
         (lambda: agentgym.resolve("listworld-eazy"), "did you mean 'ListWorld-easy'"),
         (lambda: agentgym.make("CourseAssistant", length="8q"), "length must be an integer"),
-        (lambda: agentgym.tokens.counter("heuristik"), "did you mean 'heuristic'"),
+        (lambda: agentgym.text.tokens.counter("heuristik"), "did you mean 'heuristic'"),
     ],
 )
 def test_a_wrong_name_or_number_elsewhere_too(make_it: Callable[[], object], text: str) -> None:

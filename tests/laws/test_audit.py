@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentgym import worlds
-from agentgym.training.audit import AuditConfig, run_audit
+from agentgym.testing import AuditConfig, run_audit
 from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, ToolEnv, make, render, teams, tool_env, worlds
-from agentgym.envs.loca.servers.office import Office
 from agentgym.envs.loca.tasks.filter_low_selling_products import FilterLowSellingProducts
-from agentgym.guard import FAULT
 from agentgym.multi.game import Game
+from agentgym.office.office import Office
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.tools import ToolError
+from agentgym.play.guard import FAULT
+from agentgym.text.tools import ToolError
 from agentgym.training.rollout import rollout
 from tests.helpers import public_state
 from tests.sampling import OFFICE

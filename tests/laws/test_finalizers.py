@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym import shared_chats
-from agentgym.envs.loca.servers import store
-from agentgym.envs.loca.servers.warehouse import database
+from agentgym.office import store
+from agentgym.office.warehouse import database
+from agentgym.play import shared_chats
 from agentgym.sandboxes import workbench
 from agentgym.training.rollout import endpoint
 

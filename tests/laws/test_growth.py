@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, ToolEnv, make, render, tool, tool_env
-from agentgym.parsing import MAX_REPLY_CHARS, explain, parse
-from agentgym.tokens import counter
+from agentgym.text.parsing import MAX_REPLY_CHARS, explain, parse
+from agentgym.text.tokens import counter
 from agentgym.wrappers import (
     ClearThinking,
     ClearToolResults,

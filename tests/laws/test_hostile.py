@@ -8,7 +8,7 @@ import pytest
 
 from agentgym import make, tool_env, worlds
 from agentgym.oracles import OraclePolicy
-from agentgym.requirements import MissingRequirement
+from agentgym.text.requirements import MissingRequirement
 from tests.helpers import public_state
 from tests.sampling import OFFICE
 

@@ -29,11 +29,11 @@ REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
 EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ("envs/agentlongbench/scoring.py", "_TAG"): "matched up to the last end only",
     ("oracles/teams.py", "_STATE"): "matched up to the last end only",
-    ("envs/loca/servers/email/rfc5322.py", "ADDRESS"): "searched in 1,000 characters",
-    ("envs/loca/servers/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
-    ("envs/loca/servers/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
+    ("office/email/rfc5322.py", "ADDRESS"): "searched in 1,000 characters",
+    ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
+    ("office/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (
-        "envs/loca/servers/warehouse/script_parser.py",
+        "office/warehouse/script_parser.py",
         "_TOKEN",
     ): "what is not closed goes to the end",
     ("lazy_registration.py", "_DOCSTRING"): "of sources, in which what begins also ends",

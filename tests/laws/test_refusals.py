@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agentgym import make, tool_env, worlds
-from agentgym.env import ToolEnv
-from agentgym.envs.loca.servers.office import SERVERS, Office
+from agentgym.office.office import SERVERS, Office
 from agentgym.oracles import OraclePolicy
-from agentgym.tools import Tool, ToolError, tools_of
+from agentgym.play.env import ToolEnv
+from agentgym.text.tools import Tool, ToolError, tools_of
 from tests.helpers import needs_workbench, public_state
 from tests.sampling import OFFICE
 

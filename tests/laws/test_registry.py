@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym
 from agentgym import ARMS, Reply, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.training.audit import laws
+from agentgym.testing import laws
 from agentgym.training.rollout import Trajectory, rollout
 from tests.sampling import OFFICE, few
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym import make, spec, teams, tool_env, worlds
-from agentgym.envs.loca.servers.office import SERVERS, Office
+from agentgym.cli import app
+from agentgym.office.office import SERVERS, Office
 from agentgym.oracles import OraclePolicy
-from agentgym.requirements import PACKAGES, MissingRequirement, check_requirements
-from agentgym.training.cli import app
+from agentgym.text.requirements import PACKAGES, MissingRequirement, check_requirements
 from agentgym.training.rollout import rollout
 from tests.helpers import needs_workbench
 from tests.sampling import OFFICE
@@ -211,7 +211,7 @@ def test_a_bwrap_whose_runs_differ_is_passed_over(
 
 
 def test_without_docstrings_the_import_says_why_not() -> None:
-    for command in ("import agentgym", "import agentgym.training.cli"):
+    for command in ("import agentgym", "import agentgym.cli"):
         done = subprocess.run(
             [sys.executable, "-OO", "-c", command], capture_output=True, text=True, check=False
         )

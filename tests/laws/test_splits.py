@@ -8,9 +8,9 @@ import pytest
 
 from agentgym import make, tool_env, worlds
 from agentgym.oracles import OraclePolicy
-from agentgym.splits import split_of
 from agentgym.training.evaluation import instance_key
 from agentgym.training.rollout import rollout
+from agentgym.world.splits import split_of
 from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]

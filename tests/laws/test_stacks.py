@@ -13,6 +13,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
+from agentgym.assemble.wrapper_order import layers
 from agentgym.oracles import (
     HistoryOracle,
     InContextExamples,
@@ -21,7 +22,6 @@ from agentgym.oracles import (
     PlanOracle,
     StateOracle,
 )
-from agentgym.stages import layers
 from agentgym.training.rollout import Trajectory, replay, rollout, usage
 from agentgym.wrappers import (
     ClearThinking,

@@ -13,12 +13,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from agentgym import World, aec_env, make, parallel_env, teams
+from agentgym.assemble.registry import is_team
 from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.multi.game import Game
 from agentgym.multi.kinds import Talk
 from agentgym.multi.team import default_roles
 from agentgym.oracles import TeamPolicy
-from agentgym.registry import is_team
 from agentgym.training.rollout import rollout
 from tests.sampling import is_office
 

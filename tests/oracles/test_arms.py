@@ -25,7 +25,7 @@ from agentgym.oracles import (
 from agentgym.oracles.choices import best_call, wrong_calls
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import Deficits
-from agentgym.tokens import counter
+from agentgym.text.tokens import counter
 from agentgym.training.rollout import rollout
 from tests.sampling import few
 

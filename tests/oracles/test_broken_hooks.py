@@ -40,7 +40,7 @@ for each in HOOKS:
 def registered() -> Iterator[None]:
     gymnasium.register(
         "Fragile-v0",
-        entry_point="agentgym.env:ToolEnv",
+        entry_point="agentgym.play.env:ToolEnv",
         kwargs={"world": f"{__name__}:Fragile"},
         disable_env_checker=True,
         order_enforce=False,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agentgym import ARMS, make, teams, worlds
-from agentgym.messages import Chat
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits
 from agentgym.oracles.reading import ParsedChat
-from agentgym.parsing import DIALECTS
+from agentgym.text.messages import Chat
+from agentgym.text.parsing import DIALECTS
 from agentgym.training.rollout import Trajectory, rollout
 from tests.sampling import is_office
 

@@ -26,7 +26,7 @@ from agentgym.oracles.optimality import TASK_FOLLOWS
 from agentgym.oracles.reading import ParsedChat
 from agentgym.oracles.recall import TOOL
 from agentgym.training.rollout import rollout
-from agentgym.world import has_hook
+from agentgym.world.world import has_hook
 from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]

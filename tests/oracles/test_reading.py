@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from agentgym import ARMS, make, teams, worlds
-from agentgym.messages import Chat, Message
+from agentgym.assemble.registry import is_team
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.oracles.reading import PastCalls
-from agentgym.policy import Policy, Reply
-from agentgym.registry import is_team
+from agentgym.play.policy import Policy, Reply
+from agentgym.text.messages import Chat, Message
 from agentgym.training.rollout import Trajectory, rollout
 from tests.helpers import calls_of
 from tests.sampling import is_office

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym.envs.loca.config import LENGTHS
-from agentgym.messages import TASK_ID, Chat, Message
+from agentgym.envs.loca import LENGTHS
 from agentgym.oracles import TeamPolicy
 from agentgym.oracles.teams import _TeamReading
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import TASK_ID, Chat, Message
 from agentgym.training.rollout import rollout
 
 

@@ -20,10 +20,10 @@ import typer
 
 import agentgym
 from agentgym import Chat
+from agentgym.cli import app
 from agentgym.oracles import ControlPolicy
 from agentgym.oracles.policies import Deficits
 from agentgym.sandboxes import SandboxUnavailable
-from agentgym.training.cli import app
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, serving
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 from tests.project.test_docs import COMMANDS
 
 POLICY = """

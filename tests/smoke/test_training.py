@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import agentgym
+from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy
-from agentgym.training.cli import app
 from agentgym.training.rollout.collector import ENGINES
 from agentgym.training.rollout.rollouts import collect
 

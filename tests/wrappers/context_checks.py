@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 
 from agentgym import Chat, Message, ToolEnv, clone, tool_env
-from agentgym.stages import layers
+from agentgym.assemble.wrapper_order import layers
 from agentgym.wrappers import (
     Compaction,
     ContextAwareness,

@@ -11,8 +11,8 @@ import gymnasium
 from hypothesis import strategies as st
 
 from agentgym import Chat, Message, ToolCall, ToolEnv, ToolError, World, render, tool
+from agentgym.assemble.wrapper_order import Stage
 from agentgym.oracles import HistoryOracle, PlanOracle, StateOracle
-from agentgym.stages import Stage
 from agentgym.wrappers import (
     AnyOf,
     ClearThinking,

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import agentgym
 from agentgym import ToolCall, ToolError
-from agentgym.stages import Stage
+from agentgym.assemble.wrapper_order import Stage
 from agentgym.wrappers import memory as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits

@@ -16,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym
 from agentgym import Content, ToolCall, ToolEnv, ToolError, World, clone, render, tool, tool_env
 from agentgym.sandboxes import SANDBOXES, make_sandbox
-from agentgym.step_info import NestedCall
-from agentgym.tools import Toolset
+from agentgym.text.tools import Toolset
+from agentgym.world.step_info import NestedCall
 from agentgym.wrappers.programmatic import ProgrammaticTools
 
 

@@ -176,7 +176,7 @@ def test_the_middle_of_a_result_that_is_too_long_is_cut() -> None:
 
 @pytest.mark.parametrize("tokens", [0, 1, 5, 12, 50, 10_000])
 def test_what_is_cut_fits(tokens: int) -> None:
-    counter = agentgym.tokens.heuristic()
+    counter = agentgym.text.tokens.heuristic()
     text = " ".join(f"word{number}" for number in range(300))
     short = cut_middle(text, tokens, counter)
     assert counter.length(short) <= max(

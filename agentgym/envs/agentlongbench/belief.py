@@ -19,9 +19,9 @@ from agentgym.envs.agentlongbench.engine import (
 )
 from agentgym.envs.agentlongbench.items import Atom, Value
 from agentgym.envs.reading import expect
-from agentgym.messages import ToolCall
-from agentgym.tools import ToolError
-from agentgym.world import CallSet
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError
+from agentgym.world.world import CallSet
 
 _NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
 _STATE = re.compile(

@@ -7,7 +7,7 @@ knowledge-free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -16,14 +16,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.arguments import check_choice, check_int
-from agentgym.config import Choice, Config
+from agentgym.envs.agentlongbench import SPECIES
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
+from agentgym.text.validation import check_choice, check_int
+from agentgym.world.config import Choice, Config
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
-SPECIES = 1_025  # all that the data set has
 MOST_ITEMS = 100_000  # with which a reset takes a minute
 
 Columns = list[list[tuple[Value, ...]]]
@@ -51,17 +51,6 @@ SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
 """The six sections, as options name them."""
 NUMBERS = ("stats", "generation")
 """Those of them that hold a number."""
-SETTINGS = {
-    "ki-c": {"knowledge": "intensive", "style": "concise"},
-    "ki-v": {"knowledge": "intensive", "style": "verbose"},
-    "kf-c": {"knowledge": "free", "style": "concise"},
-    "kf-v": {"knowledge": "free", "style": "verbose"},
-}
-"""The four settings of the benchmark, by the names of its folders."""
-FULL: Mapping[str, Mapping[str, Any]] = {
-    name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
-}
-"""The settings with the items of the benchmark."""
 
 FEWEST_ITEMS = 8
 """Fewest items: among fewer, guesses alone are as fast as queries."""

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from agentgym.envs.agentlongbench.items import OPERATORS, Atom, ItemTable, Operator
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
 
 STYLES = ("concise", "verbose")
 TOOL = "query_items"

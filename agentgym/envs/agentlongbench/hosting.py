@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.engine import Condition, dumps, to_atoms
 from agentgym.envs.agentlongbench.items import VERDICTS, Atom, ItemTable, Operator, compare
-from agentgym.tools import tool
+from agentgym.text.tools import tool
 
 ASK = "ask"
 HOSTED = ("guess", ASK)

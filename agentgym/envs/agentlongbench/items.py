@@ -13,7 +13,7 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
 
 Operator = Literal["has", "lacks", ">", "<", "=="]
 Value: TypeAlias = str | int

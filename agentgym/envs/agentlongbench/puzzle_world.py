@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
 from agentgym.envs.agentlongbench.belief import Belief, Hunt, OptimalMoves
-from agentgym.envs.agentlongbench.config import FULL, ItemCount, ItemsConfig
+from agentgym.envs.agentlongbench.config import ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import (
     TOOL,
     Condition,
@@ -42,11 +41,11 @@ from agentgym.envs.agentlongbench.items import ItemTable
 from agentgym.envs.agentlongbench.reference import ReferenceTurns, count_turns
 from agentgym.envs.agentlongbench.scoring import last_tag
 from agentgym.envs.reading import expect
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.tools import tool
-from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import tool
+from agentgym.text.validation import check_int
+from agentgym.world.turn_budget import TurnBudget
+from agentgym.world.world import CallSet, World
 
 _TASK = re.compile(
     r"Puzzle (?P<number>[0-9]+) of (?P<puzzles>[0-9]+)\. There are (?P<items>[0-9]+) items, of "
@@ -473,26 +472,3 @@ class PuzzleWorld(World[PuzzleConfig]):
         if subtask.startswith(_GUESS):
             return ToolCall("guess", {"name": json.loads(subtask[len(_GUESS) : -1])})
         return None
-
-
-register(
-    PuzzleWorld,
-    presets={
-        "easy": {"items": 12, "hidden": 1},
-        "medium": {"items": 200, "rounds": 10},
-        "hard": {
-            "items": 600,
-            "hidden": 12,
-            "rounds": 12,
-            "style": "verbose",
-            "source": "synthetic",
-        },
-        "long": {"items": 200, "rounds": 10, "hidden": 60},
-        "extreme": {"items": 200, "rounds": 10, "hidden": 40, "puzzles": 8},
-        **{
-            name: {**FULL[name], "hidden": 1, "rounds": 2010 if name.endswith("c") else 260}
-            for name in FULL
-        },
-    },
-    teams=("host", "duel"),
-)

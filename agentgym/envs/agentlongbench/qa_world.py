@@ -14,15 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import Choice, TokenCount
-from agentgym.envs.agentlongbench.config import (
-    FULL,
-    NUMBERS,
-    SETTINGS,
-    ItemCount,
-    ItemsConfig,
-)
+from agentgym.envs.agentlongbench import SETTINGS, TASKS
+from agentgym.envs.agentlongbench.config import NUMBERS, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.peaks import LARGEST
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
@@ -37,7 +30,6 @@ from agentgym.envs.agentlongbench.rollout import (
     play,
 )
 from agentgym.envs.agentlongbench.scoring import (
-    TASKS,
     as_list,
     describe_form,
     form,
@@ -54,12 +46,13 @@ from agentgym.envs.agentlongbench.tasks import (
     last_page_score,
 )
 from agentgym.envs.reading import expect
-from agentgym.messages import Chat, ToolCall
-from agentgym.registry import register
-from agentgym.tokens import TokenCounter, counter
-from agentgym.tools import ToolError, Toolset, echo, tool
-from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.tokens import TokenCounter, counter
+from agentgym.text.tools import ToolError, Toolset, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import Choice, TokenCount
+from agentgym.world.turn_budget import TurnBudget
+from agentgym.world.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
@@ -492,26 +485,3 @@ def _text(log: Log, first: int, last: int) -> str:
     """Write rounds as text."""
     messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
     return Chat(tuple(messages)).to_text()
-
-
-register(
-    LongContextQA,
-    presets={
-        "easy": {"task": "count_correctness_env", "rounds": 6},
-        "medium": {"task": "count_frequency_env", "rounds": 30},
-        "hard": {"task": "intersection", "rounds": 30, "items": 120, "min_list": 20},
-        "long": {"task": "count_frequency_env", "length": 32_768, **FULL["kf-c"], "min_list": 50},
-        "extreme": {
-            "task": "intersection",
-            "length": 131_072,
-            **FULL["kf-c"],
-            "min_list": 50,
-            "page": 1,
-        },
-        **{task.replace("_", "-"): {"task": task} for task in TASKS},
-        **{
-            name: {**options, "task": "intersection", "delivery": "task"}
-            for name, options in SETTINGS.items()
-        },
-    },
-)

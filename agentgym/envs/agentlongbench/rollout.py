@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import Config, Share
 from agentgym.envs.agentlongbench.belief import Constraints
 from agentgym.envs.agentlongbench.engine import (
     TOOL,
@@ -27,8 +25,10 @@ from agentgym.envs.agentlongbench.engine import (
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
 from agentgym.envs.agentlongbench.peaks import Peak
-from agentgym.messages import Message, ToolCall
-from agentgym.tokens import TokenCounter
+from agentgym.text.messages import Message, ToolCall
+from agentgym.text.tokens import TokenCounter
+from agentgym.text.validation import check_int
+from agentgym.world.config import Config, Share
 
 FILLED = 0.9
 """Smallest share of its length that a log fills: rounds are whole, so no share can be 1."""

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
 from agentgym.envs.agentlongbench.rollout import Log
-from agentgym.envs.agentlongbench.scoring import TASKS, metric
+from agentgym.envs.agentlongbench.scoring import metric
 from agentgym.envs.agentlongbench.tasks import (
     LogQuestion,
     ask,
     context_length,
     last_page_score,
 )
-from agentgym.messages import Chat
-from agentgym.tokens import TokenCounter
+from agentgym.text.messages import Chat
+from agentgym.text.tokens import TokenCounter
 
 K = 1_024  # as the lengths of the benchmark are counted
 LENGTHS: Mapping[str, int] = {

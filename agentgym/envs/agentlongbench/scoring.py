@@ -18,17 +18,6 @@ from agentgym.envs.agentlongbench.items import normalize_name
 
 Answer: TypeAlias = int | bool | str | list[str]
 
-TASKS: Mapping[str, str] = {
-    "count_frequency_tool": "Count Frequency(Tool)",
-    "find_duplicates_tool": "Find Duplicates(Tool)",
-    "find_target_offsets_tool": "Find Target Offsets(Tool)",
-    "count_correctness_env": "Count Correctness(Env)",
-    "count_frequency_env": "Count Frequency(Env)",
-    "find_round_largest_value_env": "Find Round with Largest Value(Env)",
-    "weighted_summation_env": "Weighted Summation(Env)",
-    "intersection": "Intersection",
-}
-"""The tasks, with their labels in the published rows."""
 
 _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
 _FORM_NAMES = {

@@ -23,7 +23,7 @@ from agentgym.envs.agentlongbench.peaks import largest_section
 from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rollout import Log, Round, within, within_any
 from agentgym.envs.agentlongbench.scoring import Answer
-from agentgym.tokens import TokenCounter
+from agentgym.text.tokens import TokenCounter
 
 _SHORT = 100
 """Longest verbose intersection to ask for, if there is a round with one: short enough to write."""

@@ -1,3 +1,30 @@
-"""GSM-Agent: grade-school problems whose premises stand in a database, to be searched for (Zhu et
+"""GSM-Agent: grade-school problems whose premises are spread over a searchable database (Zhu et
 al., sections 3 and 4).
 """
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.assemble.registry import register
+
+_RULE = {"max_failed_rounds": 3}
+_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes are those of the paper
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "easy": {"premises": 2, "tasks": 100},
+    "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},
+    "long": {"premises": 40, "tasks": 60, "max_rounds": 200},
+    "small": {**_FULL, "size": "small", **_RULE},
+    "medium": {**_FULL, "size": "medium", **_RULE},
+    "full": {**_FULL, **_RULE},
+    "static": {"setting": "static"},
+    "think": {"tools": "think"},
+    "explore": {"tools": "explore"},
+    "revisit": {"tools": "revisit"},
+    "explore_revisit": {"tools": "explore_revisit"},
+    "few_shot": {"prompt": "few_shot"},
+    "cot": {"prompt": "cot"},
+    "scaling": {"min_rounds": 10},
+}
+"""Sizes, the databases of the paper, and its tool sets and prompts."""
+
+register("agentgym.envs.gsm_agent.search_world:SearchWorld", presets=PRESETS)

@@ -21,7 +21,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Choice, Share
 from agentgym.envs.gsm_agent.documents import (
     Document,
     DocumentPack,
@@ -33,7 +32,8 @@ from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
-from agentgym.splits import split_of
+from agentgym.world.config import Choice, Share
+from agentgym.world.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """Databases of the paper, each with one in this many tasks of Full."""

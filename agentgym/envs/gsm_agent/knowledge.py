@@ -17,7 +17,7 @@ from typing import Any
 from agentgym.envs.gsm_agent.documents import month_name
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
 from agentgym.envs.gsm_agent.problems import Question, read_question
-from agentgym.messages import ToolCall
+from agentgym.text.messages import ToolCall
 
 PAGES = 20
 """Pages of results that a search may show: the first, and 19 more (Zhu et al., section 3.1)."""

@@ -17,7 +17,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentgym.config import Choice, Config
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
 from agentgym.envs.gsm_agent.vocabulary import (
     CONTAINERS,
@@ -27,6 +26,7 @@ from agentgym.envs.gsm_agent.vocabulary import (
     PARTINGS,
     PLACES,
 )
+from agentgym.world.config import Choice, Config
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
 MOST_PREMISES = 128  # nine times the longest problem of the paper

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from agentgym.tools import tool
+from agentgym.text.tools import tool
 
 TOOL_SETS: Mapping[str, Sequence[str]] = {
     "base": (),

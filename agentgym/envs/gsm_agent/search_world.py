@@ -14,8 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import CallsPerTurn, Choice
 from agentgym.envs.gsm_agent.database import (
     MAX_TASKS,
     SIZES,
@@ -41,12 +39,12 @@ from agentgym.envs.gsm_agent.prompts import (
     rules,
 )
 from agentgym.envs.reading import expect
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.splits import SplitName
-from agentgym.tools import ToolError, tool
-from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
-from agentgym.world import CallSet, World
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import CallsPerTurn, Choice
+from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
+from agentgym.world.world import CallSet, SplitName, World
 
 PAGE = 5
 """Documents on a page of results."""
@@ -553,26 +551,3 @@ def _unreadable(options: DatabaseOptions) -> str:
 
 
 _SEARCHES = ("search", "next_page", "explore", "revisit")
-
-
-_RULE = {"max_failed_rounds": 3}
-_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes are those of the paper
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "easy": {"premises": 2, "tasks": 100},
-    "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},
-    "long": {"premises": 40, "tasks": 60, "max_rounds": 200},
-    "small": {**_FULL, "size": "small", **_RULE},
-    "medium": {**_FULL, "size": "medium", **_RULE},
-    "full": {**_FULL, **_RULE},
-    "static": {"setting": "static"},
-    "think": {"tools": "think"},
-    "explore": {"tools": "explore"},
-    "revisit": {"tools": "revisit"},
-    "explore_revisit": {"tools": "explore_revisit"},
-    "few_shot": {"prompt": "few_shot"},
-    "cot": {"prompt": "cot"},
-    "scaling": {"min_rounds": 10},
-}
-"""Sizes, the databases of the paper, and its tool sets and prompts."""
-
-register(SearchWorld, presets=PRESETS)

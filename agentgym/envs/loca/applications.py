@@ -19,8 +19,8 @@ import numpy as np
 from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.news import idle_values, inbox_news
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
-from agentgym.envs.loca.servers.files.pdfs import write_pdf
-from agentgym.envs.loca.servers.files.workspace import Workspace
+from agentgym.office.files.pdfs import write_pdf
+from agentgym.office.files.workspace import Workspace
 
 FLAT = "Application_Materials_flat"
 ROOT, LETTER = (

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
 
 # The most bytes of an archive, far more than the papers of an application take.
 MAX_BYTES = 2**20

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.messages import ToolCall
+from agentgym.text.messages import ToolCall
 
 LIMIT = 12_000
 """The most characters of a brief belief: some 4,000 tokens, a small part of any context window."""

@@ -18,11 +18,11 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agentgym.envs.loca.servers.email.messages import addresses
-from agentgym.envs.loca.servers.office import Office
-from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
-from agentgym.messages import ToolCall
-from agentgym.tools import ToolError, tools_of
+from agentgym.office.email.messages import addresses
+from agentgym.office.office import Office
+from agentgym.office.spreadsheet.cells import parse_area
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tools_of
 
 _SAME_TOOL = {"read_file": "read_text_file"}
 """Tools by another name of theirs: both return the text of a file."""
@@ -49,7 +49,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
         if value is not None and not (name in defaults and defaults[name] == value)
     }
     if call.name in _DIALECTS and isinstance(arguments.get("query"), str):
-        from agentgym.envs.loca.servers.warehouse.canonical_sql import canonical_query  # noqa: PLC0415 - it loads sqlglot
+        from agentgym.office.warehouse.canonical_sql import canonical_query  # noqa: PLC0415 - it loads sqlglot
 
         arguments["query"] = canonical_query(arguments["query"], _DIALECTS[call.name])
     if call.name == "send_email":
@@ -213,7 +213,7 @@ def _rows(arguments: Mapping[str, Any]) -> Effects:
     query = arguments["query"]
     if "insert" not in query[:_HEAD].lower():
         return NO_EFFECTS
-    from agentgym.envs.loca.servers.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
+    from agentgym.office.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
 
     return {
         f"row {table} {_text(sorted(values))}": ""

@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.store import Store
-from agentgym.tools import ToolError, echo
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.files.workspace import Workspace
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.store import Store
+from agentgym.text.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
 """Return whether the actual cell (first) agrees with the expected one (second)."""

@@ -15,8 +15,8 @@ from agentgym.envs.loca.config import MAX_SIZE
 from agentgym.envs.loca.plan import Step
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
-from agentgym.envs.loca.servers.office import Office
-from agentgym.tokens import count_texts
+from agentgym.office.office import Office
+from agentgym.text.tokens import count_texts
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeConfig, OfficeTask

@@ -14,8 +14,8 @@ import numpy as np
 
 from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
-from agentgym.envs.loca.servers.files.pdf_blocks import Block, Box, Table, Text
-from agentgym.envs.loca.servers.files.pdfs import write_pdf
+from agentgym.office.files.pdf_blocks import Block, Box, Table, Text
+from agentgym.office.files.pdfs import write_pdf
 
 SLOTS: Mapping[str, Slot] = {
     **COMMON_SLOTS,

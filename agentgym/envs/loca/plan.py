@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from agentgym.envs.loca.calls import Effects, cell_effects, effects_of
 from agentgym.envs.loca.checks import write_csv
-from agentgym.envs.loca.servers.email.messages import text_of
-from agentgym.messages import ToolCall
+from agentgym.office.email.messages import text_of
+from agentgym.text.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 """Return the form that all calls share which have the same effect."""

@@ -14,7 +14,7 @@ from typing import Any
 from agentgym.envs.loca.belief import Belief
 from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
-from agentgym.messages import ToolCall
+from agentgym.text.messages import ToolCall
 
 MAX_PREFETCHED = 1_000
 """Results of calls ahead of the plan that are kept for later steps; more would let an agent that

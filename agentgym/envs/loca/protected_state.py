@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from agentgym.envs.loca.checks import hash_of
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.office import Office
-from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine
+from agentgym.office.email.server import Email
+from agentgym.office.office import Office
+from agentgym.office.server import Server
+from agentgym.office.warehouse.engine import Engine
 
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
 """Harmless differences that the rules name."""

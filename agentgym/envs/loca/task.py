@@ -18,12 +18,11 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import Field
 
-from agentgym.config import TokenCount
-from agentgym.digests import digest
+from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.checks import file_failures
-from agentgym.envs.loca.config import LENGTHS, MAX_LENGTH, MAX_SIZE, MIN_LENGTH
+from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.plan import CLAIM, Plan, Step
 from agentgym.envs.loca.progress import Progress
@@ -34,14 +33,15 @@ from agentgym.envs.loca.protected_state import (
     fingerprint_protected,
     unexpected_changes,
 )
-from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.servers.office import SERVERS, Office
-from agentgym.envs.loca.servers.server import requirements
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
-from agentgym.world import World, phrase
+from agentgym.office.context import START
+from agentgym.office.files.workspace import Workspace
+from agentgym.office.office import SERVERS, Office
+from agentgym.office.server import requirements
+from agentgym.text.messages import ToolCall
+from agentgym.world.config import TokenCount
+from agentgym.world.digests import digest
+from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
+from agentgym.world.world import World, phrase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,8 +428,3 @@ class _FailureCount:
 def _order(step: Step) -> str:
     arguments = json.dumps(step.call.arguments, ensure_ascii=False)
     return step.label if step.changes else f"{step.label} Call {step.call.name} with {arguments}."
-
-
-def register_task(task: type[OfficeTask[Any]]) -> None:
-    """Register a task with the paper's lengths as presets (`agentgym/<Task>-8k-v0`, …)."""
-    register(task, {name: {"length": length} for name, length in LENGTHS.items()})

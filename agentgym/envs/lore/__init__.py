@@ -1,3 +1,41 @@
-"""LORE: long chains of documents that tell where the next ones are (TaskWeaver, section 3 and
-appendix B).
+"""LORE: long chains of documents, each of which reveals where the next ones are (TaskWeaver,
+section 3 and appendix B).
 """
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.assemble.registry import register
+
+GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
+"""Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its
+own.
+"""
+
+PAPER: Mapping[str, Any] = {
+    "max_calls_per_turn": 16,
+    "strict_ids": False,
+    "rereads": True,
+    "budget_by": "reads",
+    "budget_factor": 2.0,
+    "budget_slack": 10,
+}
+"""The rules of the paper: any document can be read, as often as one likes and many in one reply. An
+optimiser learns to guess ids under them.
+"""
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "easy": {"operations": 1},
+    "medium": {"operations": 10},
+    "hard": {"operations": 30, "difficulty": "hard"},
+    "long": {"operations": 120},
+    "extreme": {"operations": 350, "difficulty": "hard"},
+    "paper": PAPER,
+    **{f"n{count}": {"operations": count} for count in GRID},
+}
+"""Presets of each world of LORE: sizes, and the operation counts of the benchmark."""
+
+_WITHOUT_DISTRACTORS = {**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}}
+
+register("agentgym.envs.lore.code_world:CodeWorld", presets=PRESETS)
+register("agentgym.envs.lore.document_world:DocumentWorld", presets=_WITHOUT_DISTRACTORS)
+register("agentgym.envs.lore.multimodal_world:MultimodalWorld", presets=_WITHOUT_DISTRACTORS)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Annotated, ClassVar, Literal
 
-from agentgym.arguments import check_int
-from agentgym.config import Choice
 from agentgym.envs.lore.codebase import Codebase
-from agentgym.envs.lore.config import PRESETS, LoreConfig
+from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
 from agentgym.envs.lore.growth import ModuleSampler, grow_top_down, letters
 from agentgym.envs.lore.knowledge import ReadDocuments
@@ -29,9 +27,10 @@ from agentgym.envs.lore.programs import (
 )
 from agentgym.envs.lore.world import LoreWorld
 from agentgym.envs.reading import expect
-from agentgym.messages import Content
-from agentgym.registry import register
-from agentgym.tools import tool
+from agentgym.text.messages import Content
+from agentgym.text.tools import tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import Choice
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000  # plain values grow with each sum; with more operations they fill the context
@@ -255,6 +254,3 @@ def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequ
     if left in settled and right in settled:
         return (then if nodes[then].needed else other,)
     return left, right
-
-
-register(CodeWorld, presets=PRESETS)

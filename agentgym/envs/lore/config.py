@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from agentgym.arguments import check_choice, check_int
-from agentgym.config import CallsPerTurn, Choice, Share
 from agentgym.envs.lore.graph import Operator, Shape
-from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
+from agentgym.text.validation import check_choice, check_int
+from agentgym.world.config import CallsPerTurn, Choice, Share
+from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
 MAX_OPERATIONS = 100_000  # thousands of times the paper's tasks are beyond any context
 _MAX_ARITY = 10  # longer expressions are hard to read before they are hard to solve
-GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
-"""Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its
-own.
-"""
-
-PAPER: Mapping[str, Any] = {
-    "max_calls_per_turn": 16,
-    "strict_ids": False,
-    "rereads": True,
-    "budget_by": "reads",
-    "budget_factor": 2.0,
-    "budget_slack": 10,
-}
-"""The rules of the paper: any document can be read, as often as one likes and many in one reply. An
-optimiser learns to guess ids under them.
-"""
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "easy": {"operations": 1},
-    "medium": {"operations": 10},
-    "hard": {"operations": 30, "difficulty": "hard"},
-    "long": {"operations": 120},
-    "extreme": {"operations": 350, "difficulty": "hard"},
-    "paper": PAPER,
-    **{f"n{count}": {"operations": count} for count in GRID},
-}
-"""Presets of each world of LORE: sizes, and the operation counts of the benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)

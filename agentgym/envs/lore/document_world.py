@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from agentgym.envs.lore.config import PAPER, PRESETS, LoreConfig
+from agentgym.envs.lore.config import LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below
 from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.knowledge import ReadDocuments
@@ -21,8 +21,7 @@ from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, number, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
 from agentgym.envs.lore.world import LoreWorld
 from agentgym.envs.reading import expect
-from agentgym.messages import Content
-from agentgym.registry import register
+from agentgym.text.messages import Content
 
 _TASK = re.compile(r"Find the value of (v[0-9]+)\.(?: Start with these documents: (.+)\.)?")
 _DOUBTING = (
@@ -148,6 +147,3 @@ _FUNCTIONS = (
 def _field(rng: Random) -> Value:
     """Draw the value of an irrelevant variable: a text in one of three."""
     return text(rng) if below(rng, 3) == 0 else number(rng)
-
-
-register(DocumentWorld, presets={**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}})

@@ -12,8 +12,6 @@ from math import ceil
 from random import Random
 from typing import ClassVar, Literal
 
-from agentgym.config import Share
-from agentgym.envs.lore.config import PAPER, PRESETS
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
 from agentgym.envs.lore.growth import DocumentSampler, grow_bottom_up
@@ -32,9 +30,9 @@ from agentgym.envs.lore.pictures import (
     scatter,
 )
 from agentgym.envs.lore.records import Facts, Records, read_document, write_values
-from agentgym.messages import Content, Image, ToolCall
-from agentgym.registry import register
-from agentgym.tools import ToolError, echo, tool
+from agentgym.text.messages import Content, Image, ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.world.config import Share
 
 MOST_COUNTED = 12
 """Most objects to count in a picture: more would hardly be counted one by one."""
@@ -349,6 +347,3 @@ class MultimodalWorld(DocumentWorld):
 def _irrelevant(rng: Random) -> Value:
     """Draw the value of an irrelevant variable: like that of an operand."""
     return STANDARD[below(rng, len(STANDARD))].child(rng)
-
-
-register(MultimodalWorld, presets={**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}})

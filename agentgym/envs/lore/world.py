@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.arguments import check_int
 from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.reading import expect
-from agentgym.messages import Content, ToolCall
-from agentgym.tools import ToolError, echo, tool
-from agentgym.world import CallSet, World
+from agentgym.text.messages import Content, ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.world import CallSet, World
 
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
 """Tasks that set the budget of a configuration; one task in nine is larger, and is drawn again."""

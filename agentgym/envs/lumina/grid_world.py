@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import Share
-from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.envs.reading import expect
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.tools import ToolError, tool
-from agentgym.world import World
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import Share
+from agentgym.world.digests import digest
+from agentgym.world.world import World
 
 Cell = tuple[int, int]
 
@@ -386,15 +385,3 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
 
 def _read_cells(text: str) -> list[Cell]:
     return [(int(row), int(column)) for row, column in _CELL.findall(text)]
-
-
-register(
-    GridWorld,
-    presets={
-        "easy": {"size": 3, "distance": 1},
-        "medium": {"size": 12, "distance": 14},
-        "hard": {"size": 30, "distance": 40, "hole_density": 0.4},
-        "long": {"size": 120, "distance": 200, "hole_density": 0.1},
-        "extreme": {"size": 1_100, "distance": 2_000, "hole_density": 0.005},
-    },
-)

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
 from agentgym.envs.reading import expect
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.tools import ToolError, echo, tool
-from agentgym.world import CallSet, World
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.world import CallSet, World
 
 _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
@@ -338,15 +337,3 @@ def _highest_value(config: ListConfig) -> int:
     Few values for duplicates, so that most occur more than once; else three times as many as items.
     """
     return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)
-
-
-register(
-    ListWorld,
-    presets={
-        "easy": {"items": 4, "removals": 1},
-        "medium": {"items": 20, "removals": 8},
-        "hard": {"items": 60, "removals": 30, "duplicates": True},
-        "long": {"items": 400, "removals": 200},
-        "extreme": {"items": 4_000, "removals": 2_000},
-    },
-)

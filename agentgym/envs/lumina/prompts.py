@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agentgym.turn_budget import TurnBudget
+from agentgym.world.turn_budget import TurnBudget
 
 _NEW_TASK = "=== Starting new task ===\n"
 

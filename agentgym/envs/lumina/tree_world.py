@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import Share
-from agentgym.digests import digest
 from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
-from agentgym.messages import ToolCall
-from agentgym.registry import register
-from agentgym.tools import ToolError, tool
-from agentgym.world import CallSet, World
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import Share
+from agentgym.world.digests import digest
+from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million values, which are all different
@@ -415,15 +414,3 @@ def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
         letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
         ids |= dict.fromkeys(map("".join, letters))
     return list(ids)
-
-
-register(
-    TreeWorld,
-    presets={
-        "easy": {"nodes": 4},
-        "medium": {"nodes": 30},
-        "hard": {"nodes": 100, "target": "any"},
-        "long": {"nodes": 500},
-        "extreme": {"nodes": 4_000},
-    },
-)

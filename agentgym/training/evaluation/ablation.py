@@ -17,19 +17,19 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.arguments import list_names
-from agentgym.config import Config, TokenCount
-from agentgym.messages import Chat
+from agentgym.assemble.registry import resolve, spec
+from agentgym.assemble.wrapper_stack import WINDOW, check_arm, check_context
 from agentgym.oracles import ARMS
-from agentgym.policy import PolicyError
-from agentgym.registry import resolve, spec
-from agentgym.stacks import WINDOW, check_arm, check_context
-from agentgym.tokens import counter
+from agentgym.play.policy import PolicyError
+from agentgym.text.messages import Chat
+from agentgym.text.tokens import counter
+from agentgym.text.validation import list_names
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.policies import hash_prompt, tokens_by_ids
-from agentgym.world import load_world
+from agentgym.world.config import Config, TokenCount
+from agentgym.world.world import load_world
 
 HORIZON = "horizon"
 """The axis that `World.config_for_horizon` reads; any other is an option of the worlds."""

@@ -11,14 +11,14 @@ from typing import Annotated
 import gymnasium
 from pydantic import Field
 
-from agentgym.config import Config, TokenCount
+from agentgym.assemble.registry import is_team
 from agentgym.oracles import OraclePolicy
-from agentgym.policy import PolicyError
-from agentgym.registry import is_team
+from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation.ablation import Ablation, Cell, count_tokens
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout import rollout
-from agentgym.world import MissingHook
+from agentgym.world.config import Config, TokenCount
+from agentgym.world.world import MissingHook
 
 Kind = tuple[str, str, str, int]
 """World, arm, context strategies and horizon of cells that take about as many tokens."""

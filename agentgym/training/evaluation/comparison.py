@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import comb
 from pathlib import Path
 
-from agentgym.arguments import check_int
 from agentgym.oracles import sort_arms
+from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
 from agentgym.training.evaluation.scoring import CELL, Result, group_by

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.arguments import check_int
+from agentgym.assemble.registry import make
 from agentgym.oracles import ControlPolicy, NoisyPolicy
 from agentgym.oracles.policies import Deficits
-from agentgym.policy import Policy
-from agentgym.registry import make
+from agentgym.play.policy import Policy
+from agentgym.text.validation import check_int
 from agentgym.training.evaluation.intervals import Interval, effects
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout import rollout

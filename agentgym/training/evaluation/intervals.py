@@ -24,7 +24,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from agentgym.arguments import check_float, check_int, list_names
+from agentgym.text.validation import check_float, check_int, list_names
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout import Usage
 

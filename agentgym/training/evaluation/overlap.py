@@ -9,11 +9,11 @@ from functools import lru_cache
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.seeding import np_random
 
-from agentgym.config import make_config
-from agentgym.splits import config_for_split, draw_instance
 from agentgym.training.evaluation.tables import Table
 from agentgym.training.rollout import Trajectory
-from agentgym.world import load_world
+from agentgym.world.config import make_config
+from agentgym.world.splits import config_for_split, draw_instance
+from agentgym.world.world import load_world
 
 _MEMORY = 4_096
 """Instances whose keys are remembered: the arms of an ablation ask for the same ones in turn."""

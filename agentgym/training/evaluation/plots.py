@@ -23,13 +23,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
+from agentgym.assemble.registry import resolve
 from agentgym.oracles import ARMS, sort_arms
-from agentgym.registry import resolve
 from agentgym.training.evaluation.intervals import NO_DATA, Interval, effects, summarize
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
-from agentgym.world import load_world
+from agentgym.world.world import load_world
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
 COLOURS = dict(

@@ -13,10 +13,10 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
-from agentgym.digests import digest
-from agentgym.policy import Policy
-from agentgym.stacks import check_context, strategies
+from agentgym.assemble.wrapper_stack import check_context, strategies
+from agentgym.play.policy import Policy
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
+from agentgym.world.digests import digest
 
 CELL = ("policy", "world", "arm", "context", "horizon")
 """The fields of `Result` that say of which cell of the tables an episode is."""

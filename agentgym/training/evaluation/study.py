@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from zlib import crc32
 
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.evaluation.ablation import (
     Ablation,
     Cell,

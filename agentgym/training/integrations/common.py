@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym import registry, stacks
-from agentgym.knobs import split_context
-from agentgym.messages import Chat, Message
-from agentgym.policy import Reply
-from agentgym.token_ids import TokenIds
+from agentgym.assemble import registry
+from agentgym.assemble import wrapper_stack as stacks
+from agentgym.assemble.context_options import split_context
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message
+from agentgym.text.token_ids import TokenIds
 
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer

@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from agentgym.arguments import check_choice
-from agentgym.messages import Chat, Message
+from agentgym.assemble.registry import make
 from agentgym.oracles import OraclePolicy
-from agentgym.parsing import parse
-from agentgym.registry import make
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import parse
+from agentgym.text.validation import check_choice
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.training.rollout.storage import filling, replacing

@@ -22,12 +22,12 @@ from mcp.server.stdio import stdio_server
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from agentgym.env import tool_env
-from agentgym.envs.loca.servers.office import SERVERS, Office
-from agentgym.guard import FAULT, Guard, run_tool
-from agentgym.messages import Content
-from agentgym.registry import make
-from agentgym.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
+from agentgym.assemble.registry import make
+from agentgym.office.office import SERVERS, Office
+from agentgym.play.env import tool_env
+from agentgym.play.guard import FAULT, Guard, run_tool
+from agentgym.text.messages import Content
+from agentgym.text.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
 from agentgym.training.integrations import http_server
 from agentgym.training.integrations.http_server import LOOPBACK, MAX_BODY_BYTES, check_access
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.env import tool_env
-from agentgym.messages import Content, ToolCall
-from agentgym.parsing import Dialect, render
-from agentgym.policy import Reply
-from agentgym.registry import resolve
-from agentgym.tools import Tool, ToolError, check_jsonable
+from agentgym.assemble.registry import resolve
+from agentgym.play.env import tool_env
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Content, ToolCall
+from agentgym.text.parsing import Dialect, render
+from agentgym.text.tools import Tool, ToolError, check_jsonable
 from agentgym.training.evaluation import (
     Ablation,
     Cell,

@@ -20,10 +20,10 @@ import gymnasium
 import skyrl_gym  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from agentgym.arguments import check_int
-from agentgym.env import tool_env
-from agentgym.messages import Chat
-from agentgym.registry import make
+from agentgym.assemble.registry import make
+from agentgym.play.env import tool_env
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_int
 from agentgym.training.integrations.common import added, growing_spec, seed_of
 from agentgym.training.rollout.plain_chat import plain_messages
 

@@ -27,14 +27,14 @@ import datasets  # type: ignore[import-untyped]
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-import agentgym.registry as registry
-from agentgym.arguments import check_int
-from agentgym.env import tool_env
-from agentgym.messages import SYSTEM_ID, Chat, ToolCall
-from agentgym.parsing import render
-from agentgym.policy import Reply
-from agentgym.prompts import document_tools
-from agentgym.tools import Tool
+import agentgym.assemble.registry as registry
+from agentgym.play.env import tool_env
+from agentgym.play.policy import Reply
+from agentgym.text.messages import SYSTEM_ID, Chat, ToolCall
+from agentgym.text.parsing import render
+from agentgym.text.prompts import document_tools
+from agentgym.text.tools import Tool
+from agentgym.text.validation import check_int
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
 from agentgym.training.integrations.tool_template import with_tool_template
@@ -214,7 +214,7 @@ def rollout_func(
     the spec bounds that.
 
     Args:
-        spec: The spec of the env, as `agentgym.registry.spec` makes it.
+        spec: The spec of the env, as `agentgym.assemble.registry.spec` makes it.
         seed: Seeds the draws.
         rows_per_episode: How many generations of TRL hold one episode, at most 1,000.
 

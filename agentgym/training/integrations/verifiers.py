@@ -28,9 +28,9 @@ import verifiers.v1 as vf  # type: ignore[import-not-found,unused-ignore]  # not
 from pydantic import Field
 from verifiers.v1.utils.aio import run_shielded  # type: ignore[import-not-found,unused-ignore]
 
-import agentgym.registry as registry
-from agentgym.env import tool_env
-from agentgym.messages import Chat, Message
+import agentgym.assemble.registry as registry
+from agentgym.play.env import tool_env
+from agentgym.text.messages import Chat, Message
 from agentgym.training.integrations.datasets import group_of
 from agentgym.training.rollout import Episode
 from agentgym.training.rollout.chat_completions import to_reply

@@ -29,8 +29,8 @@ from omegaconf import DictConfig, OmegaConf  # type: ignore[import-not-found,unu
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput  # type: ignore[import-not-found,unused-ignore]
 from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,unused-ignore]
 
-from agentgym.env import tool_env
-from agentgym.registry import make, resolve
+from agentgym.assemble.registry import make, resolve
+from agentgym.play.env import tool_env
 from agentgym.training.integrations.common import sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer

@@ -14,13 +14,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Choice, Config
-from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.rows import LENGTHS, TARGETS, count, make_rows, prompt
-from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, score
-from agentgym.messages import Chat
-from agentgym.policy import Policy, PolicyError
-from agentgym.tokens import TokenCounter, counter
+from agentgym.envs.agentlongbench.scoring import form, last_tag, read, score
+from agentgym.play.policy import Policy, PolicyError
+from agentgym.text.messages import Chat
+from agentgym.text.tokens import TokenCounter, counter
 from agentgym.training.evaluation import (
     Command,
     Paper,
@@ -39,6 +38,7 @@ from agentgym.training.rollout import (
     TrajectoryLog,
 )
 from agentgym.training.rollout.storage import append_text, cut_torn_line, replacing, write_text
+from agentgym.world.config import Choice, Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,10 +17,10 @@ import gymnasium
 
 from agentgym.envs.gsm_agent.loaders import Ask
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.messages import Chat, Message
-from agentgym.parsing import NO_CALL, explain, parse
-from agentgym.policy import Policy
-from agentgym.tokens import counter
+from agentgym.play.policy import Policy
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import NO_CALL, explain, parse
+from agentgym.text.tokens import counter
 from agentgym.training.evaluation import (
     Command,
     Paper,

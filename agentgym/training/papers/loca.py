@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from agentgym.envs.loca.config import LENGTHS
+from agentgym.assemble.registry import worlds
+from agentgym.assemble.wrapper_stack import WINDOW
+from agentgym.envs.loca import LENGTHS
 from agentgym.oracles import sort_arms
-from agentgym.registry import worlds
-from agentgym.stacks import WINDOW
 from agentgym.training.evaluation import (
     Interval,
     Paper,

@@ -14,9 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentgym.arguments import check_choice, check_int
-from agentgym.envs.lore.config import DIFFICULTIES, GRID
+from agentgym.envs.lore import GRID
+from agentgym.envs.lore.config import DIFFICULTIES
 from agentgym.oracles import sort_arms
+from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     Interval,
     Paper,

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.arguments import check_int
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
+from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout import Trajectory
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.rl.batches import autocast
 from agentgym.training.rl.episodes import Branches, EpisodeSource, Played
 from agentgym.training.rl.trainer_config import GRPOConfig

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
+from agentgym.play.policy import Policy, Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer

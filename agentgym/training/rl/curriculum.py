@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.arguments import check_float
+from agentgym.text.validation import check_float
 from agentgym.training.rollout.mixture import mixture
 
 

@@ -12,9 +12,9 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 
-from agentgym.env import clone
-from agentgym.messages import Chat
-from agentgym.policy import Policy
+from agentgym.play.env import clone
+from agentgym.play.policy import Policy
+from agentgym.text.messages import Chat
 from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.trainer_config import TrainerConfig

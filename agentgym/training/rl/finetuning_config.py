@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.arguments import list_names
-from agentgym.config import Share, TokenCount
+from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Ablation
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.trainer_config import MOST, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
 from agentgym.training.rollout.sampling import DType
+from agentgym.world.config import Share, TokenCount
 
 ITSELF, VLLM = "transformers", "vllm"
 _OURS = {"model": "of the model that is trained", "seed": "--seed", "enable_lora": "--lora"}

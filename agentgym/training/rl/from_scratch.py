@@ -12,9 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.config import TokenCount
 from agentgym.oracles import RandomPolicy
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
@@ -31,6 +30,7 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import mimic
 from agentgym.training.rollout.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
+from agentgym.world.config import TokenCount
 
 _TEXTS = 300
 """Demonstrations that the tokenizer is made from.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
 from agentgym.training.rollout import Trajectory
 from agentgym.training.rollout.deltas import continued
 

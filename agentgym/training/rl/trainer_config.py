@@ -10,12 +10,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.config import Choice, Config, Seed, Share, TokenCount
-from agentgym.policy import Policy
-from agentgym.registry import resolve, spec
-from agentgym.stacks import check_arm
+from agentgym.assemble.registry import resolve, spec
+from agentgym.assemble.wrapper_stack import check_arm
+from agentgym.play.policy import Policy
 from agentgym.training.rollout import ENGINES, PolicyConfig
-from agentgym.world import load_world
+from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
+from agentgym.world.world import load_world
 
 MOST = 10**9
 """Steps, rows and the like beyond this are slips of the pen."""

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from agentgym.digests import digest
-from agentgym.messages import Chat, Image, Message
-from agentgym.parsing import Dialect
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Image, Message
+from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.chat_completions import (
     QUOTED,
     AnswerError,
@@ -27,6 +26,7 @@ from agentgym.training.rollout.chat_completions import (
     token_count,
 )
 from agentgym.training.rollout.token_usage import EndpointUsage
+from agentgym.world.digests import digest
 
 MAX_SIGNED = 20_000
 """Replies whose thinking blocks are remembered: several thousand turns of each of a few episodes."""

@@ -10,10 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import httpx2
 from pydantic import Field
 
-from agentgym.config import TokenCount
-from agentgym.messages import Chat
-from agentgym.parsing import Dialect
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat
+from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.anthropic_messages import (
     SignedThinking,
@@ -32,6 +31,7 @@ from agentgym.training.rollout.endpoint import (
 )
 from agentgym.training.rollout.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
+from agentgym.world.config import TokenCount
 
 VERSION = "2023-06-01"
 """The version of the API; the newest that there is."""

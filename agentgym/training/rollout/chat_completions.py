@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from agentgym.parsing import Dialect, parse, render
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.parsing import Dialect, parse, render
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 MAX_DIGITS = 4_000

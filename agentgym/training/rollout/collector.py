@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.arguments import check_bool, check_choice, check_float, check_int
-from agentgym.messages import Chat
-from agentgym.policy import Policy, PolicyError, Reply
+from agentgym.play.policy import Policy, PolicyError, Reply
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.dispatcher import Counts, Dispatcher
 from agentgym.training.rollout.engines import (

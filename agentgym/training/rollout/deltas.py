@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from agentgym.messages import Chat, Message
-from agentgym.policy import Reply
-from agentgym.token_ids import TokenIds
-from agentgym.tools import Tool
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message
+from agentgym.text.token_ids import TokenIds
+from agentgym.text.tools import Tool
 
 T = TypeVar("T")
 _MOST_RECENT = 16

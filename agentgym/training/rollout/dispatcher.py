@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from agentgym.messages import Chat
-from agentgym.policy import PolicyError, Reply
+from agentgym.play.policy import PolicyError, Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rollout.engines import (
     NEVER,
     Answer,

@@ -26,11 +26,11 @@ from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import Field
 
-from agentgym.config import Config
-from agentgym.messages import Chat
-from agentgym.policy import PolicyError, Reply
+from agentgym.play.policy import PolicyError, Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rollout.chat_completions import AnswerError
 from agentgym.training.rollout.token_usage import EndpointUsage
+from agentgym.world.config import Config
 
 MAX_WAIT_S = 120.0
 """The longest wait before a request is sent again; a server that asks for a longer one is not asked

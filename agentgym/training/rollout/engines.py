@@ -20,9 +20,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from typing_extensions import override
 
-from agentgym.messages import Chat
-from agentgym.policy import Policy, PolicyError, Reply
-from agentgym.registry import spec
+from agentgym.assemble.registry import spec
+from agentgym.play.policy import Policy, PolicyError, Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]

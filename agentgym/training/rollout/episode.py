@@ -9,9 +9,9 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.env import tool_env
-from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
+from agentgym.play.env import tool_env
+from agentgym.play.policy import Policy, Reply
+from agentgym.text.messages import Chat
 from agentgym.training.rollout.trajectory import Step, Trajectory
 
 

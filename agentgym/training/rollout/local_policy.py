@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from agentgym.arguments import check_float, check_int
-from agentgym.messages import Chat
-from agentgym.policy import PolicyError, Reply
-from agentgym.token_ids import TokenIds
+from agentgym.play.policy import PolicyError, Reply
+from agentgym.text.messages import Chat
+from agentgym.text.token_ids import TokenIds
+from agentgym.text.validation import check_float, check_int
 from agentgym.training.rollout.renderer import Renderer, list_ids
 from agentgym.training.rollout.sampler import BATCH, TransformersSampler
 from agentgym.training.rollout.sampling import Sample, Sampler, SamplingOptions, find_fault

@@ -10,7 +10,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.messages import Chat
+from agentgym.text.messages import Chat
 
 
 class Mixture(gymnasium.Env[Chat, str]):

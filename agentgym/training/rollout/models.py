@@ -14,7 +14,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from agentgym.arguments import check_int
+from agentgym.text.validation import check_int
 
 END = "<|end|>"
 PAD = "<|pad|>"

@@ -13,10 +13,9 @@ from typing import Annotated, Any, ClassVar, Generic, Literal
 import openai
 from pydantic import Field
 
-from agentgym.config import TokenCount
-from agentgym.messages import Chat
-from agentgym.parsing import Dialect
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat
+from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.chat_completions import load_answer, to_reply, to_usage
 from agentgym.training.rollout.endpoint import (
@@ -29,6 +28,7 @@ from agentgym.training.rollout.endpoint import (
 )
 from agentgym.training.rollout.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
+from agentgym.world.config import TokenCount
 
 
 @dataclass(frozen=True)

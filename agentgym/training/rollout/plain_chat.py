@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from agentgym.messages import Chat, Message
-from agentgym.parsing import render
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:

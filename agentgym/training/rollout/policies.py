@@ -15,19 +15,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentgym.arguments import list_names
-from agentgym.config import Config, Seed
-from agentgym.digests import digest
-from agentgym.imports import import_named
-from agentgym.knobs import check_values, read_knobs, split_knobs
-from agentgym.messages import Chat
+from agentgym.assemble.context_options import check_values, read_knobs, split_knobs
+from agentgym.assemble.registry import is_team
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits, ScriptedPolicy, ThinkingPolicy
-from agentgym.policy import Policy, PolicyError, Reply
-from agentgym.registry import is_team
+from agentgym.play.policy import Policy, PolicyError, Reply
+from agentgym.text.imports import import_named
+from agentgym.text.messages import Chat
+from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.sampling import ModelOptions
 from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.world.config import Config, Seed
+from agentgym.world.digests import digest
 
 _MODELS = ("config.json", "adapter_config.json")
 """Files of transformers and PEFT, one of which is in the folder of a model."""
@@ -81,7 +81,7 @@ SCRIPTED: Mapping[str, Callable[..., Policy]] = {
 
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Choice of a policy, with its options in one word (`agentgym.knobs`): `noisy:p=0.2`.
+    """Choice of a policy, with its options in one word (`agentgym.assemble.context_options`): `noisy:p=0.2`.
 
     Attributes:
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),

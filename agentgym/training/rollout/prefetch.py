@@ -14,10 +14,10 @@ from typing import Any, cast
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 
-from agentgym import reset_cache
-from agentgym.arguments import check_int
+from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines import MakeEnv
 from agentgym.training.rollout.workers import follow_the_parent, interrupts_left_to_parent
+from agentgym.world import reset_cache
 
 _NICENESS = 10
 """Priority of the processes: they use what envs and policy leave."""
@@ -31,7 +31,7 @@ class Prefetcher:
     """Draws instances while others are played, so that later resets find them in the reset cache.
 
     It resets an env of the same kind with the same seeds, so whatever a reset draws is there. Where
-    the reset cache is off (`agentgym.reset_cache`) it does nothing. What goes wrong in it is left to
+    the reset cache is off (`agentgym.world.reset_cache`) it does nothing. What goes wrong in it is left to
     the reset that would have used the instance.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.rollout.engines import describe
 from agentgym.training.rollout.wire import FarAnswer
 from agentgym.training.rollout.worker_slots import (

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from agentgym.messages import Chat, Message, Messages
-from agentgym.policy import Reply
-from agentgym.token_ids import TokenIds
-from agentgym.tools import Tool
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message, Messages
+from agentgym.text.token_ids import TokenIds
+from agentgym.text.tools import Tool
 from agentgym.training.rollout.deltas import as_token_ids
 from agentgym.training.rollout.plain_chat import as_text, join_messages
 

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines import EnvLike
 from agentgym.training.rollout.episode import Episode

@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from agentgym.arguments import check_int
+from agentgym.text.validation import check_int
 from agentgym.training.rollout.sampling import Sample, SamplingOptions
 
 States = Sequence[tuple[torch.Tensor, torch.Tensor]]

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Protocol
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Config, TokenCount
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.chat_completions import ROUNDING
+from agentgym.world.config import Config, TokenCount
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 

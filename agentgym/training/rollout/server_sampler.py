@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, cast
 import httpx2
 from pydantic import Field
 
-from agentgym.config import TokenCount
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.chat_completions import (
     AnswerError,
     dig,
@@ -24,6 +23,7 @@ from agentgym.training.rollout.endpoint import Client, EndpointError, HttpClient
 from agentgym.training.rollout.openai_policy import OpenAIClient, failures_of_openai
 from agentgym.training.rollout.sampling import RequestSeeds, Sample, SamplingOptions
 from agentgym.training.rollout.token_usage import EndpointUsage
+from agentgym.world.config import TokenCount
 
 ADAPTER_NAME = "agentgym"
 """The name by which a server knows the adapter that was handed to it."""

@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import override
 
-from agentgym.arguments import check_int
-from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
+from agentgym.play.policy import Policy, Reply
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines import (
     GRACE,
     NEVER,

@@ -15,9 +15,9 @@ from operator import index
 from pathlib import Path
 from typing import Any, Self
 
-from agentgym.messages import Chat, Message
-from agentgym.policy import Reply
-from agentgym.tools import Tool
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message
+from agentgym.text.tools import Tool
 from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.lines import encode_lines
 from agentgym.training.rollout.storage import (

@@ -9,7 +9,7 @@ from typing import Any
 from vllm import LLM, SamplingParams  # type: ignore[import-not-found,unused-ignore]
 from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
 
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.pretrained import has_adapter, save_model
 from agentgym.training.rollout.sampling import RequestSeeds, Sample, SamplingOptions
 from agentgym.training.rollout.server_sampler import ADAPTER_NAME, ENDINGS, PLAIN_SAMPLING

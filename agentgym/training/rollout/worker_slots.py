@@ -18,9 +18,9 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from agentgym.arguments import check_int
-from agentgym.messages import Chat
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat
+from agentgym.text.validation import check_int
 from agentgym.training.rollout.deltas import Border
 from agentgym.training.rollout.engines import (
     GRACE,

@@ -19,7 +19,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from agentgym.policy import Policy, PolicyError, Reply
+from agentgym.play.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.deltas import Border
 from agentgym.training.rollout.engines import GRACE, MakeEnv, RareGarbageCollection, describe
 from agentgym.training.rollout.episode import Player

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentgym.messages import Message, ToolCall
-from agentgym.parsing import DIALECTS, parse
-from agentgym.tokens import TokenCounter, counter
+from agentgym.text.messages import Message, ToolCall
+from agentgym.text.parsing import DIALECTS, parse
+from agentgym.text.tokens import TokenCounter, counter
 from agentgym.training.rollout.token_usage import prompt_tokens
 from agentgym.training.viewer.log_lines import (
     LoggedChat,

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.env import tool_env
+from agentgym.play.env import tool_env
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer.episode_view import build_view, call_data
 

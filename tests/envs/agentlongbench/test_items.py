@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Section, normalize_name
-from agentgym.tools import ToolError
+from agentgym.text.tools import ToolError
 from tests.envs.agentlongbench.vocabulary import vocabulary
 
 TSV = Path(build_species.__file__).with_name("species.tsv")

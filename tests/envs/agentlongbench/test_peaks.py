@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from agentgym import make
+from agentgym.envs.agentlongbench import TASKS
 from agentgym.envs.agentlongbench.config import ItemsConfig
 from agentgym.envs.agentlongbench.peaks import LARGEST, Peak, largest_section
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
 from agentgym.envs.agentlongbench.rollout import within
 from agentgym.envs.agentlongbench.rows import make_log
-from agentgym.envs.agentlongbench.scoring import TASKS
 from agentgym.oracles import OraclePolicy
-from agentgym.tokens import counter
+from agentgym.text.tokens import counter
 from agentgym.training.rollout import rollout
 
 

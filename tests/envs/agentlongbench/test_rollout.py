@@ -22,8 +22,8 @@ from agentgym.envs.agentlongbench.rollout import (
     play,
     within,
 )
-from agentgym.messages import Chat
-from agentgym.tokens import TokenCounter, counter
+from agentgym.text.messages import Chat
+from agentgym.text.tokens import TokenCounter, counter
 
 HEURISTIC = counter("heuristic")
 SETTINGS = [(k, s) for k in ("intensive", "free") for s in ("concise", "verbose")]

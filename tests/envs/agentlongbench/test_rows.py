@@ -15,7 +15,7 @@ import jinja2.sandbox
 import numpy as np
 import pytest
 
-from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.engine import search
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
@@ -28,9 +28,8 @@ from agentgym.envs.agentlongbench.rows import (
     make_rows,
     prompt,
 )
-from agentgym.envs.agentlongbench.scoring import TASKS
-from agentgym.messages import Chat
-from agentgym.tokens import counter
+from agentgym.text.messages import Chat
+from agentgym.text.tokens import counter
 from tests.envs.agentlongbench.puzzle_reader import Reader
 from tests.envs.agentlongbench.vocabulary import vocabulary
 

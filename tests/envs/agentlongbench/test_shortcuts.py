@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from agentgym import make, worlds
+from agentgym.envs.agentlongbench import TASKS
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.scoring import TASKS, form, score
+from agentgym.envs.agentlongbench.scoring import form, score
 from agentgym.envs.agentlongbench.tasks import as_json
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout

@@ -20,10 +20,10 @@ from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.choices import Decoys
-from agentgym.splits import SplitName, config_for_split, draw_instance, split_of
-from agentgym.training.audit import AuditConfig, run_audit
+from agentgym.testing import AuditConfig, run_audit
 from agentgym.training.evaluation import instance_key
 from agentgym.training.rollout import replay, rollout
+from agentgym.world.splits import SplitName, config_for_split, draw_instance, split_of
 
 INSTANCES = 200
 NAME = re.compile(rf"\b(?:{'|'.join(FIRST_NAMES)}) (?:{'|'.join(LAST_NAMES)})\b")

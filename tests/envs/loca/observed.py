@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.servers.email.messages import text_of
-from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.spreadsheet.workbooks import library
+from agentgym.office.email.messages import text_of
+from agentgym.office.server import Server
+from agentgym.office.spreadsheet.workbooks import library
 from tests.envs.loca.office import csv_rows_of
 
 Observation: TypeAlias = Mapping[tuple[str, Any], Mapping[str, Any]]

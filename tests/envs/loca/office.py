@@ -13,11 +13,11 @@ from typing import Any
 
 import agentgym
 from agentgym import worlds
-from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.task import OfficeTask
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
 
 Rows = list[list[Any]]
 """A table; the first row is the header."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from agentgym.envs.loca.archives import MAX_BYTES, MAX_ENTRIES, MAX_UNPACKED, read_archive
-from agentgym.tools import ToolError
+from agentgym.text.tools import ToolError
 
 FILES = {"a/b.txt": b"1", "a/c/d.txt": b"22", "e.txt": b""}
 

@@ -11,7 +11,7 @@ import pytest
 
 from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.messages import ToolCall
+from agentgym.text.messages import ToolCall
 from tests.envs.loca.office import carry_out, fresh
 
 SERVERS = ("filesystem", "email", "calendar")

@@ -11,9 +11,9 @@ import pytest
 import agentgym
 from agentgym.envs.loca import drafts
 from agentgym.envs.loca.phrase_book import Phrase, PhraseBook
-from agentgym.envs.loca.servers.canvas.quizzes import Quizzes
-from agentgym.envs.loca.servers.spreadsheet import excel_sheets
 from agentgym.envs.loca.tasks.payable_invoice_checker import PayableInvoiceChecker
+from agentgym.office.canvas.quizzes import Quizzes
+from agentgym.office.spreadsheet import excel_sheets
 
 openpyxl = pytest.importorskip("openpyxl")
 

@@ -24,7 +24,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.plan import CLAIM, Plan, read, write
 from agentgym.envs.loca.progress import Progress, steps_of
-from agentgym.envs.loca.servers import Workspace
+from agentgym.office import Workspace
 
 
 def script() -> Plan:

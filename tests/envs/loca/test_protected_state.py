@@ -10,8 +10,8 @@ import pytest
 
 from agentgym.envs.loca.plan import listed_items
 from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.servers.store import Store
-from agentgym.tools import ToolError
+from agentgym.office.store import Store
+from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved
 
 EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {

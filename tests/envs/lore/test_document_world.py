@@ -17,7 +17,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, make, render, tool_env
-from agentgym.envs.lore.config import PAPER
+from agentgym.envs.lore import PAPER
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy

@@ -18,7 +18,7 @@ import pytest
 
 import agentgym
 from agentgym import Content, ToolCall, ToolError, make, tool_env
-from agentgym.envs.lore.config import PAPER
+from agentgym.envs.lore import PAPER
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat

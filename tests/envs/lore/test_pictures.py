@@ -13,7 +13,7 @@ import pytest
 
 from agentgym import Image
 from agentgym.envs.lore import pictures
-from agentgym.tokens import image_tokens
+from agentgym.text.tokens import image_tokens
 from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
 from tests.envs.lore.test_document_world import BOTH
 from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured, tools

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 import agentgym
+from agentgym.cli.export import HELPER, write
+from agentgym.cli.export import program as export_program
 from agentgym.envs.lore import programs
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.graph import Graph, Rule, Shape
@@ -34,11 +36,9 @@ from agentgym.envs.lore.programs import (
     write_expression,
     write_source,
 )
-from agentgym.training.cli.export import HELPER, write
-from agentgym.training.cli.export import program as export_program
+from tests.cli.test_main import command
 from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
 from tests.helpers import PATIENCE
-from tests.training.cli.test_main import command
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 
 line = "ablate --world ListWorld --oracles none,P --horizons 2,3 --episodes 1 --workers 1 --out run"
 app(line.split(), standalone_mode=False)

@@ -1,6 +1,6 @@
 """Teams in PettingZoo."""
 
-from agentgym.multi import parallel_env
+from agentgym import parallel_env
 
 env = parallel_env("ListWorld-team")
 observations, _ = env.reset(seed=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
-from agentgym.policy import Policy, PolicyError
+from agentgym.play.policy import Policy, PolicyError
 
 GRAVES = "AGENTGYM_TEST_GRAVES"
 """The variable with the folder in which each death is noted."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 from agentgym.training.evaluation import (
     Ablation,
     Result,

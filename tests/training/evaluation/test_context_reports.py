@@ -13,7 +13,7 @@ import pytest
 
 from agentgym import STRATEGIES, Chat, Image, Message, Policy, make
 from agentgym.oracles import NoisyPolicy
-from agentgym.tokens import IMAGE_TOKENS, heuristic
+from agentgym.text.tokens import IMAGE_TOKENS, heuristic
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -27,7 +27,7 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation.intervals import TOKENS
 from agentgym.training.rollout import PolicyConfig, Trajectory, Usage, rollout, usage
-from tests.training.cli.test_main import command
+from tests.cli.test_main import command
 
 CONTEXTS = (
     "none",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 from agentgym.training.evaluation import (
     Ablation,
     Result,

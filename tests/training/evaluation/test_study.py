@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym import Chat, Reply
+from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
-from agentgym.policy import Policy
-from agentgym.training.cli import app
+from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
     Ablation,
     Budget,

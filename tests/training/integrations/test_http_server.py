@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agentgym import Content
-from agentgym.tools import Tool
+from agentgym.text.tools import Tool
 from tests.helpers import PATIENCE
 
 serving: Any = pytest.importorskip("agentgym.training.integrations.mcp")

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym import Content, Image, make, tool_env
-from agentgym.envs.loca.servers.files.filesystem import Filesystem
-from agentgym.tools import ToolError, tools_of
-from agentgym.training.cli import app
+from agentgym.cli import app
+from agentgym.office.files.filesystem import Filesystem
+from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import play_optimally, start
 
 anyio: Any = pytest.importorskip("anyio")
@@ -119,7 +119,7 @@ def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [
         "-c",
-        "from agentgym.training.cli import main; main()",
+        "from agentgym.cli import main; main()",
         "serve",
         "filesystem",
         "--stdio",
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_told(arguments: list[str], message: str, tmp_path: Pat
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:
-    code = "import sys; sys.modules['mcp_types'] = None; from agentgym.training.cli import main; main()"
+    code = "import sys; sys.modules['mcp_types'] = None; from agentgym.cli import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, "serve", "filesystem", "--stdio"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym import ToolCall
+from agentgym.cli import app
 from agentgym.oracles.policies import best_call
-from agentgym.policy import PolicyError
-from agentgym.training.cli import app
+from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation import load_results, log_of, run_ablation
 from agentgym.training.rollout import PolicyConfig, RunLockedError, replay
 

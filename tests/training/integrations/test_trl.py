@@ -127,7 +127,7 @@ def typed() -> Iterator[None]:
     for name, world in names.items():
         gymnasium.register(
             name,
-            entry_point="agentgym.env:ToolEnv",
+            entry_point="agentgym.play.env:ToolEnv",
             kwargs={"world": world},
             disable_env_checker=True,
         )

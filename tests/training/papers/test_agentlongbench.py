@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from agentgym import Chat, Reply, ToolCall, make, render, tool_env
-from agentgym.envs.agentlongbench.config import SETTINGS
+from agentgym.envs.agentlongbench import SETTINGS, TASKS
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
 from agentgym.envs.agentlongbench.rollout import within
 from agentgym.envs.agentlongbench.rows import make_log, make_rows
-from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, metric, read, score
+from agentgym.envs.agentlongbench.scoring import form, last_tag, metric, read, score
 from agentgym.oracles import OraclePolicy
-from agentgym.policy import PolicyError
-from agentgym.tokens import counter
+from agentgym.play.policy import PolicyError
+from agentgym.text.tokens import counter
 from agentgym.training.papers import agentlongbench as longbench
 from agentgym.training.papers.agentlongbench import Plan
 from agentgym.training.rollout import DamagedFileError, RunLock, RunLockedError, rollout
+from tests.cli.test_main import command
 from tests.helpers import play, say, start
-from tests.training.cli.test_main import command
 
 PAIR = ["Item_ABCD", "Item_EFGH"]
 

@@ -30,7 +30,7 @@ from agentgym.training.papers.reasoning_graph import (
     paths_of,
 )
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
-from tests.training.cli.test_main import command
+from tests.cli.test_main import command
 
 # Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
 CASE = (

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.text import Text
 
 from agentgym import Reply
-from agentgym.envs.lore.config import GRID
+from agentgym.envs.lore import GRID
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -33,7 +33,7 @@ from agentgym.training.papers.lore import (
     write_curves,
 )
 from agentgym.training.rollout import PolicyConfig
-from tests.training.cli.test_main import command
+from tests.cli.test_main import command
 
 BOTH = ("lore-standard", "lore-hard")
 

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from agentgym import ToolCall, World, tool
-from agentgym.arguments import check_int
+from agentgym.text.validation import check_int
 
 WORDS = ("one", "two", "three", "four")
 
@@ -57,7 +57,7 @@ class EchoWorld(World[Config]):
 # Known to Gymnasium alone: agentgym's own registry holds the worlds of the package.
 gymnasium.register(
     "tests/EchoWorld-v0",
-    "agentgym.env:ToolEnv",
+    "agentgym.play.env:ToolEnv",
     kwargs={"world": "tests.training.rl.echo_world:EchoWorld"},
 )
 

@@ -14,8 +14,8 @@ import torch
 from typer.testing import CliRunner
 
 import agentgym
+from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
-from agentgym.training.cli import app
 from agentgym.training.evaluation import Ablation, load_results, log_of, run_ablation
 from agentgym.training.rl import Curve, FineTuneConfig
 from agentgym.training.rl import finetuning as tuning

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 import agentgym
 from agentgym import ToolCall, make, tool_env
+from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.oracles.policies import ThinkingPolicy
-from agentgym.parsing import parse
-from agentgym.training.cli import app
+from agentgym.text.parsing import parse
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import Curve, LearnConfig, Learning, Point
 from agentgym.training.rl import from_scratch as learn

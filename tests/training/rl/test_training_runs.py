@@ -18,7 +18,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from agentgym.training.cli import app
+from agentgym.cli import app
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import (
     GRPO,

@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium
 
 from agentgym import Chat, Reply, ToolCall, World, render, tool
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 
 BARRIERS: dict[str, threading.Barrier] = {}
 
@@ -75,7 +75,7 @@ FAULTS = {
 
 gymnasium.register(
     "tests/FaultyWorld-v0",
-    "agentgym.env:ToolEnv",
+    "agentgym.play.env:ToolEnv",
     kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"},
 )
 

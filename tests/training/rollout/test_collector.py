@@ -29,7 +29,7 @@ import pytest
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rollout import (
     ENGINES,
     Asyncio,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentgym import Chat, Message, Reply
-from agentgym.policy import Policy
+from agentgym.play.policy import Policy
 from agentgym.training.rollout import CollectionError, Collector, Engine
 from agentgym.training.rollout.dispatcher import Dispatcher
 from agentgym.training.rollout.engines import Answers, Failure, MakeEnv, Slot

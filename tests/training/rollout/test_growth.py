@@ -18,8 +18,8 @@ import pytest
 
 from agentgym import Chat, Reply, make
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.policy import Policy
-from agentgym.token_ids import TokenIds
+from agentgym.play.policy import Policy
+from agentgym.text.token_ids import TokenIds
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import Row, join

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rl import Row, rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.token_rows import join

@@ -10,10 +10,10 @@ import gymnasium
 import pytest
 
 import agentgym
-from agentgym import reset_cache
-from agentgym.reset_cache import VARIABLE
 from agentgym.training.rollout import Collector
 from agentgym.training.rollout.prefetch import Prefetcher
+from agentgym.world import reset_cache
+from agentgym.world.reset_cache import VARIABLE
 
 
 def test_prefetched_instances_are_not_drawn_again(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rl import GRPO, GRPOConfig
 from agentgym.training.rollout import (
     LocalPolicy,

@@ -12,7 +12,7 @@ import torch
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
 
 import agentgym
-from agentgym.policy import PolicyError
+from agentgym.play.policy import PolicyError
 from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, checkpoint_activations, logprobs_of
 from agentgym.training.rollout import (

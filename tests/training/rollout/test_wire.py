@@ -14,8 +14,8 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Message, ToolCall
-from agentgym.messages import Image
 from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
 from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.wire import Frames, decode_answer, encode_answer

@@ -9,7 +9,7 @@ import pytest
 
 from agentgym import Message
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.tokens import counter
+from agentgym.text.tokens import counter
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer import build_view
 from agentgym.training.viewer.episode_view import MessagePool, Timeline, mark_of, split_notes

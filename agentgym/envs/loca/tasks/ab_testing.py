@@ -16,8 +16,6 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.arguments import check_int
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
@@ -30,10 +28,12 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.messages import ToolCall
-from agentgym.tools import echo
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import echo
+from agentgym.text.validation import check_int
+from agentgym.world.config import Share
 
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
@@ -436,6 +436,3 @@ def _read_record(text: str) -> tuple[list[str], str]:
 def _read_tables(text: str) -> list[str]:
     tables = [row["table_name"] for row in query_rows(text)]
     return [table.removeprefix("ab_") for table in tables if table.startswith("ab_")]
-
-
-register_task(ABTesting)

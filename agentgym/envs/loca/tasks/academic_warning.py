@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
@@ -29,9 +28,10 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import people
 from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.messages import ToolCall
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.text.messages import ToolCall
+from agentgym.world.config import Share
 
 DATASET, LATEST, RESULT, LOG = (
     "academic_warning",
@@ -293,6 +293,3 @@ def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:
     scores = [score for score in past if score is not None]
     return 1 - Fraction(latest * len(scores), sum(scores))
-
-
-register_task(AcademicWarning)

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.applications import (
     FLAT,
     LETTERS,
@@ -39,12 +38,13 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import read_pdf
-from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import ToolError, echo
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import read_pdf
+from agentgym.office.memory import KnowledgeGraph
+from agentgym.text.tools import ToolError, echo
+from agentgym.world.config import Share
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
@@ -396,6 +396,3 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
         for order, paths in ((OLDEST, list(awards)), (NEWEST, list(awards[::-1])))
         if _merged(order) in sources
     ]
-
-
-register_task(ApplyPhDEmail)

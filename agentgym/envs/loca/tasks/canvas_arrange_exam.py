@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     Same,
     as_text,
@@ -41,18 +40,19 @@ from agentgym.envs.loca.exam_notices import (
 from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values, inbox_news
 from agentgym.envs.loca.plan import Plan, read, read_folder, write
-from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.context import START
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.memory import KnowledgeGraph
+from agentgym.office.spreadsheet.workbooks import (
     hidden_parts,
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import ToolError
+from agentgym.text.tools import ToolError
+from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
@@ -471,6 +471,3 @@ def _row(course: Mapping[str, Any], credit: int, exam: Exam, source: str) -> dic
         SOURCE: source,
         CREDIT: credit,
     }
-
-
-register_task(CanvasArrangeExam)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     csv_failures,
     exact,
@@ -38,10 +37,11 @@ from agentgym.envs.loca.coursework import (
 from agentgym.envs.loca.draws import people, pick, shuffled
 from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
 from agentgym.envs.loca.plan import Plan, Step, read, write_table
-from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.context import START, iso
-from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.context import START, iso
+from agentgym.office.memory import KnowledgeGraph
+from agentgym.world.config import Share
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
@@ -423,6 +423,3 @@ def _read_state(assignment: dict[str, Any]) -> Step:
         course_id=assignment["course_id"],
         assignment_id=assignment["assignment_id"],
     )
-
-
-register_task(CanvasListTest)

@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     digest,
     file_state,
@@ -25,12 +24,13 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import LAST, address, people
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
 from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
-from agentgym.envs.loca.servers.email.messages import Mail, addresses
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import write_pdf
-from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import echo
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.email.messages import Mail, addresses
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import write_pdf
+from agentgym.office.spreadsheet.workbooks import write_workbook
+from agentgym.text.tools import echo
+from agentgym.world.config import Share
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
 ACCOUNT, ROSTER, SHEET, SUBJECT = (
@@ -364,6 +364,3 @@ def _read_submission(mail: dict[str, Any]) -> str | None:
         and all(kind != "not_final" for kind, _ in presentations_book().read(mail["body"]))
     )
     return match[1] if match and counts else None
-
-
-register_task(CourseAssistant)

@@ -14,19 +14,19 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
 from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.plan import Plan, Step, cell_rows, read, read_metadata, write
-from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
-from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
-from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.spreadsheet.cells import parse_area
+from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.office.spreadsheet.workbooks import (
     hidden_parts,
     read_workbook,
     write_workbook,
 )
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import ToolError, echo
+from agentgym.text.tools import ToolError, echo
+from agentgym.world.config import Share
 
 DATA, FORMAT, REQUEST, RESULT = (
     "Market_Data.xlsx",
@@ -449,6 +449,3 @@ def _same(actual: Any, expected: Any) -> bool:
         and not isinstance(actual, bool)
         and abs(actual - float(expected)) <= allowed + 1e-9
     )
-
-
-register_task(ExcelMarketResearch)

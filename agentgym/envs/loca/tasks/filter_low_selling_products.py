@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.catalog import add_note, has_note, make_products
 from agentgym.envs.loca.checks import (
     csv_failures,
@@ -35,13 +34,14 @@ from agentgym.envs.loca.plan import (
     write,
     write_table,
 )
-from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import echo
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.context import START
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.files.workspace import Workspace
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.tools import echo
+from agentgym.world.config import Share
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"
@@ -460,6 +460,3 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
         product["regular_price"],
         product.get("sale_price", ""),
     ]
-
-
-register_task(FilterLowSellingProducts)

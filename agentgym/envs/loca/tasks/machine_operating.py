@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Choice, Share
 from agentgym.envs.loca.checks import (
     as_text,
     bigquery_failures,
@@ -37,11 +36,12 @@ from agentgym.envs.loca.plan import (
     write,
     write_table,
 )
-from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.tools import ToolError
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.files.workspace import Workspace
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.workbooks import write_workbook
+from agentgym.text.tools import ToolError
+from agentgym.world.config import Choice, Share
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
 BOOK, SHEET, REPORT = (
@@ -422,6 +422,3 @@ def _read_anomalies(text: str, ranges: Mapping[str, Sequence[float]]) -> list[li
         if not low <= row["reading"] <= high:
             anomalies.append([*(row[name] for name in TYPES), f"{low} - {high}"])
     return anomalies
-
-
-register_task(MachineOperating)

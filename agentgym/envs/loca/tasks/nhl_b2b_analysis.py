@@ -26,8 +26,8 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import shuffled
 from agentgym.envs.loca.plan import Plan, read, write, write_table
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
@@ -291,6 +291,3 @@ def _read_games(text: str) -> list[str]:
         "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
         for row in json.loads(text)["valueRanges"][0]["values"]
     ]
-
-
-register_task(NhlB2bAnalysis)

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     exact,
     file_state,
@@ -28,13 +27,14 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import address, people, pick, shuffled
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.envs.loca.plan import Plan, data_rows, mail_text, read, write
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
-from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.messages import ToolCall
-from agentgym.tools import echo
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.office.warehouse.tables import Table, TableName
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import echo
+from agentgym.world.config import Share
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
 INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
@@ -477,6 +477,3 @@ def _read_day(text: str) -> str:
         except ValueError:
             continue
     raise ValueError(f"{text!r} is no day")
-
-
-register_task(PayableInvoiceChecker)

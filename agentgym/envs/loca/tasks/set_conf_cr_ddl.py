@@ -15,16 +15,16 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.checks import file_state, sent_failures
 from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.news import News
 from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts, shift_day
 from agentgym.envs.loca.plan import Plan, read, read_folder, write
-from agentgym.envs.loca.servers.calendar import Calendar
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.calendar import Calendar
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.world.config import Share
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
 NOTE = "conference_info.txt"
@@ -348,6 +348,3 @@ def _deadline(said: Iterable[Any], key: str, track: str) -> str:
         else:
             days.append(values["date"])
     return days[-1]
-
-
-register_task(SetConfCrDdl)

@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import (
     digest,
@@ -31,9 +30,10 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.order_notes import draw_order_note, read_amended
 from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.world.config import Share
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = (
@@ -503,6 +503,3 @@ def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     return [
         [line["product_id"], pieces[name]] for name, line in lines.items() if pieces[name]
     ] or None
-
-
-register_task(UpdateMaterialInventory)

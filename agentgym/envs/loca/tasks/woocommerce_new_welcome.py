@@ -14,7 +14,6 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
     bigquery_failures,
@@ -37,13 +36,14 @@ from agentgym.envs.loca.plan import (
     same_words,
     write,
 )
-from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
-from agentgym.messages import ToolCall
-from agentgym.tools import ToolError
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.context import iso
+from agentgym.office.email.server import Email
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError
+from agentgym.world.config import Share
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 DATASET, TABLE, TEMPLATE, CREDENTIALS = (
@@ -552,6 +552,3 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
 def _read_offset(text: str) -> float:
     """Return the hours by which the time of the site is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")
-
-
-register_task(WoocommerceNewWelcome)

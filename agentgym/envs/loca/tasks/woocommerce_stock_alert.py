@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.config import Share
 from agentgym.envs.loca.catalog import add_note, cents, has_note, make_products
 from agentgym.envs.loca.checks import (
     as_text,
@@ -38,10 +37,11 @@ from agentgym.envs.loca.plan import (
     send_letter,
     write,
 )
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask, register_task
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.world.config import Share
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
@@ -418,6 +418,3 @@ def _read_low(product: dict[str, Any]) -> list[Any] | None:
     if not is_low or has_note(product["description"], "gone"):
         return None
     return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
-
-
-register_task(WoocommerceStockAlert)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.ab_testing import (
     BUCKET,
     COLUMNS,
@@ -24,6 +23,7 @@ from agentgym.envs.loca.tasks.ab_testing import (
     PAYLOAD,
     RECORD,
 )
+from agentgym.office.gcloud.google_cloud import GoogleCloud
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved
 
 TASK = "ABTesting"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.academic_warning import COLUMNS, DATASET, LATEST, LOG, RESULT
+from agentgym.office.gcloud.google_cloud import GoogleCloud
 from tests.envs.loca.office import (
     Change,
     call,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.servers.calendar import Calendar
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.workbooks import open_workbook, save_workbook
-from agentgym.tools import ToolError
+from agentgym.office.calendar import Calendar
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
+from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
 
 AT_LEAST = 20

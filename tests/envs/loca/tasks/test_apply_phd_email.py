@@ -31,10 +31,10 @@ from agentgym.envs.loca.applications import (
     papers_books,
     replies_book,
 )
-from agentgym.envs.loca.servers.email.messages import addresses
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
+from agentgym.office.email.messages import addresses
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import read_pdf, write_pdf
 from benchmarks.text_policies import find_professors
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (

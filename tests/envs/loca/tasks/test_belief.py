@@ -14,13 +14,13 @@ import pytest
 
 import agentgym
 from agentgym import Chat, ToolCall, tool_env
+from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
-from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.recall import TOOL, missing_pages
-from agentgym.policy import Reply
+from agentgym.play.policy import Reply
 from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import calls_of

@@ -14,14 +14,6 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.exam_stories import Timetable
-from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.workbooks import (
-    open_workbook,
-    read_workbook,
-    save_workbook,
-    write_workbook,
-)
 from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     BOOKS,
     CODE,
@@ -39,6 +31,14 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     TBD,
     TIME,
 )  # fmt: skip
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.workbooks import (
+    open_workbook,
+    read_workbook,
+    save_workbook,
+    write_workbook,
+)
 from tests.envs.loca.exam_reader import Reader, is_exempt
 from tests.envs.loca.office import (
     Change,

@@ -16,7 +16,6 @@ import pytest
 
 from agentgym.envs.loca.coursework import coursework_book, read_posts
 from agentgym.envs.loca.news import course_news, idle_values
-from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.tasks.canvas_list_test import (
     ASSIGNMENT,
     ASSIGNMENT_FILE,
@@ -26,7 +25,8 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     QUIZ_FILE,
     START,
 )
-from agentgym.tools import ToolError
+from agentgym.office.canvas.server import Canvas
+from agentgym.text.tools import ToolError
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,

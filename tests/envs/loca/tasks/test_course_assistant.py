@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.tasks.course_assistant import (
     ACCOUNT,
     ENROLLED,
@@ -25,6 +22,9 @@ from agentgym.envs.loca.tasks.course_assistant import (
     WITHDRAWN,
     presentations_book,
 )
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import (
     Change,
     call,

@@ -14,8 +14,6 @@ from typing import Any
 import openpyxl
 import pytest
 
-from agentgym.envs.loca.servers.spreadsheet.excel import Excel
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.tasks.excel_market_research import (
     DATA,
     FORMAT,
@@ -27,6 +25,8 @@ from agentgym.envs.loca.tasks.excel_market_research import (
     VALUES,
     WEIGHTS,
 )
+from agentgym.office.spreadsheet.excel import Excel
+from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
 from tests.envs.loca.office import faults_after, fresh, solved
 
 TASK = "ExcelMarketResearch"

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.catalog import products_book
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.filter_low_selling_products import (
     OUTLET,
     SUBSCRIBERS,
     TABLE,
     FilterLowSellingProducts,
 )
+from agentgym.office.email.server import Email
+from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     Change,
     Rows,

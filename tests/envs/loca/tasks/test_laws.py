@@ -13,7 +13,7 @@ import pytest
 
 import agentgym
 from agentgym import render
-from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca import LENGTHS
 from tests.envs.loca.office import TASKS, carry_out, fresh, solved
 
 # Table 7 of the paper; claim_done and filesystem are given everywhere.

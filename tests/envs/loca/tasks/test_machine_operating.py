@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.tasks.machine_operating import (
     BOOK,
     BUCKET,
@@ -25,6 +23,8 @@ from agentgym.envs.loca.tasks.machine_operating import (
     SHEET,
     TABLE,
 )
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
 
 TASK = "MachineOperating"

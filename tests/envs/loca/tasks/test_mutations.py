@@ -18,14 +18,14 @@ import pytest
 
 from agentgym import worlds
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.tools import BoundTool, ToolError, tools_of
+from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.text.tools import BoundTool, ToolError, tools_of
 from tests import sampling
 from tests.envs.loca.observed import differences, observe
 from tests.envs.loca.office import TASKS, fresh, solved
-from tests.envs.loca.servers.test_published import ROOT
 from tests.laws.test_refusals import PROGRAMS, TYPES, draw, values_in
+from tests.office.test_published import ROOT
 
 CASES = [
     (entry.id, server)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.tasks.nhl_b2b_analysis import COLUMNS, FILE, RESULT, SHEET, SOURCE
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from tests.envs.loca.office import (
     Change,
     Rows,

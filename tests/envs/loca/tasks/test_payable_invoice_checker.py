@@ -13,9 +13,6 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.files.pdfs import read_pdf
-from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.tasks.payable_invoice_checker import (
     COMMENT,
     FLAG,
@@ -25,6 +22,9 @@ from agentgym.envs.loca.tasks.payable_invoice_checker import (
     PAYMENTS,
     SUBJECT,
 )
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import read_pdf
+from agentgym.office.warehouse.snowflake import Snowflake
 from tests.envs.loca.office import faults_after, fresh, solved
 
 TASK = "PayableInvoiceChecker"

@@ -14,7 +14,7 @@ import agentgym
 from agentgym import ToolCall, render
 from agentgym.envs.loca.plan import CLAIM, Step
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.tools import ToolError
+from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, fresh, solved
 from tests.envs.loca.rewriting import merged, rewritten
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, TRACKS, SetConfCrDdl, facts_book
+from agentgym.office.email.server import Email
 from benchmarks.text_policies import find_reminders
 from benchmarks.texts import documents, variety
 from tests.envs.loca.exam_reader import after, days_in, spell_in

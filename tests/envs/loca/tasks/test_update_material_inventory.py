@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.order_notes import amend, notes_book
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.update_material_inventory import (
     RECIPES,
     STOCK,
     TITLE,
     UpdateMaterialInventory,
 )
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_pieces
 from benchmarks.texts import documents, variety
 from tests.envs.loca.note_reader import amended

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.store import Store
-from agentgym.tools import ToolError, tools_of
+from agentgym.office.store import Store
+from agentgym.text.tools import ToolError, tools_of
 from tests import sampling
 from tests.envs.loca.observed import observe
 from tests.envs.loca.office import TASKS, fresh, solved

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.order_notes import notes_book
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     CREDENTIALS,
     DATASET,
@@ -25,6 +22,9 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     TABLE,
     TEMPLATE,
 )
+from agentgym.office.email.server import Email
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_customers
 from benchmarks.texts import documents, variety
 from tests.envs.loca import note_reader

@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.catalog import products_book
-from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     ALERTS,
     COLUMNS,
@@ -23,6 +20,9 @@ from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     TITLE,
     WoocommerceStockAlert,
 )
+from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     Change,
     call,

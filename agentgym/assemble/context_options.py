@@ -1,0 +1,194 @@
+"""Context strategies as text, with their arguments: `clear_results:trigger=60k:keep=3+compaction`.
+
+Strategies are joined by `+`; each may be followed by arguments, `:name=value`. Those of the window
+that a stack shares (`BUDGET`) may stand at any strategy, and at `none`, which takes those of the
+trimming too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+from agentgym.text.validation import list_names, parse_count
+
+BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
+"""The arguments of the window that all strategies of a stack share, with their types."""
+_NOT_KNOBS = ("self", "env", "env_id", "budget")
+
+
+Context = str | Sequence[str] | None
+"""Context strategies: joined by `+`, or one after the other."""
+
+
+def join_context(context: Context) -> str:
+    """Return context strategies as one text; empty for None.
+
+    Raises:
+        ValueError: It is no text and no sequence of texts.
+    """
+    if context is None or isinstance(context, str):
+        return context or ""
+    if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
+        raise ValueError(
+            "context must be the names of strategies, as 'clear_results+compaction' or "
+            f"['clear_results', 'compaction'], got {context!r}"
+        )
+    return "+".join(context)
+
+
+def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the strategies in a text, each with its arguments as text.
+
+    A part without `=` belongs to what stands before it, so names and values may hold a `:`, as
+    `package.module:name` does.
+
+    Raises:
+        ValueError: An argument is given twice at one strategy.
+    """
+    return [split_knobs(text) for text in context.split("+")]
+
+
+def split_knobs(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name with its arguments as text: `noisy:p=0.1` is `noisy` with `p`.
+
+    Raises:
+        ValueError: An argument is given twice.
+    """
+    name, *parts = text.split(":")
+    knobs: dict[str, str] = {}
+    last = ""
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if equals:
+            if key in knobs:
+                raise ValueError(f"{text!r} gives {key} twice")
+            knobs[key], last = value, key
+        elif last:
+            knobs[last] += f":{part}"
+        else:
+            name += f":{part}"
+    return name, knobs
+
+
+def check_values(name: str, owners: Container[str]) -> None:
+    """Raise `ValueError` if an argument without a value follows a name that takes arguments.
+
+    Args:
+        name: A name as `split_knobs` returns it.
+        owners: The names that take arguments, none of which is a module.
+    """
+    owner, colon, knob = name.partition(":")
+    if colon and owner in owners:
+        raise ValueError(
+            f"{name!r} gives {knob!r} no value; write {owner}:{knob.strip(':') or 'name'}=VALUE"
+        )
+
+
+def read_context_knobs(
+    strategy: str, wrapper: type[Any], texts: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments of a wrapper, and those of the window, from their texts.
+
+    Args:
+        strategy: The name of the strategy, for errors.
+        wrapper: Its class, whose annotations say how a text is read.
+        texts: The texts by name.
+
+    Raises:
+        ValueError: There is no argument of a name, or its text cannot be read.
+    """
+    own = {name: text for name, text in texts.items() if name not in BUDGET}
+    shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
+    return read_knobs(strategy, wrapper, own, tuple(BUDGET)), shared
+
+
+def read_knobs(
+    owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments of a class or a function from their texts.
+
+    Args:
+        owner: Its name, for errors.
+        factory: The class or function, whose annotations say how a text is read.
+        texts: The texts by name.
+        more: Names that the error about an unknown one lists besides.
+
+    Raises:
+        ValueError: There is no argument of a name, or its text cannot be read.
+    """
+    check_knobs(owner, factory, texts, more)
+    function = cast(Any, factory).__init__ if isinstance(factory, type) else factory
+    hints = get_type_hints(function) if texts else {}
+    return {name: _read(name, hints.get(name, str), text) for name, text in texts.items()}
+
+
+def check_knobs(
+    owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
+) -> None:
+    """Raise `ValueError` if a class or a function has no argument of a name; the other arguments
+    are those of `read_knobs`.
+    """
+    known = _knobs_of(factory)
+    if known is None:
+        return
+    for name in names:
+        if name not in known:
+            listed = [*(_write(knob, default) for knob, default in known.items()), *more]
+            raise ValueError(
+                f"{owner} has no option {name!r}; "
+                f"{list_names(name, listed, 'options', near=(*known, *more))}"
+            )
+
+
+@functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
+def _knobs_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of a class or a function with their defaults; None if it takes any."""
+    parameters = inspect.signature(factory).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {p.name: p.default for p in parameters if p.name not in _NOT_KNOBS}
+
+
+def _write(name: str, default: Any) -> str:
+    """Return an argument with its default, as they are written in a text."""
+    if default is inspect.Parameter.empty:
+        return name
+    if default is None or isinstance(default, bool):
+        return f"{name}={str(default).lower()}"
+    return (
+        f"{name}={'|'.join(map(str, default)) if isinstance(default, (list, tuple)) else default}"
+    )
+
+
+def _read(name: str, hint: Any, text: str) -> Any:
+    """Return the value of a text for an argument of a type; what no type explains stays text, for
+    the wrapper to read.
+
+    Raises:
+        ValueError: The text is no value of the type.
+    """
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if text == "none" and type(None) in kinds:
+        return None
+    if bool in kinds:
+        if text not in ("true", "false"):
+            raise ValueError(f"{name} must be true or false, got {text!r}")
+        return text == "true"
+    if any(get_origin(kind) in (Sequence, list, tuple) for kind in kinds):
+        return [part for part in text.split("|") if part]
+    return _read_number(name, kinds, text) if {int, float} & set(kinds) else text
+
+
+def _read_number(name: str, kinds: Sequence[Any], text: str) -> Any:
+    try:
+        return float(text) if float in kinds else parse_count(name, text)
+    except ValueError:
+        if str in kinds:
+            return text
+        if float in kinds:
+            raise ValueError(f"{name} must be a number, got {text!r}") from None
+        raise

@@ -1,0 +1,40 @@
+"""Entry points of the registered ids, so `gymnasium.make` and `make_vec` accept every option of
+`agentgym.make`.
+
+Gymnasium loads the entry point of `agentgym/ListWorld-v0` as an attribute of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from agentgym.assemble.registry import env_metadata, spec
+
+
+class EntryPoint:
+    """Entry point of one id.
+
+    Args:
+        env_id: The id.
+    """
+
+    def __init__(self, env_id: str) -> None:
+        self.env_id = env_id
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return the metadata of the env; Gymnasium reads the render modes from it."""
+        return env_metadata(self.env_id)
+
+    def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
+        """Make the env with the options of `agentgym.make`."""
+        return gymnasium.make(spec(self.env_id, **options))
+
+
+def __getattr__(name: str) -> EntryPoint:
+    if name in gymnasium.registry:
+        return EntryPoint(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,87 @@
+"""Worlds of other packages, which name them in the entry-point group `agentgym.worlds`.
+
+An entry is `module:Class`, or a module that calls `agentgym.register` when it is imported. Reading
+the entries imports nothing; a package that is broken costs a warning and its own worlds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, distributions, entry_points
+
+from agentgym.text.imports import import_named
+from agentgym.world.world import load_world, world_path
+
+GROUP = "agentgym.worlds"
+
+_unused: dict[str, EntryPoint] = {}
+"""The entries whose modules were not imported yet, by their value."""
+
+
+def register_each(register: Callable[[str, str], None]) -> None:
+    """Register the worlds that the entries of all installed packages name by their class.
+
+    Args:
+        register: Is called with `module:Class` and the package that it is in.
+    """
+    for entry in _entries():
+        try:
+            if not EntryPoint.pattern.match(entry.value):
+                raise ValueError(f"{entry.value!r} is no module:Class and no module")
+            if entry.attr:
+                register(world_path(f"{entry.module}:{entry.attr}"), entry.module.partition(".")[0])
+            _unused[entry.value] = entry
+        except ValueError as error:
+            _warn(entry, error)
+
+
+def _entries() -> Iterator[EntryPoint]:
+    """Yield the entries of the packages whose metadata can be read."""
+    try:
+        yield from entry_points(group=GROUP)
+    except Exception:  # noqa: BLE001 - the metadata are files of anyone
+        # Which package it is, and what the others offer, only a look at each says.
+        for package in distributions():
+            try:
+                yield from package.entry_points.select(group=GROUP)
+            except Exception as error:  # noqa: BLE001
+                _warn_of(str(getattr(package, "_path", "a package")), GROUP, error)
+
+
+def import_plugins(namespace: str = "") -> list[str]:
+    """Import the modules of the entries that were not imported yet.
+
+    Args:
+        namespace: Only those of this package, or with this name.
+
+    Returns:
+        The `module:Class` of those that cannot be imported.
+    """
+    broken = []
+    for value, entry in list(_unused.items()):
+        if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):
+            continue
+        del _unused[value]
+        try:
+            if entry.attr:
+                load_world(f"{entry.module}:{entry.attr}")
+            else:
+                import_named(entry.module)
+        except Exception as error:  # noqa: BLE001 - the module is code of anyone
+            _warn(entry, error)
+            broken.append(f"{entry.module}:{entry.attr}")
+    return broken
+
+
+def _warn(entry: EntryPoint, error: Exception) -> None:
+    _warn_of(entry.dist.name if entry.dist else entry.value, entry.value, error)
+
+
+def _warn_of(package: str, value: str, error: Exception) -> None:
+    cause = error.__cause__ or error
+    warnings.warn(
+        f"the package {package} offers worlds in {value!r}, which cannot be loaded "
+        f"({type(cause).__name__}: {cause}); they are left out",
+        stacklevel=2,
+    )

@@ -1,0 +1,421 @@
+"""Registry of worlds and teams, and the spec of an env from an id with options."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
+
+from agentgym.assemble.context_options import Context
+from agentgym.assemble.plugins import import_plugins, register_each
+from agentgym.assemble.wrapper_stack import build_stack, import_owner, needed_hooks
+from agentgym.multi.gym import TeamEnv
+from agentgym.play.env import ToolEnv
+from agentgym.play.kept_spec import entry_point, has_own_entry_point
+from agentgym.text.requirements import check_requirements
+from agentgym.text.tools import first_paragraph
+from agentgym.text.validation import check_choice, list_names
+from agentgym.world.config import json_schema, make_config
+from agentgym.world.splits import config_for_split
+from agentgym.world.world import World, check_defined, check_world, load_world, world_path
+
+TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
+"""The kinds of teams (`agentgym.multi`), with the last part of their ids."""
+TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
+
+_NAMESPACE = "agentgym/"
+_NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
+_ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
+_ENV_OPTIONS = (
+    "world",
+    "dialect",
+    "parallel_calls",
+    "max_failed_rounds",
+    "on_fault",
+    "render_mode",
+    "split",
+)
+"""Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
+_TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
+"""Keyword arguments that a team has besides."""
+_OWN_WORLDS = "agentgym.envs."
+"""Worlds whose presets are checked by the tests: checking them here would slow their import."""
+_worlds: dict[str, Entry] = {}
+_teams: dict[str, Entry] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered world: its id, its class or `module:Class`, and the options that the id presets.
+
+    A class that is given by name is imported when it is first asked for.
+    """
+
+    id: str
+    source: type[World[Any]] | str
+    options: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Return the `module:Class` by which specs name the world."""
+        return self.source if isinstance(self.source, str) else world_path(self.source)
+
+    @property
+    def world(self) -> type[World[Any]]:
+        """Return the class of the world.
+
+        Raises:
+            MissingHook: The class lacks a hook that every world must fill, or `Config`.
+            ValueError: The class is given by name, and cannot be imported.
+        """
+        return load_world(self.source)
+
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the world's docstring."""
+        return first_paragraph(self.world.__doc__)
+
+
+def register(
+    world: type[World[Any]] | str,
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    teams: Sequence[str] = (),
+    namespace: str = "agentgym",
+) -> None:
+    """Register a world as `<namespace>/<Class>-v0`, and each preset as
+    `<namespace>/<Class>-<preset>-v0`.
+
+    Teams that share it are `<namespace>/<Class>-team-v0` and `<namespace>/<Class>-manager-v0`.
+
+    Args:
+        world: The class; it must be importable from its module, since specs name it by its path.
+            Or that path, `module:Class`: then the module is imported when the world is first made
+            or inspected, and options of its presets are checked when they are used.
+        presets: Options of the world, and of `ToolEnv`, by the name of the preset.
+        teams: More kinds of teams that play it; see `TEAMS`.
+        namespace: The first part of the ids; for worlds of other packages, best their name.
+
+    Raises:
+        MissingHook: The class lacks a hook that every world must fill, or `Config`.
+        ValueError: A preset has an option that the world's configuration refuses, a path is not
+            `module:Class`, or the namespace is no word.
+    """
+    if not _NAMESPACES.fullmatch(namespace):
+        raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
+    path = world_path(world)
+    name = path.rpartition(":")[2] if isinstance(world, str) else world.__name__
+    if not isinstance(world, str):
+        check_world(world)
+    for preset, options in {"": {}, **(presets or {})}.items():
+        suffix = f"-{preset}" if preset else ""
+        if not isinstance(world, str) and not path.startswith(_OWN_WORLDS):
+            make_config(world, {key: options[key] for key in options if key not in _ENV_OPTIONS})
+        entry = Entry(f"{namespace}/{name}{suffix}-v0", world, dict(options))
+        _worlds[entry.id] = entry
+        kwargs = {"world": path, **options}
+        _register(entry.id, kwargs)
+        for kind, ending in TEAMS.items() if not suffix else ():
+            if kind in ("split", "manager") or kind in teams:
+                team = Entry(f"{namespace}/{name}-{ending}-v0", world, {"team": kind})
+                _teams[team.id] = team
+                _register(team.id, {**kwargs, **team.options})
+
+
+def _register(env_id: str, kwargs: dict[str, Any]) -> None:
+    old = gymnasium.registry.get(env_id)
+    if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
+        if old is not None:
+            warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
+        # `gymnasium.register` would look through all ids for each. The envs enforce the order of
+        # calls themselves, and the tests check every world; Gymnasium's two wrappers for that would
+        # cost a twentieth of a step.
+        gymnasium.registry[env_id] = EnvSpec(
+            env_id,
+            entry_point=entry_point(env_id),
+            kwargs=kwargs,
+            order_enforce=False,
+            disable_env_checker=True,
+        )
+
+
+def worlds(presets: bool = False) -> list[Entry]:
+    """Return the registered worlds in the order of registration, with their presets on request."""
+    return [entry for entry in _worlds.values() if presets or not entry.options]
+
+
+def teams() -> list[Entry]:
+    """Return the registered teams in the order of registration; `options["team"]` is the kind."""
+    return list(_teams.values())
+
+
+def is_team(env_id: str) -> bool:
+    """Report whether an id, in full or short, is that of a team.
+
+    Raises:
+        ValueError: No such id.
+    """
+    return resolve(env_id) in _teams
+
+
+def register_plugins() -> None:
+    """Register the worlds that installed packages name in the entry-point group `agentgym.worlds`;
+    they are imported when they are first used.
+    """
+    register_each(lambda path, package: register(path, namespace=package))
+
+
+def load_plugins(namespace: str = "") -> None:
+    """Import the packages of the group `agentgym.worlds`, and leave out the worlds of those that
+    are broken, with a warning.
+
+    Args:
+        namespace: Only that of this name.
+    """
+    for path in import_plugins(namespace):
+        for env_id in _ids_of(path):
+            for table in (_worlds, _teams, gymnasium.registry):
+                table.pop(env_id, None)
+
+
+def resolve(env_id: str) -> str:
+    """Return the full id of a world.
+
+    `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
+    The short name of a world of another package is enough too, if only one package has it. A class
+    that is in no package, or was not registered, is `package.module:MyWorld`; as in Gymnasium, a
+    module may also stand before an id that it registers.
+
+    Raises:
+        ValueError: No such world, or several.
+    """
+    if not isinstance(env_id, str):
+        raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
+    if ":" in env_id:
+        full = _resolve_in_module(env_id)
+    else:
+        namespace = env_id.rpartition("/")[0]
+        full = _find(env_id)
+        for packages in (namespace, "") if namespace else ("",):
+            if not full:
+                load_plugins(packages)
+                full = _find(env_id)
+    if full:
+        return full
+    names = [_short(entry.id) for entry in worlds()]
+    near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
+    remedy = list_names(_short(env_id.rpartition(":")[2]), names, "worlds", near)
+    raise ValueError(
+        f"there is no world {env_id!r}; {remedy}; one of yours is package.module:MyWorld"
+    )
+
+
+def _short(env_id: str) -> str:
+    return env_id.removeprefix(_NAMESPACE).removesuffix("-v0")
+
+
+def _find(name: str) -> str:
+    """Return the id of a registered world by its full or short name; empty if there is none."""
+    for full in (name, f"{name}-v0", f"{_NAMESPACE}{name}", f"{_NAMESPACE}{name}-v0"):
+        if full in gymnasium.registry and "world" in gymnasium.registry[full].kwargs:
+            return full
+    matches = [full for full in (*_worlds, *_teams) if _is_called(full, name)]
+    if len(matches) > 1:
+        raise ValueError(f"{name!r} is a world of several packages; use {' or '.join(matches)}")
+    return "".join(matches)
+
+
+def _is_called(full: str, name: str) -> bool:
+    """Report whether the part of an id behind its namespace is a name, with or without version."""
+    return full.rpartition("/")[2] in (name, f"{name}-v0")
+
+
+def _resolve_in_module(env_id: str) -> str:
+    """Return the id of a `module:name`; a world that its module does not register is registered in
+    the namespace of its package.
+    """
+    name = import_owner(env_id)
+    module = env_id.rpartition(":")[0]
+    short = name.rpartition("/")[2]
+    world = getattr(sys.modules.get(module), short.partition("-")[0], None)
+    if isinstance(world, type) and issubclass(world, World):
+        path = world_path(world)
+        if not _ids_of(path):
+            register(world, namespace=module.partition(".")[0])
+        for full in _ids_of(path):
+            if full == name or _is_called(full, short):
+                return full
+    return _find(name)
+
+
+def _ids_of(path: str) -> list[str]:
+    """Return all ids of a world by its `module:Class`."""
+    return [
+        env_id for env_id, each in gymnasium.registry.items() if each.kwargs.get("world") == path
+    ]
+
+
+def spec(
+    env_id: str,
+    *,
+    oracles: str | None = "",
+    hint_scope: str = "persistent",
+    oracle_options: Mapping[str, Mapping[str, Any]] | None = None,
+    shots: int = 0,
+    labels: bool = False,
+    wrappers: Sequence[WrapperSpec] = (),
+    context: Context = "",
+    window: int | str | None = None,
+    context_options: Mapping[str, Mapping[str, Any]] | None = None,
+    agents: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> EnvSpec:
+    """Return the spec of a world or a team with its wrappers, for `gymnasium.make` or a file.
+
+    Args:
+        env_id: The id, in full or short.
+        oracles: Which oracles help: letters of P (plan), S (state), H (history, which needs S) and,
+            for teams, C (communication), in any order. After a letter of P and S may stand the
+            probability with which a hint is right (`P0.5`; `P0` is always wrong), and after any but
+            H `_`, for a placebo of the same length.
+        hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
+            only.
+        oracle_options: Arguments of the oracles' wrappers by letter, such as
+            `{"H": {"keep_last_error": True}}`; those of oracles that do not help are not used.
+        shots: How many solved examples stand before the task.
+        labels: Whether `info` says if each step was optimal (`StepOptimality`).
+        wrappers: More wrappers, inner to outer, between the oracles and the examples.
+        context: Context strategies, joined by `+` or in a sequence, in any order; see `strategies`.
+        window: The tokens of the context window, such as 32_000 or `32k`. What does not fit any more is trimmed, oldest
+            turns first.
+        context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget`
+            too.
+        agents: For a team, which takes no `shots`: what is different for an agent, by its name.
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
+            of `agentgym.multi.game.Game`.
+
+    Raises:
+        ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
+        MissingRequirement: The host lacks what the world or a wrapper needs.
+    """
+    env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)
+    shared: dict[str, Any] = {
+        "oracles": oracles,
+        "hint_scope": hint_scope,
+        "oracle_options": oracle_options,
+        "labels": labels,
+        "wrappers": wrappers,
+        "context": context,
+        "window": window,
+        "context_options": context_options,
+    }
+    if "team" in env_spec.kwargs:
+        stacks = _team_stacks(world, shared, agents or {}, shots)
+        env_spec.kwargs["stacks"] = {  # JSON-able
+            agent: [
+                {"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack
+            ]
+            for agent, stack in stacks.items()
+        }
+    else:
+        stacks = {"": build_stack(world, shots=shots, **shared)}
+        env_spec.additional_wrappers += tuple(stacks[""])
+    for layer in chain.from_iterable(stacks.values()):
+        wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
+        check_defined(world, config, needed_hooks(wrapper, arguments))
+        requirements = getattr(wrapper, "requirements", None)
+        if requirements is not None:
+            check_requirements(layer.entry_point.rpartition(":")[2], requirements(**arguments))
+    return env_spec
+
+
+def _bare_spec(
+    env_id: str, options: Mapping[str, Any], *, is_for_team: bool
+) -> tuple[EnvSpec, type[World[Any]], Any]:
+    """Return the spec without wrappers, with its options checked, the class of the world, and its
+    configuration.
+    """
+    env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
+    env_spec.kwargs.update(options)
+    if has_own_entry_point(env_spec):
+        env_spec.entry_point = _TEAM_ENV if "team" in env_spec.kwargs else _ENV
+    others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
+    world = load_world(env_spec.kwargs["world"])
+    config = make_config(
+        world,
+        {k: value for k, value in env_spec.kwargs.items() if k not in others},
+        (*others, *(spec.__kwdefaults__ or ())),
+    )
+    for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
+        if isinstance(options[name], str):
+            env_spec.kwargs[name] = getattr(config, name)
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # refuses what has no split
+    if is_for_team and "team" not in env_spec.kwargs:
+        raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
+    check_requirements(world.__name__, world.requirements(config))
+    return env_spec, world, config
+
+
+def _team_stacks(
+    world: type[World[Any]],
+    shared: Mapping[str, Any],
+    agents: Mapping[str, Mapping[str, Any]],
+    shots: int,
+) -> dict[str, list[WrapperSpec]]:
+    """Return the wrappers of the agents of a team by agent; those of `""` are for agents that are
+    not named.
+    """
+    if shots:
+        raise ValueError(
+            f"a team takes no solved examples, got shots={shots!r}: an example shows one agent "
+            "that has all tools"
+        )
+    for agent, own in agents.items():
+        if unknown := [name for name in own if name not in shared]:
+            remedy = list_names(unknown[0], tuple(shared), "what agents may have")
+            raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
+    return {
+        agent: build_stack(world, is_team=True, **{**shared, **own})
+        for agent, own in {"": {}, **agents}.items()
+    }
+
+
+def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+    """Make an env; takes what `spec` takes.
+
+    Example:
+        >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
+    """
+    env_spec = spec(env_id, **options)
+    if render_mode is not None:
+        check_choice("render_mode", render_mode, env_metadata(env_spec.id)["render_modes"])
+    return gymnasium.make(env_spec, render_mode=render_mode)
+
+
+def env_metadata(env_id: str) -> Mapping[str, Any]:
+    """Return the Gymnasium metadata of a registered id."""
+    return (TeamEnv if "team" in gymnasium.spec(env_id).kwargs else ToolEnv).metadata
+
+
+def config_schema(env_id: str) -> dict[str, Any]:
+    """Return the JSON Schema of the options of a world, with bounds, defaults and descriptions.
+
+    Args:
+        env_id: The id, in full or short; the options that it presets are its defaults.
+
+    Raises:
+        ValueError: No such world.
+    """
+    preset = gymnasium.spec(resolve(env_id)).kwargs
+    schema = json_schema(load_world(preset["world"]).Config)
+    for name, option in schema["properties"].items():
+        if name in preset:
+            option["default"] = preset[name]
+    return schema

@@ -1,0 +1,48 @@
+"""Teams as PettingZoo envs (extra `multi`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.assemble.registry import TEAM_IDS, spec
+
+
+def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
+    """Make a team as a `pettingzoo.AECEnv`; takes what `agentgym.spec` takes for a team.
+
+    Raises:
+        ImportError: PettingZoo is not installed.
+        ValueError: The id is not that of a team, or an option is not right.
+
+    Example:
+        >>> env = aec_env("ListWorld-team", oracles="S", items=6)
+    """
+    try:
+        from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
+    except ImportError as error:
+        raise ImportError(
+            "PettingZoo is needed to play teams as its envs: pip install 'agentgym[multi]' "
+            f"({error})"
+        ) from error
+    team_spec = spec(env_id, **options)
+    if "team" not in team_spec.kwargs:
+        raise ValueError(f"{env_id} is played by one agent; {TEAM_IDS}")
+    return TeamAEC(
+        name=f"{team_spec.name}_v{team_spec.version}", render_mode=render_mode, **team_spec.kwargs
+    )
+
+
+def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
+    """Make a team as a `pettingzoo.ParallelEnv`; takes what `aec_env` takes.
+
+    A step takes the replies of all agents and plays them in the order of `possible_agents`; it ends
+    the cycle.
+
+    Raises:
+        ImportError: PettingZoo is not installed.
+        ValueError: The id is not that of a team, or an option is not right.
+    """
+    env = aec_env(env_id, render_mode=render_mode, **options)
+    from pettingzoo.utils.conversions import aec_to_parallel  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
+
+    return aec_to_parallel(env)

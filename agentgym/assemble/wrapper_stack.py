@@ -1,0 +1,426 @@
+"""Stacks of wrappers: oracles, labels, examples and context strategies register here, and `spec`
+asks for them by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import WrapperSpec
+
+from agentgym.assemble.context_options import (
+    Context,
+    check_knobs,
+    check_values,
+    join_context,
+    read_context_knobs,
+    split_context,
+)
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.text.imports import import_named
+from agentgym.text.validation import (
+    check_bool,
+    check_choice,
+    check_int,
+    list_names,
+    read_tokens,
+    suggest,
+)
+from agentgym.world.world import World, check_hooks
+
+HINT_SCOPES = ("persistent", "ephemeral")
+WINDOW = 128_000
+"""The tokens of a context window where a strategy is asked for and no window given: those of
+LOCA-bench's comparison.
+"""
+
+AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
+ArmArguments = Callable[[str, str], Mapping[str, Any]]
+"""Returns the arguments of an oracle's wrapper for the letters of an arm whose hints are always
+right, and a hint scope.
+"""
+
+PLACEBO = "_"
+"""What follows the letter of an oracle whose hints are replaced by text without information."""
+_HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
+
+_strategies: dict[str, Layer] = {}
+_oracles: dict[str, Oracle] = {}
+_options: dict[str, Layer] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A registered wrapper."""
+
+    name: str
+    wrapper: AnyWrapper
+    stage: Stage
+
+    def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
+        """Name the wrapper by the outermost package that exports it, which holds in stored specs
+        when its file moves.
+        """
+        name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
+        paths = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
+        public = (
+            path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper
+        )
+        return WrapperSpec(name, f"{next(public, paths[-1])}:{name}", dict(arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """A registered oracle: its wrapper, the arguments that it takes in an arm, and the letter that
+    it needs, with the reason.
+    """
+
+    layer: Layer
+    arguments: ArmArguments
+    needs: str
+    reason: str
+
+
+def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None) -> None:
+    """Offer a wrapper as a context strategy, `make(..., context=name)`.
+
+    Args:
+        name: The name in `context` and `context_options`.
+        wrapper: The class; it must be importable from its module, since specs name it by its path.
+            Beside the env it takes what `context_options` give it; behind the stage of the
+            examples, it takes `budget` too, as `ContextWrapper` does.
+        stage: Where it stands; by default its attribute `stage`. Strategies of one stage stand in
+            the order of registration.
+
+    Raises:
+        ValueError: The name cannot be used, or the class has no stage or no `budget`.
+    """
+    if not name.isidentifier() or name in ("none", "budget", *_options):
+        raise ValueError(
+            f"{name!r} cannot be the name of a context strategy; use a new word of letters, digits "
+            "and _"
+        )
+    stage = stage or getattr(wrapper, "stage", None)
+    if stage is None:
+        raise ValueError(
+            f"{wrapper.__name__} has no stage; set its attribute `stage` to a member of "
+            "agentgym.assemble.wrapper_order.Stage"
+        )
+    if stage > Stage.EXAMPLES and "budget" not in inspect.signature(wrapper).parameters:
+        raise ValueError(
+            f"{wrapper.__name__} edits the context (stage {stage.name.lower()}), so it must take "
+            "`budget`"
+        )
+    _strategies[name] = Layer(name, wrapper, stage)
+
+
+def register_oracle(
+    letter: str,
+    name: str,
+    wrapper: AnyWrapper,
+    arguments: ArmArguments = lambda arm, hint_scope: {},
+    needs: str = "",
+    reason: str = "",
+) -> None:
+    """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
+
+    Args:
+        letter: The capital letter that stands for it in an arm.
+        name: The name that errors give it.
+        wrapper: The class, with its attribute `stage`.
+        arguments: Its arguments in an arm, by the letters of the arm whose hints are always right,
+            and the hint scope.
+        needs: The letter of another oracle without which it cannot stand.
+        reason: Why it needs the other.
+    """
+    _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
+
+
+def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
+    """Name the wrapper that an option of its own adds: `labels`, `examples` (for `shots`) or `trim`
+    (for `window`).
+    """
+    _options[name] = Layer(name, wrapper, stage)
+
+
+def strategies() -> tuple[str, ...]:
+    """Return the names of the context strategies, in the order of registration."""
+    return tuple(_strategies)
+
+
+def import_owner(name: str) -> str:
+    """Import the module of a `module:name`, which registers what it holds, and return the name;
+    other names stay as they are.
+
+    Raises:
+        ValueError: The module cannot be imported.
+    """
+    module, _, short = name.rpartition(":")
+    if module:
+        try:
+            import_named(module)
+        except Exception as error:  # the module is code of anyone
+            raise ValueError(
+                f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
+                "write package.module:name"
+            ) from error
+    return short
+
+
+def check_arm(oracles: str | None) -> str:
+    """Return an arm with each oracle named once and as shortly as it can be: `P0.50S1` is `P0.5S`.
+
+    Raises:
+        ValueError: A letter is unknown or doubled, or one that it needs is missing; what follows a
+            letter is no probability and no placebo, or its oracle has none.
+    """
+    return "".join(f"{letter}{suffix}" for letter, suffix in _read_arm(oracles).items())
+
+
+def _read_arm(oracles: str | None) -> dict[str, str]:
+    """Return the letters of an arm with what follows each: nothing, a probability below 1, or
+    `PLACEBO`.
+    """
+    text = "" if oracles in (None, "none") else oracles
+    if not isinstance(text, str):
+        raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
+    parts = _HINT.findall(text)
+    letters = [letter for letter, _ in parts]
+    if (
+        "".join(map("".join, parts)) != text
+        or set(letters) - _oracles.keys()
+        or len(set(letters)) != len(letters)
+    ):
+        *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
+        known = f"{', '.join(first)} and {last}"
+        near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
+        close = suggest(text, ["".join(near)])
+        raise ValueError(
+            f"oracles must be letters of {known}, each at most once, got {oracles!r}; "
+            f"{close}{' ' if close else ''}after a letter may stand the probability that a hint is right (P0.5), or "
+            f"{PLACEBO} for a placebo (P{PLACEBO})"
+        )
+    arm = {letter: _shorten(suffix) for letter, suffix in parts}
+    for letter, suffix in arm.items():
+        oracle = _oracles[letter]
+        if oracle.needs and arm.get(oracle.needs, PLACEBO) == PLACEBO:
+            raise ValueError(
+                f"oracles {oracles!r}: {oracle.reason}, so {letter} needs {oracle.needs}; use "
+                f"{letter}{oracle.needs}"
+            )
+        if option := _variant(suffix):
+            _check_variant(text, letter, next(iter(option)))
+    return arm
+
+
+def _shorten(suffix: str) -> str:
+    """Return what follows a letter: a probability without zeros at its end, nothing for 1."""
+    if suffix in ("", PLACEBO):
+        return suffix
+    return "" if float(suffix) == 1 else f"{float(suffix):g}"
+
+
+def _variant(suffix: str) -> dict[str, Any]:
+    """Return the arguments of a wrapper for what follows its letter."""
+    if suffix == PLACEBO:
+        return {"placebo": True}
+    return {"accuracy": float(suffix)} if suffix else {}
+
+
+def _check_variant(oracles: str, letter: str, option: str) -> None:
+    """Refuse an oracle that cannot be wrong, or has no placebo."""
+    layer = _oracles[letter].layer
+    what = "wrong hints" if option == "accuracy" else "placebo"
+    if option not in inspect.signature(layer.wrapper).parameters or (
+        option == "accuracy" and not getattr(layer.wrapper, "wrong_hooks", ())
+    ):
+        raise ValueError(f"oracles {oracles!r}: {letter} ({layer.name}) has no {what}")
+
+
+def check_context(context: Context) -> tuple[str, ...]:
+    """Return the names of the strategies that are joined by `+`, or stand in a sequence; none for
+    None, an empty text or `none`.
+
+    A strategy outside the package may be written `module:name`, and its module is then imported.
+    Each may have arguments (`agentgym.assemble.context_options`), which are not checked here.
+
+    Raises:
+        ValueError: One is unknown or doubled.
+    """
+    parts = split_context(join_context(context))
+    if len(parts) == 1 and parts[0][0] in ("", "none"):
+        return ()
+    for name, _ in parts:
+        check_values(name, _strategies)
+    names = tuple(import_owner(name) for name, _ in parts)
+    if unknown := [name for name in names if name not in _strategies]:
+        raise ValueError(
+            f"there is no context strategy {unknown[0]!r}; "
+            f"{list_names(unknown[0], tuple(_strategies), 'strategies')}, joined by +"
+        )
+    if len(set(names)) != len(names):
+        raise ValueError(f"context {context!r} names a strategy twice")
+    return names
+
+
+def build_stack(
+    world: type[World[Any]],
+    *,
+    oracles: str | None,
+    hint_scope: str,
+    labels: bool,
+    wrappers: Sequence[WrapperSpec],
+    context: Context,
+    window: int | str | None,
+    context_options: Mapping[str, Mapping[str, Any]] | None,
+    oracle_options: Mapping[str, Mapping[str, Any]] | None,
+    shots: int = 0,
+    is_team: bool = False,
+) -> list[WrapperSpec]:
+    """Compose the wrappers of an env, inner to outer; the other arguments are those of
+    `agentgym.spec`.
+
+    A wrapper names the hooks that it needs of the world in its attribute `hooks`.
+
+    Raises:
+        MissingHook: The world lacks a hook that a wrapper needs.
+        ValueError: An arm, a strategy or an option is not right.
+    """
+    check_int("shots", shots, 0, 100)
+    context_options = _read_options(
+        "context_options", context_options, "{'compaction': {'trigger': '8k'}}"
+    )
+    oracle_options = _read_options(
+        "oracle_options", oracle_options, "{'H': {'keep_last_error': True}}"
+    )
+    layers = _context_layers(join_context(context), window, context_options)
+    arm = _read_arm(oracles)
+    check_choice("hint_scope", hint_scope, HINT_SCOPES)
+    check_bool("labels", labels)
+    if labels:
+        layers.append((_options["labels"], {}))
+    layers += _oracle_layers(arm, hint_scope, oracle_options)
+    if shots:
+        layers.append((_options["examples"], {"shots": shots}))
+    for layer, arguments in layers:
+        check_hooks(world, needed_hooks(layer.wrapper, arguments))
+        if getattr(layer.wrapper, "for_teams", False) and not is_team:
+            raise ValueError(
+                f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} is played by "
+                "one agent; make a team, such as ListWorld-team"
+            )
+    layers.sort(key=lambda pair: pair[0].stage)  # stable: within a stage, the order of registration
+    inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
+    outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
+    return [*inner, *wrappers, *outer]
+
+
+def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hooks that a wrapper needs of a world: for wrong hints, those to make them of
+    too.
+    """
+    hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
+    wrong: tuple[str, ...] = getattr(wrapper, "wrong_hooks", ())
+    return (*hooks, *(wrong if arguments.get("accuracy", 1.0) < 1.0 else ()))
+
+
+def _oracle_layers(
+    arm: Mapping[str, str], hint_scope: str, options: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[Layer, Mapping[str, Any]]]:
+    """Return the oracles of an arm, each with its arguments."""
+    for letter, own in options.items():
+        if letter not in _oracles:
+            raise ValueError(
+                f"oracle_options are given for {letter!r}; "
+                f"{list_names(letter, tuple(_oracles), 'oracles')}"
+            )
+        layer = _oracles[letter].layer
+        check_knobs(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
+    right = "".join(letter for letter, suffix in arm.items() if not suffix)
+    return [
+        (
+            oracle.layer,
+            {
+                **oracle.arguments(right, hint_scope),
+                **_variant(arm[letter]),
+                **options.get(letter, {}),
+            },
+        )
+        for letter, oracle in _oracles.items()
+        if letter in arm
+    ]
+
+
+def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return an option that is a mapping of mappings, empty for None.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    given: object = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(
+        isinstance(own, Mapping) for own in given.values()
+    ):
+        raise ValueError(
+            f"{name} must be a mapping of mappings, such as {example}, got {options!r}"
+        )
+    return given
+
+
+def _context_layers(
+    context: str, window: int | str | None, options: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[Layer, Mapping[str, Any]]]:
+    """Return the context strategies and the wrapper that bounds the window, each with its
+    arguments.
+    """
+    names = check_context(context)
+    owners = (*names, "trim", "budget")
+    if unknown := [name for name in options if name not in owners]:
+        raise ValueError(
+            f"context_options are given for {unknown[0]!r}, which is not in the context "
+            f"{context!r}; {list_names(unknown[0], owners, 'it has')}"
+        )
+    options, window = _with_knobs(context, options, window)
+    if not names and window is None and not options:
+        return []
+    size = read_tokens("window", WINDOW if window is None else window, 1, 10**9)
+    for name, own in options.items():
+        if name != "budget":
+            layer = _strategies.get(name) or _options[name]
+            check_knobs(f"{name} in context_options", layer.wrapper, own)
+    layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
+    arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
+    edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
+    innermost = min(edits, key=lambda layer: layer.stage).name  # it sets the budget of all
+    arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
+    return [(layer, arguments[layer.name]) for layer in layers]
+
+
+def _with_knobs(
+    context: str, options: Mapping[str, Mapping[str, Any]], window: int | str | None
+) -> tuple[dict[str, dict[str, Any]], int | str | None]:
+    """Return the arguments of the strategies with those that the text of a context gives, and the
+    window.
+
+    Raises:
+        ValueError: There is no such argument, it cannot be read, or it is given in two places.
+    """
+    merged = {name: dict(own) for name, own in options.items()}
+    for written, texts in split_context(context):
+        short = written.rpartition(":")[2]
+        name = "trim" if short in ("", "none") else short
+        layer = _options["trim"] if name == "trim" else _strategies[name]
+        for owner, values in zip(
+            (name, "budget"), read_context_knobs(name, layer.wrapper, texts), strict=True
+        ):
+            given = merged.setdefault(owner, {}) if values else {}
+            if doubled := sorted(values.keys() & given.keys()):
+                raise ValueError(f"{doubled[0]} of {owner} is given twice, once in {context!r}")
+            given.update(values)
+    return merged, merged.get("budget", {}).pop("window", window)

@@ -1,0 +1,17 @@
+"""The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm,
+serve, fuzz, audit, check, new-world.
+
+Needs the extra `cli`.
+"""
+
+import sys
+
+try:
+    import rich  # noqa: F401
+    import typer  # noqa: F401
+except ImportError:
+    sys.exit("error: the command line needs its extra: pip install 'agentgym[cli]'")
+
+from agentgym.cli.commands import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,297 @@
+"""The commands `ablate`, `score` and `compare`: ablations of oracles and context strategies, and
+their reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym.cli.common import (
+    CONTEXT_HELP,
+    OPTION_HELP,
+    BatchSize,
+    Device,
+    DTypeName,
+    MaxNewTokens,
+    PolicyNames,
+    Temperature,
+    Template,
+    Window,
+    complete,
+    complete_context,
+    complete_oracles,
+    complete_worlds,
+    console,
+    exit_on_user_error,
+    model_options,
+    parse_arms,
+    parse_options,
+    parse_sizes,
+    parse_tokens,
+    progress_bar,
+    resume_hint,
+    show_table,
+    split,
+    split_label,
+)
+from agentgym.cli.spending import (
+    EstimateOnly,
+    MaxCells,
+    MaxCost,
+    MaxTokens,
+    Prices,
+    ReplyTokens,
+    parse_limits,
+    plan_budgets,
+)
+from agentgym.oracles import ARMS
+from agentgym.text.validation import check_choice, check_int
+from agentgym.training.evaluation import (
+    Ablation,
+    Budget,
+    Result,
+    ablation_tables,
+    load_folders,
+    load_results,
+    log_of,
+    overlap_table,
+    papers,
+    prepare_ablation,
+    presets,
+    run_ablation,
+    write_report,
+)
+from agentgym.training.evaluation.budget import REPLY_TOKENS
+from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
+
+_ARMS = ",".join(arm or "none" for arm in ARMS)
+_PRESET = f"What the next four are unless given: {', '.join(presets())}."
+_SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
+
+_POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
+"""An agent that lacks a little of everything, so that each oracle has something to mend."""
+
+ArmList = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S.",
+        autocompletion=complete_oracles,
+    ),
+]
+Axis = Annotated[
+    str | None,
+    typer.Option(help="Meaning of the sizes: horizon, or an option of the worlds, e.g. removals."),
+]
+ContextList = Annotated[
+    str,
+    typer.Option(
+        help=f"Context strategies to compare, by commas: {CONTEXT_HELP}.",
+        autocompletion=complete_context,
+    ),
+]
+KeepLastError = Annotated[
+    bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
+]
+
+
+def ablate(
+    preset: Annotated[str, typer.Option(help=_PRESET, autocompletion=complete(presets))] = next(
+        iter(presets())
+    ),
+    world: Annotated[
+        str | None,
+        typer.Option(help="Worlds, separated by commas.", autocompletion=complete_worlds),
+    ] = None,
+    oracles: ArmList = None,
+    horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
+    axis: Axis = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes of each cell, on instances that all cells share.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Episodes of each instance, which differ in the policy's draws.")
+    ] = 1,
+    policy: PolicyNames = [_POLICY],  # noqa: B006
+    device: Device = None,
+    dtype: DTypeName = None,
+    temperature: Temperature = 0.0,
+    max_new_tokens: MaxNewTokens = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
+    hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
+    keep_last_error: KeepLastError = False,
+    shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
+    context: ContextList = "none",
+    window: Window = None,
+    options: Annotated[
+        list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path(
+        "runs/ablation"
+    ),
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+    max_cells: MaxCells = None,
+    max_tokens: MaxTokens = None,
+    max_cost: MaxCost = None,
+    price: Prices = [],  # noqa: B006
+    reply_tokens: ReplyTokens = str(REPLY_TOKENS),
+    estimate: EstimateOnly = False,
+) -> None:
+    """Run the ablation of oracles and context strategies; started again, it goes on where it was
+    stopped, and with more seeds, sizes, arms, contexts, samples or policies it plays what is missing.
+    """
+    with exit_on_user_error():
+        limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
+        model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
+        settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
+        ablations = [
+            Ablation(
+                **settings,
+                policy=PolicyConfig(name, model=model, label=label),
+                hint_scope=hint_scope,
+                oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
+                shots=shots,
+                contexts=split(context),
+                samples=samples,
+            )
+            for label, name in map(split_label, policy)
+        ]
+        columns = [each.policy.column for each in ablations]
+        if len(set(columns)) != len(columns):
+            raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
+        budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
+        if estimate:
+            return
+        for ablation in ablations:
+            prepare_ablation(ablation, out)
+            if ablation.policy.is_model:  # says now if it cannot be loaded
+                ablation.policy.make(ablation.worlds[0])
+    _play(ablations, budgets, out, workers)
+
+
+def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
+    """Play what is missing, write the report, and say what was not played; exit with 1 if that is
+    anything.
+    """
+    losses: list[str] = []
+    with progress_bar() as progress, resume_hint(out):
+        task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
+        for ablation, budget in zip(ablations, budgets, strict=True):
+            results = run_ablation(
+                ablation,
+                out,
+                workers,
+                lambda episodes: progress.advance(task, episodes),
+                lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
+                budget=budget,
+            )
+        if results:
+            _report(results, out)
+    stopped = any(budget.stopped for budget in budgets)
+    if stopped:
+        typer.echo(
+            "the budget is used up; the same command with a larger one plays the rest", err=True
+        )
+    if losses:
+        count = f"{len(losses)} cells were lost and are in no figure"
+        typer.echo("\n".join([*losses, f"{count}; the same command plays them again"]), err=True)
+    if losses or stopped:
+        raise typer.Exit(1)
+
+
+def _from_preset(
+    preset: str,
+    world: str | None,
+    oracles: str | None,
+    sizes: str | None,
+    episodes: int | None,
+    window: str | None,
+    options: list[str],
+    axis: str | None,
+) -> dict[str, Any]:
+    """Return the settings of a preset, with those that the user gives in their place or, for
+    options, besides.
+    """
+    check_choice("preset", preset, list(presets()))
+    readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
+        "worlds": (world, split),
+        "arms": (oracles, parse_arms),
+        "horizons": (sizes, parse_sizes),
+        "axis": (axis, str),
+        "window": (window, partial(parse_tokens, "window")),
+    }
+    given = {name: read(text) for name, (text, read) in readers.items() if text is not None}
+    settings = {**presets()[preset], **given}
+    if episodes is not None:
+        check_int("episodes", episodes, 1, 1_000_000)
+        settings["seeds"] = episodes
+    by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
+    for path, value in parse_options(options).items():
+        name, _, option = path.rpartition(".")
+        by_world.setdefault(name, {})[option] = value
+    return {**settings, "options": by_world}
+
+
+def score(
+    folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")],
+    train: Annotated[
+        list[Path],
+        typer.Option(
+            help="A log of training (JSONL), to report the overlap with; may be repeated."
+        ),
+    ] = [],  # noqa: B006
+) -> None:
+    """Score the trajectories of an ablation again, and make its tables and figures anew."""
+    with exit_on_user_error():
+        with console.status("scoring trajectories"):
+            results = load_results(folder)
+        if not results:
+            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+        if missing := [str(log) for log in train if not log.is_file()]:
+            raise ValueError(f"there is no log {missing[0]}; --train takes files of trajectories")
+        _report(results, folder)
+        if train:
+            training = chain.from_iterable(map(TrajectoryLog, train))
+            show_table(overlap_table(log_of(folder), training))
+
+
+def compare(
+    folders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER...",
+            help="Folders that `agentgym ablate` wrote, as NAME=FOLDER to name their policies.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path(
+        "runs/compare"
+    ),
+) -> None:
+    """Put studies together: tables and figures of all policies, and their differences, paired by
+    instance where they played the same ones.
+    """
+    with exit_on_user_error():
+        named = {Path(path): name for name, path in map(split_label, folders)}
+        if len(named) != len(folders):
+            raise ValueError("each folder must be given once")
+        if out in named:
+            raise ValueError(f"--out {out} is one of the folders; choose another")
+        with console.status("scoring trajectories"):
+            results = load_folders(named)
+        _report(results, out)
+
+
+def _report(results: list[Result], out: Path) -> None:
+    with console.status("tables and figures"), RunLock(out):
+        paths = write_report(results, out)
+    for table in ablation_tables(results):
+        show_table(table)
+    typer.echo("wrote " + ", ".join(map(str, paths)))

@@ -1,0 +1,177 @@
+"""The commands `audit`, `check` and `fuzz`: shortcuts, laws and hostile replies against worlds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from agentgym.cli.common import (
+    Options,
+    complete_world,
+    console,
+    exit_on_user_error,
+    parse_options,
+    progress_bar,
+    show_table,
+)
+from agentgym.testing import (
+    AuditConfig,
+    Campaign,
+    Finding,
+    check_laws,
+    read_findings,
+    replay_findings,
+    run_audit,
+)
+from agentgym.text.validation import check_int
+from agentgym.training.evaluation import to_markdown
+from agentgym.training.rollout.storage import write_text
+
+_SHOWN_CHARS = 1_500
+"""Characters of a finding that are shown: the end of a traceback with its error."""
+_SHOWN_REPLY = 300
+"""Characters of a reply: those that matter are at its start once it is cut down."""
+
+
+def audit(
+    world: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A world or one of its presets.", autocompletion=complete_world
+        ),
+    ],
+    episodes: Annotated[
+        int, typer.Option(help="Episodes of each policy; 60 show that one stays below 10 %.")
+    ] = 200,
+    demonstrations: Annotated[
+        int, typer.Option(help="Successful episodes for the shortcuts to learn from.")
+    ] = 100,
+    splits: Annotated[
+        bool, typer.Option(help="Learn on the split train and play on test; else on all instances.")
+    ] = True,
+    optimise: Annotated[
+        int,
+        typer.Option(
+            help="Instances on which to train a small model that sees no result; 0 for none."
+        ),
+    ] = 0,
+    options: Options = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
+) -> None:
+    """Play shortcuts that do not do the task of a world; exit code 1 if one earns more than chance."""
+    with exit_on_user_error():
+        check_int("episodes", episodes, 1, 100_000)  # as `AuditConfig.seeds`
+        check_int("optimise", optimise, 0, 1_000_000)
+        config = AuditConfig(
+            world, episodes, demonstrations, parse_options(options), splits, optimise
+        )
+        with progress_bar() as progress:
+            bar = progress.add_task("seeds", total=episodes)
+            result = run_audit(config, lambda played: progress.advance(bar, played))
+        if out is not None:
+            write_text(out, to_markdown(result.table()) + "\n")
+    show_table(result.table())
+    leaks = ", ".join(row.name for row in result.leaks)
+    typer.echo(f"verdict: {result.verdict}{f' ({leaks})' if leaks else ''}")
+    raise typer.Exit(int(bool(leaks)))
+
+
+def check(
+    world: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A world, a preset, or package.module:MyWorld."),
+    ],
+    seeds: Annotated[int, typer.Option(min=1, help="Instances for each law.")] = 5,
+    only: Annotated[str, typer.Option(help="Only laws whose names hold this text.")] = "",
+) -> None:
+    """Check a world by the laws that the package's own obey; exit code 1 if it breaks one."""
+    with exit_on_user_error():
+        results = list(check_laws(world, seeds, only))
+    rows = [[result.name, result.verdict, result.reason] for result in results]
+    show_table((f"{world}: laws", ["law", "", "why"], rows))
+    broken = [result for result in results if result.verdict == "broken"]
+    for result in broken:
+        typer.echo(f"\nbroken: {result.name}\n{result.reason}\nto see it: {result.line}")
+    missing = {error.hook: error for result in results for error in result.missing}
+    if missing:
+        lines = (f"\n  {error}" for error in missing.values())
+        typer.echo(f"\nhooks that the world lacks:{''.join(lines)}")
+    count = len(results) - len(broken)
+    skipped = sum(result.verdict == "skipped" for result in results)
+    typer.echo(f"{count - skipped} laws hold, {len(broken)} are broken, {skipped} were skipped")
+    raise typer.Exit(int(bool(broken)))
+
+
+def fuzz(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...",
+            help="Worlds, presets and teams; all that are registered by default. One of a module "
+            "of your own is package.module:MyWorld.",
+            autocompletion=complete_world,
+        ),
+    ] = None,
+    texts: Annotated[
+        int | None,
+        typer.Option(help="Replies for each id; by default 200, or with --minutes no limit."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed: the same seed plays the same episodes.")
+    ] = 0,
+    minutes: Annotated[
+        float | None, typer.Option(help="Time after which no episode begins any more.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Add each finding to this JSONL file, as small as it could be made."),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that play.")] = 1,
+    replay: Annotated[
+        Path | None, typer.Option(help="Play the findings of this file again, and nothing else.")
+    ] = None,
+) -> None:
+    """Play hostile, mutated and random replies, and check every step; exit code 1 if a law was broken."""
+    if replay is not None:
+        with exit_on_user_error():
+            results = replay_findings(read_findings(replay))
+        for finding, again in results:
+            _show(again or finding, "still" if again else "not any more")
+        raise typer.Exit(int(any(again for _, again in results)))
+    with exit_on_user_error():
+        campaign = Campaign(
+            ids or (),
+            texts=200 if texts is None and minutes is None else texts,
+            seed=seed,
+            minutes=minutes,
+            workers=workers,
+            out=out,
+        )
+    with Progress(
+        TextColumn("{task.completed} texts"), TimeElapsedColumn(), console=console, transient=True
+    ) as progress:
+        task = progress.add_task("")
+        with exit_on_user_error():
+            campaign.run(lambda total: progress.update(task, completed=total))
+    show_table(campaign.table())
+    for finding in campaign.findings:
+        _show(finding, "" if finding.reproduced is not False else "seen once")
+    played = sum(tally.texts for tally in campaign.tallies.values())
+    typer.echo(f"{played} texts, {len(campaign.findings)} causes of faults")
+    raise typer.Exit(int(bool(campaign.findings)))
+
+
+def _show(finding: Finding, note: str) -> None:
+    case = finding.case
+    typer.echo(
+        f"\n{finding.kind}{f' ({note})' if note else ''}: {case.id}, seed {case.env_seed}, "
+        f"options {dict(case.options or {})}\n{finding.text[-_SHOWN_CHARS:].strip()}"
+    )
+    actions = list(case.actions or ())
+    for action in actions[-3:]:
+        typer.echo(f"  reply: {action[:_SHOWN_REPLY]!a}")
+    if len(actions) > 3:
+        typer.echo(f"  the last three of {len(actions)} replies")

@@ -1,0 +1,171 @@
+"""The app: the class of all commands, those of papers (`longbench`, `gsm`), made of what the papers
+have registered, and all commands in the order in which `agentgym --help` lists them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from agentgym.cli.ablate import ablate, compare, score
+from agentgym.cli.audit import audit, check, fuzz
+from agentgym.cli.common import exit_on_user_error, fail, resume_hint, show_table
+from agentgym.cli.doctor import doctor
+from agentgym.cli.episodes import list_worlds, rollout
+from agentgym.cli.export import export
+from agentgym.cli.new_world import new_world
+from agentgym.cli.play import play
+from agentgym.cli.serve import serve
+from agentgym.cli.train import train
+from agentgym.cli.view import view
+from agentgym.training.evaluation import Command, papers
+
+RENAMED = {
+    "--arms": "--oracles",
+    "--distraction": "--policy control:distraction=0.002",
+    "--lengths": "--horizons",
+    "--noise": "--policy noisy:p=0.1, or --teacher thinking:p=0.2",
+    "--planning": "--policy control:planning=0.02",
+    "--seeds": "--episodes",
+    "--suite": "--preset",
+    "--tracking": "--policy control:tracking=0.01",
+}
+"""Options under names that people try, with what they are called in all commands."""
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
+
+
+class AppCommand(TyperCommand):
+    """Command that knows `RENAMED`, and refuses an `--out` that cannot be written before it works."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, or say what an option is called."""
+        own = {name for parameter in self.params for name in parameter.opts}
+        for name in (arg.partition("=")[0] for arg in args):
+            if name in RENAMED and name not in own:
+                ctx.fail(f"there is no option {name}; write {RENAMED[name]}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Check `--out`, then run the command."""
+        try:
+            if ctx.params.get("out") is not None:
+                with exit_on_user_error():
+                    check_out(Path(ctx.params["out"]))
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            fail("interrupted", 130)
+
+
+def check_out(out: Path) -> None:
+    """Raise `ValueError` if a file or folder cannot be written, and write nothing.
+
+    Raises:
+        ValueError: It is a path of another system, or lies in a place that cannot be written.
+    """
+    if os.name != "nt" and _WINDOWS.match(str(out)):
+        raise ValueError(
+            f"--out {str(out)!r} is a path of Windows, of which this system would make one name; "
+            "write it with /, such as runs/mine"
+        )
+    existing = next(place for place in (out, *out.absolute().parents) if place.exists())
+    problems = {
+        "is a file": existing != out and not existing.is_dir(),
+        "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
+        "gives you no right to": not os.access(existing, os.W_OK),
+    }
+    for problem in (text for text, holds in problems.items() if holds):
+        raise ValueError(
+            f"--out {out} cannot be written: {existing} {problem}; choose another place"
+        )
+
+
+def add_paper_commands(app: typer.Typer) -> None:
+    """Add the commands of all papers to an app."""
+    groups: dict[str, typer.Typer] = {}
+    for command in (command for paper in papers() for command in paper.commands):
+        if command.group and command.group not in groups:
+            groups[command.group] = typer.Typer(help=command.group_help, no_args_is_help=True)
+            app.add_typer(groups[command.group], name=command.group)
+        groups.get(command.group, app).command(command.name, cls=AppCommand)(_as_function(command))
+
+
+def _as_function(command: Command) -> Callable[..., None]:
+    """Return the function of a command as Typer wants it: with its help in options and arguments,
+    and printing its results.
+    """
+
+    @wraps(command.run)
+    def function(**options: Any) -> None:
+        place = options.get("out", options.get("folder"))
+        out = place if isinstance(place, Path) else None
+        with exit_on_user_error(), resume_hint(out) if command.resumable else nullcontext():
+            for item in command.run(**options):
+                if isinstance(item, str):
+                    typer.echo(item)
+                else:
+                    show_table(item)
+
+    hints = get_type_hints(command.run, include_extras=True)
+    parameters = []
+    for parameter in inspect.signature(command.run).parameters.values():
+        kind, help_text = hints[parameter.name].__origin__, hints[parameter.name].__metadata__[0]
+        required = (
+            parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+        )
+        info = typer.Argument(help=help_text) if required else typer.Option(help=help_text)
+        parameters.append(
+            parameter.replace(annotation=Annotated[kind, info], kind=parameter.KEYWORD_ONLY)
+        )
+    vars(function)["__signature__"] = inspect.Signature(parameters)
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"agentgym {importlib.metadata.version('agentgym')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Long-horizon text worlds for training and examining LLM agents."""
+
+
+app.command("list", cls=AppCommand)(list_worlds)
+for _command in (play, rollout, view, ablate, train, score, compare, doctor, export):
+    app.command(cls=AppCommand)(_command)
+add_paper_commands(app)
+for _tool in (serve, audit, fuzz, check, new_world):
+    app.command(cls=AppCommand)(_tool)
+
+
+def main() -> None:
+    """Run the `agentgym` command."""
+    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
+    app()

@@ -1,0 +1,298 @@
+"""Helpers of the commands: completion of names in the shell (`agentgym --install-completion`),
+errors and interrupts as messages, options as values, progress and tables on the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import gymnasium
+import typer
+from rich import table as rich_table
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from agentgym.assemble.registry import teams, worlds
+from agentgym.assemble.wrapper_stack import strategies
+from agentgym.oracles import ARMS
+from agentgym.play.policy import PolicyError
+from agentgym.text.validation import parse_count
+from agentgym.training.evaluation import Table
+from agentgym.training.rollout import (
+    CollectionError,
+    DamagedFileError,
+    ModelOptions,
+    OtherRunError,
+    RunLockedError,
+)
+from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.world.world import MissingHook
+
+_LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
+"""A name before what it names; options of a policy stand behind a `:`, and paths have slashes."""
+_GO_ON = "the same command goes on from here"
+console = Console(width=None if sys.stdout.isatty() else 140)
+"""Tables in a file or a pipe keep their width; a terminal's own width is used there."""
+
+OPTION_HELP = "an option of the world as name=value, e.g. items=20"
+
+
+def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
+    """Return a function that completes names in the shell.
+
+    Args:
+        names: Lists the names when they are asked for.
+        joints: The characters that join several names; the last of them is completed.
+    """
+
+    def matches(incomplete: str) -> list[str]:
+        start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
+        head, tail = incomplete[:start], incomplete[start:].casefold()
+        return [head + name for name in names() if name.casefold().startswith(tail)]
+
+    return matches
+
+
+def short_id(env_id: str) -> str:
+    """Return an id without its namespace and version, as users may write it."""
+    return env_id.rpartition("/")[2].removesuffix("-v0")
+
+
+def _world_names() -> Iterable[str]:
+    return (short_id(entry.id) for entry in (*worlds(presets=True), *teams()))
+
+
+complete_world = complete(_world_names)
+complete_worlds = complete(_world_names, ",")
+complete_oracles = complete(lambda: [arm or "none" for arm in ARMS], ",")
+complete_context = complete(lambda: ("none", *strategies()), ",+")
+
+WorldId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A world, a preset or a team (agentgym list).",
+        autocompletion=complete_world,
+    ),
+]
+Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
+CONTEXT_HELP = (
+    f"none, {', '.join(strategies())}; several joined by +, each with arguments if wanted, as in "
+    "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
+)
+Window = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKENS",
+        help="Tokens of the context window, such as 96k; what does not fit is trimmed.",
+    ),
+]
+_POLICY_HELP = (
+    f"{', '.join(SCRIPTED)}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
+    "model; or package.module:factory, with options too."
+)
+PolicyName = Annotated[
+    str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
+]
+PolicyNames = Annotated[
+    list[str],
+    typer.Option(
+        help=f"{_POLICY_HELP} May be repeated; NAME=policy gives one a name in tables and figures.",
+        autocompletion=complete(lambda: SCRIPTED),
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(help="Device of a model, e.g. cuda; a GPU by default if there is one.")
+]
+DTypeName = Annotated[
+    str | None, typer.Option(help="Weights of a model: auto, float32, bfloat16 or float16.")
+]
+Temperature = Annotated[
+    float, typer.Option(help="Temperature of a model; 0 for the most probable tokens.")
+]
+MaxNewTokens = Annotated[
+    str | None,
+    typer.Option(metavar="TOKENS", help="The most tokens of a model's reply, such as 2k."),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(help="The most episodes that a model plays at once: 32.")
+]
+Template = Annotated[
+    list[str],
+    typer.Option(
+        help="A variable of the chat template as name=value, e.g. enable_thinking=false; may be "
+        "repeated."
+    ),
+]
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with a message on stderr and an exit code."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code) from None
+
+
+@contextmanager
+def exit_on_user_error() -> Iterator[None]:
+    """Turn an error in the user's input into one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
+        fail(f"error: {_sentence(error)}")
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error as a sentence: that of the system names the file first."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}; choose another place"
+    return str(error)
+
+
+@contextmanager
+def resume_hint(out: Path | None) -> Iterator[None]:
+    """Say of a run which was interrupted, or whose endpoint, workers or disk broke down, that it can
+    be resumed, if anything of it was saved.
+
+    Args:
+        out: The folder or the log of the run; None if nothing is saved.
+    """
+    try:
+        yield
+    except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
+        fail(f"error: {error}")
+    except (PolicyError, CollectionError, OSError) as error:
+        hint = f"\n{_GO_ON}" if _holds_progress(out) else ""
+        fail(f"error: {error}{hint}", 1)
+    except KeyboardInterrupt:
+        hint = f"; {_GO_ON}" if _holds_progress(out) else ""
+        fail(f"interrupted{hint}", 130)
+
+
+def _holds_progress(out: Path | None) -> bool:
+    """Report whether episodes, answers or a checkpoint were saved in a folder or a log."""
+    if out is None or not out.is_dir():
+        return out is not None and out.is_file() and out.stat().st_size > 0
+    files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
+    return any(file.stat().st_size > 0 for file in files)
+
+
+def progress_bar() -> Progress:
+    """Return a bar with the number of finished parts and the remaining time."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+def show_table(table: Table) -> None:
+    """Print a table."""
+    title, header, rows = table
+    shown = rich_table.Table(title=title, title_justify="left")
+    for place, name in enumerate(header):
+        shown.add_column(name, overflow="fold", no_wrap=place == 0)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def split(text: str) -> list[str]:
+    """Return the parts of a text between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Return the name that is given to something before a `=`, as in `small=runs/train`, and the
+    rest; the name is empty if there is none, or if all of it is the path of something.
+    """
+    found = None if Path(text).exists() else _LABEL.fullmatch(text)
+    return (found[1], found[2]) if found else ("", text)
+
+
+def parse_arms(text: str) -> list[str]:
+    """Return oracle arms, of which `none` is the one without oracles."""
+    return ["" if arm == "none" else arm for arm in split(text)]
+
+
+def parse_tokens(name: str, text: str | None) -> int | None:
+    """Return the tokens of an option; None if it is not given.
+
+    Raises:
+        ValueError: The text is no number of tokens.
+    """
+    return None if text is None else parse_count(name, text)
+
+
+def parse_sizes(text: str, name: str = "horizons") -> list[int]:
+    """Return sizes of tasks, such as 4 or 8k, between commas.
+
+    Raises:
+        ValueError: One is no number.
+    """
+    return [_parse_size(part, name) for part in split(text)]
+
+
+def _parse_size(text: str, name: str) -> int:
+    try:
+        return parse_count(name, text)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be whole numbers separated by commas, got {text!r}"
+        ) from None
+
+
+def model_options(
+    device: str | None,
+    dtype: str | None,
+    temperature: float,
+    max_new_tokens: str | None,
+    batch_size: int | None,
+    template: list[str],
+) -> ModelOptions:
+    """Return the options of a model that plays; those that are None are left at their defaults.
+
+    Raises:
+        ValueError: A value is out of bounds.
+    """
+    given: dict[str, Any] = {"device": device, "dtype": dtype, "batch_size": batch_size}
+    return ModelOptions(
+        **{name: value for name, value in given.items() if value is not None},
+        temperature=temperature,
+        max_new_tokens=parse_tokens("max_new_tokens", max_new_tokens),
+        template=parse_options(template, "--template"),
+    )
+
+
+def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
+    """Return the values of an option that is given as name=value, by name.
+
+    Raises:
+        ValueError: One is not of the form name=value.
+    """
+    parsed: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise ValueError(f"{flag} takes name=value, got {option!r}")
+        parsed[name] = _parse_value(value)
+    return parsed
+
+
+def _parse_value(text: str) -> Any:
+    """Return what a text is as JSON or as a constant of Python, or the text itself."""
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,287 @@
+"""The command `doctor`: faults in the files of a run, and their repair: what is damaged is moved
+aside, and what it was the record of is played again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym.cli.common import exit_on_user_error
+from agentgym.training.evaluation.ablation import Cell, cell_of
+from agentgym.training.evaluation.study import SETTINGS, load_study, log_of, missing_cells
+from agentgym.training.extras import needs_extra
+from agentgym.training.rl.learning_curve import PHASES
+from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
+from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
+from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
+
+SIDE = ".damaged"
+"""The end of the name of the file to which a repair moves what is damaged."""
+TRAIN, FINETUNE = "train.json", "finetune.json"
+CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
+"""The files of a training; their modules are imported when there is one, as they are slow."""
+_SHOWN = 20
+"""Cells that are listed by name; more fill the screen."""
+_WEIGHTS = ("*.safetensors", "*.bin")
+"""The files of transformers that hold weights."""
+
+
+def doctor(
+    run: Annotated[Path, typer.Argument(help="A folder that a command writes to, or a log.")],
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help=f"Move what is damaged into files beside it that end in {SIDE}."
+        ),
+    ] = False,
+) -> None:
+    """Say what is wrong with the files of a run; exit with 1 if something is and stays so."""
+    with exit_on_user_error():
+        faults = inspect_run(run)
+        for fault in faults:
+            typer.echo(str(fault))
+        if faults and repair:
+            repair_run(run)
+            typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
+            faults = []
+        can_count = not any(fault.path.name == SETTINGS for fault in faults)
+        cells = missing_cells(run) if can_count else []
+        for cell in cells[:_SHOWN]:
+            typer.echo(f"to be played: {cell}")
+        if cells:
+            rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
+            typer.echo(
+                f"{rest}agentgym ablate --out {run}, with the options of the run, plays them"
+            )
+    if faults:
+        typer.echo(f"to repair this: agentgym doctor {run} --repair")
+        raise typer.Exit(1)
+    typer.echo(f"{run} is whole")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong with a file.
+
+    Attributes:
+        path: The file.
+        problem: The fault.
+        cost: The cost of moving the damaged part aside.
+        line: The number of the damaged line, from 1; None for the whole file.
+    """
+
+    path: Path
+    problem: str
+    cost: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.problem}; {self.cost}"
+
+
+def inspect_run(run: Path) -> list[Fault]:
+    """Return what is wrong with the files of a run; nothing is written.
+
+    Args:
+        run: A folder that a command writes to, or a log of trajectories.
+
+    Raises:
+        ValueError: There is nothing, or nothing of a run.
+        RunLockedError: Somebody writes to it.
+    """
+    if not run.exists():
+        raise ValueError(f"there is no run at {run}; name a folder or a log")
+    files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
+    files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
+    if not any(
+        path.name in _WHOLE_FILES or path.name.removesuffix(ENDING).endswith(".jsonl")
+        for path in files
+    ):
+        raise ValueError(f"{run} holds no file of a run; name the folder or the log of one")
+    for target in {run, *(path.parent for path in files)}:
+        RunLock(target, folder=target.is_dir()).check()
+    for path in files:
+        RunLock(path, folder=False).check()
+    return [fault for path in files for fault in _faults(path)]
+
+
+def repair_run(run: Path) -> None:
+    """Move what is damaged into files beside the damaged ones.
+
+    Raises:
+        RunLockedError: Somebody writes to it.
+        OSError: A file cannot be written.
+    """
+    # What one repair takes away may be missed by the files that stay.
+    while faults := inspect_run(run):
+        paths = list(dict.fromkeys(fault.path for fault in faults))
+        with ExitStack() as stack:
+            for folder in sorted({path.parent for path in paths}):
+                stack.enter_context(RunLock(folder))
+            for path in paths:
+                stack.enter_context(RunLock(path, folder=False))
+                lines = {fault.line for fault in faults if fault.path == path}
+                _move_file(path) if None in lines else _move_lines(path, lines)
+
+
+def _faults(path: Path) -> Iterator[Fault]:
+    if path.name in _WHOLE_FILES:
+        yield from _WHOLE_FILES[path.name](path)
+    elif path.name.removesuffix(ENDING).endswith(".jsonl"):
+        yield from _torn_line(path)
+        yield from _line_faults(path)
+
+
+def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[Fault]:
+    """Yield the fault of a file that its reader cannot read."""
+    try:
+        read(path)
+    except DamagedFileError as error:
+        yield Fault(path, error.problem, cost)
+
+
+def _ablation_faults(path: Path) -> Iterator[Fault]:
+    cost = "agentgym ablate with the same options writes it again"
+    return _read_faults(path, lambda file: load_study(file.parent), cost)
+
+
+def _training_faults(path: Path) -> Iterator[Fault]:
+    with needs_extra("the inspection of a training", "train"):
+        from agentgym.training.rl import FineTuning, Learning  # noqa: PLC0415 - slow to import, and an extra
+    run = Learning if path.name == TRAIN else FineTuning
+    cost = "agentgym train with the same options writes it again"
+    yield from _read_faults(path, lambda file: run.load_settings(file.parent), cost)
+    folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
+    for before, after in pairwise(folders):
+        if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
+            yield Fault(
+                after / CHECKPOINT,
+                f"it goes on from {before / CHECKPOINT}, which is missing",
+                f"training begins again with {before.name}",
+            )
+    tokenizer = path.parent / "tokenizer_config.json"
+    if tokenizer.exists() and not (path.parent / "tokenizer.json").exists():
+        yield Fault(
+            tokenizer, "it has no tokenizer.json beside it", "agentgym train writes both again"
+        )
+
+
+def _checkpoint_faults(path: Path) -> Iterator[Fault]:
+    with needs_extra("the inspection of a checkpoint", "train"):
+        from agentgym.training.rl.trainer import load_checkpoint  # noqa: PLC0415 - slow to import, and an extra
+    yield from _read_faults(path, load_checkpoint, "training begins again with this phase")
+
+
+def _model_faults(path: Path) -> Iterator[Fault]:
+    if not any(next(path.parent.glob(pattern), None) for pattern in _WEIGHTS):
+        yield Fault(path, "there are no weights beside it", "the training writes both at its end")
+
+
+def _torn_line(path: Path) -> Iterator[Fault]:
+    if torn_at(path) != path.stat().st_size:
+        number = sum(1 for _ in whole_lines(path)) + 1
+        yield Fault(path, "the last line was not written whole", "it is made again", number)
+
+
+def _line_faults(path: Path) -> Iterator[Fault]:
+    if path == log_of(path.parent).path or _is_log(path):
+        yield from _log_faults(path)
+        return
+    cost = {
+        CURVE: "its point is lost, unless training begins again",
+        METRICS: "the figures of its step are lost, unless training begins again",
+    }.get(path.name, "the command that wrote it makes it again")
+    for number, line in whole_lines(path):
+        try:
+            _check_line(path.name, json.loads(line))
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
+            yield Fault(path, f"it cannot be read ({error!r:.100})", cost, number)
+
+
+def _check_line(name: str, row: Any) -> None:
+    """Raise an error if a line of a file of this name lacks what its readers need."""
+    if not isinstance(row, Mapping):
+        raise TypeError("no JSON object")
+    if name == METRICS:
+        int(row["step"])
+    if name == CURVE:
+        PHASES.index(row["phase"])
+        int(row["step"])
+    if "raw_response" in row:
+        str(row["id"])
+
+
+def _is_log(path: Path) -> bool:
+    """Return whether a file has the line of a trajectory."""
+    for _, line in whole_lines(path):
+        try:
+            row = json.loads(line)
+        except (RecursionError, ValueError):
+            continue
+        if isinstance(row, dict):
+            return {"spec", "seed", "steps"} <= row.keys()
+    return False
+
+
+def _log_faults(path: Path) -> Iterator[Fault]:
+    study = None
+    with suppress(DamagedFileError):  # which is a fault of its own
+        study = load_study(path.parent) if path == log_of(path.parent).path else None
+    firsts: dict[Cell, int] = {}
+    for number, trajectory in TrajectoryLog(path).readable():
+        if trajectory is None:
+            yield Fault(path, "it is no trajectory", "its episode is played again", number)
+        elif study is not None and not study.holds(trajectory):
+            problem = f"it is no cell of {SETTINGS} ({dict(trajectory.labels)})"
+            yield Fault(path, problem, "it did not count", number)
+        elif study is not None and not trajectory.failure:
+            cell = cell_of(trajectory)
+            if (first := firsts.setdefault(cell, number)) != number:
+                problem = f"it is a double of line {first} ({cell})"
+                yield Fault(path, problem, "it did not count", number)
+
+
+def _move_lines(path: Path, numbers: set[int | None]) -> None:
+    """Move lines of a file to the end of the file beside it, where they are plain."""
+    number = 0
+    with replacing(path) as rest:
+        for chunk in read_chunks(path):
+            numbered = list(enumerate(chunk.lines, number + 1))
+            number += len(numbered)
+            for line in (line for place, line in numbered if place in numbers):
+                append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
+            rest.write(
+                encode_lines(path, [line for place, line in numbered if place not in numbers])
+            )
+        with path.open("rb") as file:
+            file.seek(torn_at(path))
+            if torn := file.read():
+                append_bytes(_side(path), torn + b"\n", sync=True)
+
+
+def _side(path: Path) -> Path:
+    return path.with_name(path.name + SIDE)
+
+
+def _move_file(path: Path) -> None:
+    places = (_side(path) if k == 1 else path.with_name(f"{path.name}{SIDE}-{k}") for k in count(1))
+    path.rename(next(place for place in places if not place.exists()))
+
+
+_WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[Fault]]] = {
+    SETTINGS: _ablation_faults,
+    TRAIN: _training_faults,
+    FINETUNE: _training_faults,
+    CHECKPOINT: _checkpoint_faults,
+    "config.json": _model_faults,
+}
+"""What looks for faults in a file of this name."""

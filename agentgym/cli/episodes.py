@@ -1,0 +1,208 @@
+"""The commands `list` and `rollout`: worlds and their episodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.assemble.registry import load_plugins, resolve, spec, teams, worlds
+from agentgym.cli.common import (
+    CONTEXT_HELP,
+    BatchSize,
+    Device,
+    DTypeName,
+    MaxNewTokens,
+    Options,
+    PolicyName,
+    Temperature,
+    Template,
+    Window,
+    WorldId,
+    complete,
+    complete_context,
+    complete_oracles,
+    console,
+    exit_on_user_error,
+    fail,
+    model_options,
+    parse_options,
+    parse_tokens,
+    progress_bar,
+    resume_hint,
+    short_id,
+)
+from agentgym.text.validation import suggest
+from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
+from agentgym.training.rollout.storage import keep_settings, read_settings
+
+Oracles = Annotated[
+    str,
+    typer.Option(
+        help="Which oracles help: letters of P (plan), S (state), H (history).",
+        autocompletion=complete_oracles,
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
+
+
+def list_worlds(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Only ids in which all of these stand, in any case, such as grid."),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Presets and teams too, each on a whole line.")
+    ] = False,
+) -> None:
+    """List the worlds; with words or --all, their presets and the teams too."""
+    parts = [word.lower() for word in words or ()]
+    load_plugins()
+    everything = (*worlds(presets=True), *teams())
+    entries = [
+        entry
+        for entry in (everything if parts or show_all else worlds())
+        if all(part in entry.id.lower() for part in parts)
+    ]
+    if not entries:
+        names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
+        near = (suggest(word, sorted(names)) for word in words or ())
+        remedy = next(filter(None, near), "agentgym list --all shows all")
+        fail(f"error: no id holds {' and '.join(parts)}; {remedy}")
+    for entry in entries:
+        options = " ".join(f"{name}={value}" for name, value in entry.options.items())
+        line = f"{entry.id:34} {options or entry.summary}"
+        typer.echo(line if show_all else shorten(line, console.width))
+    if not parts and (hidden := len(everything) - len(entries)):
+        typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
+
+
+def shorten(line: str, width: int) -> str:
+    """Return the part of a line that a terminal shows."""
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def rollout(
+    env_id: WorldId,
+    policy: PolicyName = "oracle",
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    context: Annotated[
+        str,
+        typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
+    ] = "none",
+    window: Window = None,
+    options: Options = [],  # noqa: B006
+    device: Device = None,
+    dtype: DTypeName = None,
+    temperature: Temperature = 0.0,
+    max_new_tokens: MaxNewTokens = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
+    num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help=f"What plays them: {', '.join(ENGINES)}.", autocompletion=complete(lambda: ENGINES)
+        ),
+    ] = "lockstep",
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the trajectories to this JSONL file; what it holds is not played again."
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
+) -> None:
+    """Let a policy play a world. With --out, the same command goes on where it was stopped."""
+    with exit_on_user_error():
+        config = PolicyConfig(
+            policy,
+            model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
+        )
+        player = config.make(resolve(env_id))
+        collector = Collector(
+            spec(
+                env_id,
+                oracles=oracles,
+                labels=True,
+                context=context,
+                window=parse_tokens("window", window),
+                **parse_options(options),
+            ),
+            num_envs,
+            engine=engine,
+            timeout=timeout,
+        )
+        if out is not None and out.is_dir():
+            raise ValueError(
+                f"--out {out} is a folder; give a file in it, such as {out / 'run.jsonl'}"
+            )
+        trajectories = collector.collect(
+            player, range(seed, seed + episodes), out, {"policy": config.name}
+        )
+        if out is not None:
+            keep_run(out, collector.spec, config, seed)
+    solved = broken = 0
+    with resume_hint(out), collector, progress_bar() as progress:
+        for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
+            solved += not trajectory.failure and trajectory.steps[-1].info["success"]
+            broken += bool(trajectory.failure)
+            progress.console.print(_summary(trajectory), highlight=False)
+            if show:
+                progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
+    typer.echo(
+        f"solved {solved} of {episodes - broken}"
+        + (f"; {broken} broke and are not counted" if broken else "")
+        + (f"; {collector.retried} were begun again" if collector.retried else "")
+    )
+    if broken == episodes:
+        raise typer.Exit(1)
+
+
+def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
+    """Write the settings of a rollout beside its log, or check that they are those of the log.
+
+    Args:
+        out: The log.
+        env_spec: The spec of the env, as JSON text.
+        policy: The policy.
+        seed: The first seed.
+
+    Raises:
+        RunLockedError: Somebody else writes to the log.
+        ValueError: It holds another run, or episodes that are not of this one.
+        OSError: It cannot be written.
+    """
+    spec_data = json.loads(env_spec)
+    expected = {
+        "world": spec_data["id"],
+        "policy": policy.name,
+        "seed": seed,
+        "model": json.loads(policy.model.to_json()),
+        "options": spec_data["kwargs"],
+        "wrappers": spec_data["additional_wrappers"],
+    }
+    log = TrajectoryLog(out)
+    with log.writing():
+        kept = read_settings(log.settings, expected)
+        for _ in log.of_run(env_spec, {"policy": policy.name}, alone=True) if kept is None else ():
+            pass
+        keep_settings(log.settings, expected, kept, out)
+
+
+def _summary(trajectory: Trajectory) -> str:
+    if trajectory.failure:
+        return f"seed {trajectory.seed}: {trajectory.failure}"
+    faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
+    return (
+        f"seed {trajectory.seed}: score {trajectory.reward}, "
+        f"{trajectory.steps[-1].info['turn']} turns"
+        + (f"; {faults} faults of tools, see info.detail.faults in the log" if faults else "")
+    )

@@ -1,0 +1,101 @@
+"""The command `export`: the program of a task as files that a person can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym.assemble.registry import make
+from agentgym.cli.common import WorldId, exit_on_user_error, parse_options
+from agentgym.envs.lore.code_world import CodeWorld
+from agentgym.envs.lore.programs import ROOT
+from agentgym.play.env import tool_env
+
+HELPER = "each_once.py"
+"""The module that main.py imports first in an export."""
+
+_LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
+_HELPER = '''"""Added by the export; no part of the task.
+
+Many modules are imported by several others, and each call of a main computes all that is behind it again, so a plain run of a large
+program would not end. Here each main that the program asks for is run once, after those that it asks for itself, and remembers its
+value. Modules are imported in the same order, since Python does not follow long chains of imports.
+"""
+
+from functools import cache
+from importlib import import_module
+
+MODULES = [
+{modules}]
+
+NEEDED = [
+{needed}]
+
+for name in MODULES:
+    module = import_module(name)
+    module.main = cache(module.main)
+for name in NEEDED:
+    import_module(name).main()
+'''
+
+
+def export(
+    env_id: WorldId,
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
+    options: Annotated[
+        list[str],
+        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
+    ] = [],  # noqa: B006
+) -> None:
+    """Write the program of a CodeWorld as files that run."""
+    with exit_on_user_error():
+        files = program(env_id, seed, **parse_options(options))
+        write(files, folder)
+    typer.echo(f"wrote {len(files)} files; run: python {folder / ROOT}")
+
+
+def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
+    """Return the files of a task, and one more that main.py imports first, so that each main is run
+    once.
+
+    Raises:
+        ValueError: The world has no program.
+    """
+    env = make(env_id, **options)
+    world = tool_env(env).world if env.reset(seed=seed) else None
+    if not isinstance(world, CodeWorld):
+        raise ValueError(f"{env_id} has no program to export; the world that has one is CodeWorld")
+    files = dict(world.files())
+    return {
+        **files,
+        ROOT: _LAUNCH + files[ROOT],
+        HELPER: _HELPER.format(
+            modules=_list_modules(list(files)), needed=_list_modules(world.needed())
+        ),
+    }
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Write files to a folder that is new or empty.
+
+    Raises:
+        ValueError: It holds something.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if next(folder.iterdir(), None):
+        raise ValueError(f"the folder {str(folder)!r} is not empty; choose another one")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _list_modules(files: Sequence[str]) -> str:
+    """Return the modules of files but the first one, each after those that it imports, as lines of
+    a list.
+    """
+    return "".join(
+        f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
+    )

@@ -1,0 +1,219 @@
+"""The command `play`: a person plays a world in the terminal."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym.assemble.registry import make
+from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_options
+from agentgym.cli.episodes import Oracles, Seed
+from agentgym.play.env import ToolEnv
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import parse
+from agentgym.text.validation import suggest
+from agentgym.training.rollout import Episode, TrajectoryLog
+from agentgym.training.rollout.episode import spec_of
+from agentgym.world.world import World
+
+HELP = """Type a call, such as pop(id=3); a tool without arguments by its name alone.
+  tools   list the tools            state   sum up what was shown
+  best    show the optimal calls    undo    take the last move back
+  chat    show the whole chat       quit    leave (or Ctrl-D)"""
+_TOOL_SECTION = "\n\n# Tools\n"
+"""The beginning of the schemas in a system message, which fill a screen."""
+_CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
+_LABELS = {"policy": "human"}
+"""Labels of the episodes that a person plays."""
+_SHOWN = 10
+"""Optimal calls that are listed; a world may have thousands."""
+
+
+class Game:
+    """An episode that a person plays.
+
+    Args:
+        episode: The episode, just begun.
+
+    Attributes:
+        episode: The episode as it stands.
+    """
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode = episode
+        self._past: list[Episode] = []
+        # By system message, which tells the agents of a team apart.
+        self._shown: dict[str, int] = {}
+        self._commands: dict[str, Callable[[], str]] = {
+            "help": HELP.strip,
+            "tools": self._tools,
+            "state": self._state,
+            "best": self._best,
+            "undo": self._undo,
+            "chat": self._chat,
+        }
+
+    def news(self) -> str:
+        """Return what the player has not seen yet, with the board."""
+        messages = self.episode.chat.messages
+        key = messages[0].text
+        # The player's own reply is left out; where the history is pruned, the last message is new.
+        new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
+        self._shown[key] = len(messages)
+        return _paragraphs(Chat(tuple(map(_brief, new))).to_text(), self._board())
+
+    def enter(self, line: str) -> str:
+        """Run a command or play a call; return what the player is shown."""
+        if line in self._commands:
+            return self._commands[line]()
+        reply = self._reply(line)
+        if reply is None:
+            close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
+            return f"{line!r} is no call and no command; {close or 'help lists both'}"
+        self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
+        self._past.append(copy.deepcopy(self.episode))
+        self.episode.play(Reply(reply))
+        return self.news()
+
+    def names(self) -> list[str]:
+        """Return the tools and the commands, for completion."""
+        return [*(f"{name}(" for name in self._tool_names()), *self._commands, "quit"]
+
+    def _tool_names(self) -> list[str]:
+        return [tool.name for tool in self.episode.chat.tools]
+
+    def result(self) -> str:
+        """Return how the episode ended."""
+        trajectory = self.episode.trajectory()
+        info = trajectory.steps[-1].info
+        solved = "solved" if info["success"] else "not solved"
+        faults = (info["detail"]["report"] or {}).get("faults", ())
+        head = f"{solved} in {info['turn']} turns, score {trajectory.reward}"
+        return "\n".join([head, *(f"- {fault}" for fault in faults)])
+
+    @property
+    def _world(self) -> World[Any] | None:
+        """Return the world; None for a team, whose agents have a view each."""
+        env = self.episode.env.unwrapped
+        return env.world if isinstance(env, ToolEnv) else None
+
+    def _reply(self, line: str) -> str | None:
+        """Return the reply that a line stands for; None if an env could not read it."""
+        if parse(line).calls:
+            return line
+        if line in self._tool_names():
+            line = f"{line}()"
+        # A bare call gets the fence that the env expects; the env says what is wrong with it.
+        if _CALL.fullmatch(line):
+            return f"```python\n{line}\n```"
+        return line if self._world is not None and self._world.final_answer(line) else None
+
+    def _chat(self) -> str:
+        return self.episode.chat.to_text()
+
+    def _board(self) -> str:
+        return self._world.board() if self._world is not None and not self.episode.over else ""
+
+    def _tools(self) -> str:
+        return "\n".join(
+            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"
+            for tool in self.episode.chat.tools
+        )
+
+    def _state(self) -> str:
+        if self._world is None:
+            return "each agent of a team knows only its own chat"
+        return self._world.state()
+
+    def _best(self) -> str:
+        calls = None if self._world is None else self._world.optimal_calls()
+        if calls is None:
+            return "optimal calls are not defined here"
+        if not len(calls):
+            return "the task can no longer be solved"
+        shown = [
+            f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
+            for call, _ in zip(calls, range(_SHOWN), strict=False)
+        ]
+        rest = f"\nand {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
+        return "\n".join(shown) + rest
+
+    def _undo(self) -> str:
+        if not self._past:
+            return "there is nothing to take back"
+        self.episode = self._past.pop()
+        self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages) - 1
+        last = Chat((_brief(self.episode.chat.messages[-1]),)).to_text()
+        return _paragraphs("taken back", last, self._board())
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
+def _brief(message: Message) -> Message:
+    """Return a message without the schemas of the tools."""
+    rules, section, _ = message.text.partition(_TOOL_SECTION)
+    if message.role != "system" or not section:
+        return message
+    return Message("system", f"{rules}\n\n{HELP}")
+
+
+def _edit_lines(names: list[str]) -> None:
+    """Let the terminal edit lines, with a history and completion, where the system can do it."""
+    with suppress(ImportError):  # Windows has none
+        import readline  # noqa: PLC0415 - it changes the terminal when it is imported
+
+        def complete(text: str, number: int) -> str | None:
+            matches = [name for name in names if name.startswith(text)]
+            return matches[number] if number < len(matches) else None
+
+        readline.set_completer(complete)
+        readline.parse_and_bind("tab: complete")
+
+
+def play(
+    env_id: WorldId,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    options: Options = [],  # noqa: B006 - typer's form of a repeated option
+    out: Annotated[
+        Path | None, typer.Option(help="Append the episode to this log (JSONL) at the end.")
+    ] = None,
+) -> None:
+    """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
+    with exit_on_user_error():
+        env = make(env_id, oracles=oracles, labels=True, **parse_options(options))
+        game = Game(Episode(env, seed, _LABELS))
+        if out is not None:
+            for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
+                pass
+    if sys.stdin.isatty():
+        _edit_lines(game.names())
+    typer.echo(game.news())
+    while not game.episode.over:
+        try:
+            line = input("\n> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            line = "quit"
+        if line == "quit":
+            typer.echo("\nleft before the end")
+            break
+        if line:
+            typer.echo("\n" + game.enter(line))
+    else:
+        typer.echo("\n" + game.result())
+    # An episode that was left says nothing about its player and is not scored.
+    trajectory = game.episode.trajectory("" if game.episode.over else "left before the end")
+    if out is not None and trajectory.steps:
+        with exit_on_user_error():
+            TrajectoryLog(out).append(trajectory.to_json())
+        typer.echo(f"wrote the episode to {out}; agentgym view {out} shows it")

@@ -1,0 +1,124 @@
+"""The command `serve`: office servers or a world over MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.common import (
+    complete_world,
+    exit_on_user_error,
+    parse_options,
+    parse_sizes,
+)
+from agentgym.training.extras import needs_extra
+
+if TYPE_CHECKING:
+    from agentgym.training.integrations.mcp import Episode
+
+
+def serve(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A world, or servers of the office joined by +, such as canvas+email.",
+            autocompletion=complete_world,
+        ),
+    ],
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")
+    ] = False,
+    http: Annotated[
+        str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
+    ] = "",
+    episodes: Annotated[
+        int,
+        typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow."),
+    ] = 1,
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="AGENTGYM_TOKEN",
+            show_envvar=True,
+            help="What clients of --http have to send as a bearer token; needed where others reach the address. The variable "
+            "keeps it out of the list of processes.",
+        ),
+    ] = "",
+    max_sessions: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, help="Sessions of one episode open at once, with --http."),
+    ] = 64,
+    idle_seconds: Annotated[
+        float,
+        typer.Option(
+            min=1.0, help="Seconds without a request after which a session is closed, with --http."
+        ),
+    ] = 1_800.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
+    options: Annotated[
+        list[str],
+        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the trajectories of a world's episodes, which `agentgym score` reads; what it holds is not "
+            "served again. A call is a turn then, and an episode that is left counts with the score that it has."
+        ),
+    ] = None,
+    sizes: Annotated[
+        str, typer.Option("--horizons", help="Sizes with --out, separated by commas.")
+    ] = "",
+    agent: Annotated[str, typer.Option(help="Name of the agent in the report, with --out.")] = "",
+) -> None:
+    """Serve a world or servers of the office over MCP; with --out, write what the agent did as a run."""
+    with exit_on_user_error():
+        if stdio == bool(http):
+            raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
+        host, port = _address(http) if http else ("", 0)
+        with needs_extra("serving over MCP", "mcp"):
+            from agentgym.training.integrations import http_server, mcp  # noqa: PLC0415 - slow to import, and an extra
+        if http:
+            http_server.check_access(host, token)
+        with _open(target, seed, episodes, options, out, sizes, agent, 0 if http else 1) as opened:
+            if http:
+                mcp.serve_http(opened, host, port, token, max_sessions, idle_seconds)
+            else:
+                mcp.serve_stdio(opened[0])
+
+
+def _open(
+    target: str,
+    seed: int,
+    episodes: int,
+    options: list[str],
+    out: Path | None,
+    sizes: str,
+    agent: str,
+    most: int,
+) -> AbstractContextManager[Sequence[Episode]]:
+    """Open the episodes to serve, at most so many if that is not 0."""
+    from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
+
+    given = parse_options(options)
+    if out is None:
+        if sizes or agent:
+            raise ValueError("--horizons and --agent belong to --out")
+        return nullcontext(
+            [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
+        )
+    if not sizes or seed:
+        raise ValueError("--out needs --horizons, and takes the seeds from 0 on")
+    ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
+    return mcp_runs.open_run(ablation, out, most or len(ablation.cells()))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError(f"--http must be HOST:PORT, such as 127.0.0.1:8000, got {text!r}")
+    return host.strip("[]"), int(port)

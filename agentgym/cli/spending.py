@@ -1,0 +1,122 @@
+"""Options of commands that bound what a study may cost, and the estimate before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.common import parse_tokens, progress_bar
+from agentgym.training.evaluation import Ablation, Budget, Limits, Price, estimate, load_results
+from agentgym.training.evaluation.budget import REPLY_TOKENS, Estimate
+from agentgym.training.evaluation.study import result_cell
+
+MaxCells = Annotated[
+    int | None,
+    typer.Option(help="The most episodes of each policy in the folder, earlier runs' included."),
+]
+MaxTokens = Annotated[
+    str | None,
+    typer.Option(metavar="TOKENS", help="The most tokens of each policy, such as 5M."),
+]
+MaxCost = Annotated[float | None, typer.Option(help="The most money for each policy, by --price.")]
+Prices = Annotated[
+    list[str],
+    typer.Option(
+        "--price",
+        metavar="PROMPT,REPLY",
+        help="Price of a million tokens of prompts and of replies, such as 0.15,0.6; once for all "
+        "policies, or once for each.",
+    ),
+]
+ReplyTokens = Annotated[
+    str, typer.Option(metavar="TOKENS", help="Tokens of a reply, for the estimate.")
+]
+EstimateOnly = Annotated[
+    bool, typer.Option("--estimate", help="Say what the run would take, and play nothing.")
+]
+
+
+def parse_limits(
+    cells: int | None, tokens: str | None, cost: float | None, prices: list[str], policies: int
+) -> list[Limits]:
+    """Return the limits of each policy.
+
+    Raises:
+        ValueError: A value cannot be read, or there are fewer prices than policies.
+    """
+    if len(prices) not in (0, 1, policies):
+        raise ValueError(
+            f"--price was given {len(prices)} times for {policies} policies; give it once for all, "
+            "or once for each"
+        )
+    read = [_parse_price(text) for text in prices] or [Price()]
+    read *= policies if len(read) == 1 else 1
+    most = parse_tokens("max_tokens", tokens)
+    return [Limits(cells, most, cost, price) for price in read]
+
+
+def _parse_price(text: str) -> Price:
+    try:
+        prompt, reply = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(f"--price takes PROMPT,REPLY, such as 0.15,0.6, got {text!r}") from None
+    return Price(prompt, reply)
+
+
+def is_costly(ablation: Ablation) -> bool:
+    """Return whether a policy is behind an endpoint, which counts what it uses."""
+    return bool(ablation.policy.module) and hasattr(
+        ablation.policy.make(ablation.worlds[0]), "usage"
+    )
+
+
+def plan_budgets(
+    ablations: Sequence[Ablation],
+    limits: Sequence[Limits],
+    out: Path,
+    reply_tokens: str,
+    *,
+    show: bool,
+) -> list[Budget]:
+    """Return the budget of each policy, and say what each will take: those behind an endpoint, those
+    that are bounded, and all if `show` says so.
+    """
+    shown = [
+        show or limit.counts_tokens or is_costly(ablation)
+        for ablation, limit in zip(ablations, limits, strict=True)
+    ]
+    played = load_results(out) if any(shown) and out.is_dir() else []
+    done = set(map(result_cell, played))
+    size = parse_tokens("reply_tokens", reply_tokens) or REPLY_TOKENS
+    budgets = []
+    for ablation, limit, is_shown in zip(ablations, limits, shown, strict=True):
+        tokens = {}
+        if is_shown:
+            missing = [cell for cell in ablation.cells() if cell not in done]
+            with progress_bar() as progress:
+                task = progress.add_task(
+                    f"estimate for {ablation.policy.column}", total=len(missing)
+                )
+                expected = estimate(
+                    ablation, missing, played, size, partial(progress.advance, task)
+                )
+            tokens = expected.tokens
+            typer.echo(describe(ablation.policy.column, expected, limit.price))
+        budgets.append(Budget(limit, tokens))
+    return budgets
+
+
+def describe(policy: str, expected: Estimate, price: Price) -> str:
+    """Return an estimate in a line."""
+    prompt, reply = expected.total
+    cost = price.of(expected.total)
+    unknown = f"; of {expected.unknown} nothing is known" if expected.unknown else ""
+    return (
+        f"estimate for {policy}: {expected.cells:,} cells, {prompt:,.0f} tokens of prompts, "
+        f"{reply:,.0f} of replies{f', cost {cost:,.2f}' if cost else ''} ({expected.measured} of "
+        f"them by cells that were played, the others by optimal play{unknown})"
+    )

@@ -1,0 +1,314 @@
+"""The command `train`: learning a world from nothing, or fine-tuning a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress, TaskID
+
+from agentgym.cli.common import (
+    CONTEXT_HELP,
+    BatchSize,
+    Device,
+    DTypeName,
+    MaxNewTokens,
+    Options,
+    Template,
+    Window,
+    complete_context,
+    complete_oracles,
+    complete_world,
+    exit_on_user_error,
+    parse_arms,
+    parse_options,
+    parse_sizes,
+    parse_tokens,
+    progress_bar,
+    resume_hint,
+    show_table,
+    split,
+)
+from agentgym.text.validation import list_names
+from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
+from agentgym.training.extras import needs_extra
+from agentgym.training.rl.learning_curve import Curve, Point, learning_figure
+
+FIGURE = "learning_curve.png"
+_TUNING = "Fine-tuning (with --model)"
+
+
+World = Annotated[str, typer.Option(help="The world to learn.", autocompletion=complete_world)]
+Horizons = Annotated[
+    str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
+]
+Arms = Annotated[
+    str,
+    typer.Option(
+        help="Oracle arms in training, by commas; the first is the one of the curve.",
+        autocompletion=complete_oracles,
+    ),
+]
+Contexts = Annotated[
+    str,
+    typer.Option(
+        help=f"Context strategies in training, by commas: {CONTEXT_HELP}.",
+        autocompletion=complete_context,
+    ),
+]
+CloningSteps = Annotated[
+    int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
+]
+RlSteps = Annotated[
+    int | None, typer.Option(help="Steps of GRPO after it: 120, or 20 with --model.")
+]
+Episodes = Annotated[
+    int | None,
+    typer.Option(help="Held-out episodes: 100 an evaluation, or 24 a cell with --model."),
+]
+HintSteps = Annotated[
+    int | None,
+    typer.Option(
+        help="Steps of cloning in all arms and contexts, between the two: 300.",
+        rich_help_panel="From nothing (without --model)",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Fine-tune this model: a folder of transformers, a GGUF file, or smollm2."),
+]
+Lora = Annotated[
+    int | None, typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING)
+]
+Teacher = Annotated[
+    str | None,
+    typer.Option(
+        help="The policy that is cloned, as in --policy of rollout: thinking:p=0.2, or oracle with "
+        "--model."
+    ),
+]
+Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
+Evaluation = Annotated[
+    str | None,
+    typer.Option(
+        "--eval",
+        help="What is evaluated before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
+        rich_help_panel=_TUNING,
+    ),
+]
+CurriculumName = Annotated[
+    str | None,
+    typer.Option(
+        help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
+        rich_help_panel=_TUNING,
+    ),
+]
+SamplerName = Annotated[
+    str | None,
+    typer.Option(
+        help="What samples in GRPO: vllm, or the address of a server that returns token ids.",
+        rich_help_panel=_TUNING,
+    ),
+]
+SamplerOptions = Annotated[
+    list[str],
+    typer.Option(
+        "--sampler-set",
+        help="An option of vLLM or of the server as name=value, e.g. context=8192; may be "
+        "repeated.",
+        rich_help_panel=_TUNING,
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        help="Any other field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
+        "repeated.",
+        rich_help_panel=_TUNING,
+    ),
+]
+RunSeed = Annotated[int, typer.Option(min=0, help="Seeds the weights and all that is drawn.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
+]
+
+
+def train(
+    model: Model = None,
+    world: World = "ListWorld",
+    horizons: Horizons = "3",
+    oracles: Arms = "none",
+    context: Contexts = "none",
+    window: Window = None,
+    options: Options = [],  # noqa: B006
+    cloning: CloningSteps = None,
+    rl: RlSteps = None,
+    hints: HintSteps = None,
+    episodes: Episodes = None,
+    lora: Lora = None,
+    teacher: Teacher = None,
+    method: Method = None,
+    evaluation: Evaluation = None,
+    curriculum: CurriculumName = None,
+    sampler: SamplerName = None,
+    sampler_set: SamplerOptions = [],  # noqa: B006
+    setting: Settings = [],  # noqa: B006
+    max_new_tokens: MaxNewTokens = None,
+    device: Device = None,
+    dtype: DTypeName = None,
+    batch_size: BatchSize = None,
+    template: Template = [],  # noqa: B006
+    seed: RunSeed = 0,
+    out: Out = Path("runs/train"),
+) -> None:
+    """Train a small transformer from nothing, or fine-tune a model: cloning, then GRPO.
+
+    Started again, it goes on where it was stopped.
+    """
+    with exit_on_user_error():
+        settings: dict[str, Any] = {
+            "world": world,
+            "horizons": parse_sizes(horizons),
+            "arms": parse_arms(oracles),
+            "contexts": split(context),
+            "window": parse_tokens("window", window),
+            "options": parse_options(options),
+            "seed": seed,
+        }
+        if teacher is not None:
+            settings["teacher"] = teacher
+        tuning = {
+            "lora": lora,
+            "method": method,
+            "curriculum": curriculum,
+            "sampler": sampler,
+            "sampler_options": parse_options(sampler_set, "--sampler-set") or None,
+            "max_new_tokens": parse_tokens("max_new_tokens", max_new_tokens),
+            "device": device,
+            "dtype": dtype,
+            "batch_size": batch_size,
+            "template": parse_options(template) or None,
+            **(parse_cells(evaluation) if evaluation is not None else {}),
+            **parse_options(setting, "--setting"),
+        }
+        tuning = {name: value for name, value in tuning.items() if value is not None}
+        if model is None:
+            steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
+            _refuse(tuning, "needs --model; without it a small transformer is made from nothing")
+        else:
+            steps = {"clone_steps": cloning, "rl_steps": rl}
+            _refuse({"hints": hints}, "is for training from nothing; leave it out with --model")
+            settings |= {"model": model, **tuning}
+        settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
+    if model is None:
+        _learn(settings, out)
+    else:
+        finetune(settings, out)
+
+
+def _refuse(options: dict[str, Any], reason: str) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ValueError(f"{given[0]} {reason}")
+
+
+def _learn(settings: dict[str, Any], out: Path) -> None:
+    """Train a small transformer from nothing."""
+    with exit_on_user_error():
+        with needs_extra("training", "train"):
+            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+            from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
+        learning = Learning(LearnConfig(**settings), out)
+    with progress_bar() as progress, resume_hint(out):
+        points = learning.run(show_progress(learning.curve, progress))
+        plots.save(learning_figure(points), out / FIGURE)
+    typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
+
+
+def finetune(settings: dict[str, Any], out: Path) -> None:
+    """Fine-tune a model, and show what it could do before and after.
+
+    Args:
+        settings: The fields of a `FineTuneConfig` that are not left at their defaults.
+        out: The folder of the run.
+    """
+    with exit_on_user_error():
+        with needs_extra("fine-tuning", "train"):
+            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+            from agentgym.training.rl import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
+        names = [field.name for field in fields(FineTuneConfig)]
+        if unknown := [name for name in settings if name not in names]:
+            remedy = list_names(unknown[0], names, "settings")
+            raise ValueError(f"there is no setting {unknown[0]!r}; {remedy}")
+        tuning = FineTuning(FineTuneConfig(**settings), out)
+    typer.echo(tuning.describe())
+    with progress_bar() as progress, resume_hint(out), exit_on_user_error():
+        points = tuning.run(show_progress(tuning.curve, progress))
+        plots.save(learning_figure(points), out / FIGURE)
+    if tuning.config.episodes:
+        show_table(comparison(load_results(out / "before"), load_results(out / "after")))
+    typer.echo(f"wrote {out}, {tuning.curve.path}, {out / FIGURE}")
+
+
+def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
+    """Return a function that moves a bar for each phase, and prints a line for each new point of
+    the curve.
+    """
+    tasks: dict[str, TaskID] = {}
+    shown = 0
+
+    def on_progress(phase: str, step: int, steps: int) -> None:
+        nonlocal shown
+        if phase not in tasks:
+            tasks[phase] = progress.add_task(phase)
+        progress.update(tasks[phase], completed=step, total=steps)
+        for point in curve.points[shown:]:
+            progress.console.print(summarize_point(point), highlight=False)
+        shown = len(curve.points)
+
+    return on_progress
+
+
+def summarize_point(point: Point) -> str:
+    """Return a point of the curve as a line for the terminal."""
+    greedy = f"{100 * point.greedy:.0f} %"
+    if point.phase in ("chance", "teacher"):
+        return f"{point.phase}: {greedy} of held-out instances solved"
+    sampled = f", {100 * point.sampled:.0f} % sampled" if point.sampled is not None else ""
+    return (
+        f"{point.phase} {point.step}, {point.episodes:,} episodes, {point.seconds:.0f} s: "
+        f"{greedy} greedy{sampled}"
+    )
+
+
+def comparison(before: list[Result], after: list[Result]) -> Table:
+    """Return success and step accuracy of each arm and horizon, before and after."""
+    columns = [
+        summarize(results, ("arm", "context", "horizon"), metric)
+        for metric in ("success", "step_accuracy")
+        for results in (before, after)
+    ]
+    rows = [
+        [*(str(part) or "none" for part in key), *(percent(column[key]) for column in columns)]
+        for key in sorted(columns[0], key=lambda key: (key[2], key[1], key[0]))
+        if all(key in column for column in columns)
+    ]
+    header = ["arm", "context", "turns", "success before", "after", "step accuracy before", "after"]
+    return f"{len(after)} held-out episodes before and after, % with 95 % intervals", header, rows
+
+
+def parse_cells(text: str) -> dict[str, Any]:
+    """Return the arms and horizons of an evaluation.
+
+    Raises:
+        ValueError: It is not of the form `ORACLES:HORIZONS`.
+    """
+    arms, colon, horizons = text.partition(":")
+    if not colon or not split(horizons):
+        raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")
+    return {
+        "eval_arms": parse_arms(arms),
+        "eval_horizons": parse_sizes(horizons, "horizons of --eval"),
+    }

@@ -1,0 +1,53 @@
+"""The command `view`: the episodes of a run in a browser."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.common import exit_on_user_error
+from agentgym.training.viewer import RunIndex, ViewerServer, build_view, write_page
+from agentgym.training.viewer.optimal import build_view_with_optimal_calls
+
+
+def view(
+    run: Annotated[Path, typer.Argument(help="A folder that a command writes to, or a log.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write one HTML file that holds all, and serve nothing.")
+    ] = None,
+    optimal: Annotated[
+        bool,
+        typer.Option(
+            "--optimal",
+            help="Play episodes again to show the optimal calls; only for logs that you trust, "
+            "as a log names the code that is loaded.",
+        ),
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 for any.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Look at the episodes of a run in a browser; also while the run goes on. Ctrl-C ends."""
+    view_of = build_view_with_optimal_calls if optimal else build_view
+    with exit_on_user_error():
+        index = RunIndex(run)
+        if out is not None:
+            while index.refresh():
+                pass
+            count = write_page(index, out, view_of)
+            typer.echo(f"wrote {out} ({count} episodes, {out.stat().st_size / 1e6:.1f} MB)")
+            return
+        server = ViewerServer(index, view_of, port)
+    typer.echo(f"{run} is shown at {server.url} (Ctrl-C ends)")
+    sys.stdout.flush()  # for a reader of a pipe, which waits for the address
+    if browser:
+        webbrowser.open(server.url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        typer.echo()
+    finally:
+        server.server_close()

@@ -1,0 +1,316 @@
+"""The calendar server: events as Google Calendar gives them, kept so that each is an event of RFC
+5545 too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+
+from agentgym.office.context import iso
+from agentgym.office.event_times import (
+    EventTime,
+    parse_bound,
+    parse_time,
+    seconds_of,
+    to_python,
+    to_spec,
+)
+from agentgym.office.libraries import install_hint
+from agentgym.office.server import Server
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+MAX_EVENTS = 2_500
+"""Events of a calendar: as many as Google Calendar lists at once, so that a listing is whole."""
+_LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
+"""Characters of each text; those of summary and description are Google Calendar's."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+"""Signs that iCalendar cannot hold; tab and line feed are allowed."""
+_OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
+"""The owner of a calendar that no task has given to anybody."""
+_EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
+"""The id of an event: its number, which is never given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event.
+
+    Attributes:
+        summary: Its title.
+        start: When it begins: a moment with a time zone, or a day.
+        end: When it ends: a moment, or the day after its last one.
+        description: What it is about.
+        location: Where it is.
+        id: Its id.
+    """
+
+    summary: str
+    start: datetime | date
+    end: datetime | date
+    description: str = ""
+    location: str = ""
+    id: str = ""
+
+
+class Calendar(Server):
+    """One calendar in UTC."""
+
+    name: ClassVar[str] = "calendar"
+    schema: ClassVar[str] = """
+        CREATE TABLE events (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, created TEXT NOT NULL, updated TEXT NOT NULL,
+            summary TEXT NOT NULL, description TEXT NOT NULL, location TEXT NOT NULL,
+            start JSON NOT NULL, "end" JSON NOT NULL, starts INTEGER NOT NULL,
+            ends INTEGER NOT NULL, sequence INTEGER NOT NULL
+        );
+        CREATE INDEX events_by_start ON events (starts);
+    """
+
+    def set_owner(self, email: str, name: str) -> None:
+        """Set who the calendar belongs to: creator and organizer of its events."""
+        self.session["owner"] = {"email": email, "displayName": name}
+
+    @tool
+    def create_event(
+        self,
+        summary: str,
+        start: EventTime,
+        end: EventTime,
+        description: str | None = None,
+        location: str | None = None,
+    ) -> Row:
+        """Create an event.
+
+        Args:
+            summary: Title.
+            start: Start.
+            end: End.
+            description: Details.
+            location: Place.
+        """
+        texts = {"summary": summary, "description": description or "", "location": location or ""}
+        new_id = self._put(_record(texts, start, end), iso(self.context.clock.tick()))
+        return self._show(self._find(new_id))
+
+    @tool
+    def get_event(self, eventId: str) -> Row:
+        """Get an event.
+
+        Args:
+            eventId: Event ID.
+        """
+        return self._show(self._find(eventId))
+
+    @tool
+    def update_event(
+        self,
+        eventId: str,
+        summary: str | None = None,
+        start: EventTime | None = None,
+        end: EventTime | None = None,
+        description: str | None = None,
+        location: str | None = None,
+    ) -> Row:
+        """Change the given fields of an event.
+
+        Args:
+            eventId: Event ID.
+            summary: Title.
+            start: Start.
+            end: End.
+            description: Details.
+            location: Place.
+        """
+        event = self._find(eventId)
+        changes = {"summary": summary, "description": description, "location": location}
+        texts = {name: event[name] if text is None else text for name, text in changes.items()}
+        self.store.update(
+            "events",
+            event["id"],
+            **_record(
+                texts,
+                event["start"] if start is None else start,
+                event["end"] if end is None else end,
+            ),
+            sequence=event["sequence"] + 1,
+            updated=iso(self.context.clock.tick()),
+        )
+        return self._show(self._find(eventId))
+
+    @tool
+    def delete_event(self, eventId: str) -> str:
+        """Delete an event for good.
+
+        Args:
+            eventId: Event ID.
+        """
+        self.store.delete("events", id=self._find(eventId)["id"])
+        return f"Event {eventId} deleted"
+
+    @tool
+    def list_events(
+        self,
+        timeMin: str,
+        timeMax: str,
+        maxResults: int | None = None,
+        orderBy: Literal["startTime", "updated"] | None = None,
+    ) -> Row:
+        """List the events between two times, those that overlap a bound included.
+
+        Args:
+            timeMin: First time, with offset, e.g. 2025-01-15T09:00:00Z.
+            timeMax: Last time, with offset.
+            maxResults: Maximum number of events; all if omitted.
+            orderBy: Order; startTime if omitted.
+        """
+        low, high = parse_bound("timeMin", timeMin), parse_bound("timeMax", timeMax)
+        most = MAX_EVENTS if maxResults is None else maxResults
+        if low >= high:
+            raise ToolError(
+                f"invalid argument: timeMax must be later than timeMin, got {echo(timeMin)} to "
+                f"{echo(timeMax)}"
+            )
+        if not 1 <= most <= MAX_EVENTS:
+            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_EVENTS}, got {most}")
+        order = "updated, id" if orderBy == "updated" else "starts, id"
+        rows = self.store.rows(
+            "SELECT * FROM events WHERE (ends > ? OR starts >= ?) AND starts <= ? "
+            f"ORDER BY {order} LIMIT ?",
+            low,
+            low,
+            high,
+            most,
+        )
+        return {"items": list(map(self._show, rows)), "count": len(rows)}
+
+    def add(self, events: Event | Iterable[Event]) -> list[str]:
+        """Put events into the calendar; their ids.
+
+        Raises:
+            ToolError: One cannot be kept.
+        """
+        now, ids = iso(self.context.clock.now()), []
+        with self.store.change():
+            for event in [events] if isinstance(events, Event) else events:
+                texts = {name: getattr(event, name) for name in _LIMITS}
+                ids.append(self._put(_record(texts, to_spec(event.start), to_spec(event.end)), now))
+        return ids
+
+    def events(self) -> list[Event]:
+        """Return all events, in order of their starts."""
+        return [
+            Event(
+                **{name: row[name] for name in _LIMITS},
+                id=_event_id(row),
+                start=to_python(row["start"]),
+                end=to_python(row["end"]),
+            )
+            for row in self.store.rows("SELECT * FROM events ORDER BY starts, id")
+        ]
+
+    def ics(self) -> str:
+        """Return the calendar as an iCalendar file (RFC 5545).
+
+        Raises:
+            ImportError: The library for it is not installed.
+        """
+        with install_hint("iCalendar files need icalendar", "icalendar"):
+            icalendar = import_module("icalendar")
+        file = icalendar.Calendar()
+        file.add("prodid", "-//agentgym//office//EN")
+        file.add("version", "2.0")
+        for row in self.store.rows("SELECT * FROM events ORDER BY starts, id"):
+            file.add_component(_component(icalendar.Event(), row))
+        file.add_missing_timezones()
+        return str(file.to_ical(), "utf-8")
+
+    def _put(self, record: Row, now: str) -> str:
+        if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
+            raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
+        number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
+        return _event_id({"id": number})
+
+    def _find(self, event: str) -> Row:
+        """Return the row of an event.
+
+        Raises:
+            ToolError: There is none with that id.
+        """
+        number = _EVENT_ID.fullmatch(event)
+        rows = self.store.find("events", id=int(number[1])) if number else []
+        if not rows or _event_id(rows[0]) != event:
+            raise ToolError(f"not found: there is no event with id {echo(event)}")
+        return rows[0]
+
+    def _show(self, row: Row) -> Row:
+        """Return an event as the tools show it; texts that are empty are left out."""
+        owner = self.session.get("owner", _OWNER)
+        return {
+            "id": _event_id(row),
+            **{name: row[name] for name in _LIMITS if row[name]},
+            "start": row["start"],
+            "end": row["end"],
+            "status": "confirmed",
+            "creator": owner,
+            "organizer": owner,
+            "attendees": [],
+            "created": row["created"],
+            "updated": row["updated"],
+        }
+
+
+def _event_id(row: Row) -> str:
+    return f"event_{row['id']:03}"
+
+
+def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
+    """Return the columns of an event.
+
+    Raises:
+        ToolError: A text is too long, a time is none, or the event ends before it begins.
+    """
+    texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
+    for name, text in texts.items():
+        if _CONTROL.search(text) or len(text) > _LIMITS[name]:
+            raise ToolError(
+                f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control "
+                "characters"
+            )
+    first, last = parse_time("start", start), parse_time("end", end)
+    if ("date" in first) != ("date" in last):
+        raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
+    starts, ends = seconds_of(first), seconds_of(last)
+    if ends < starts or (ends == starts and "date" in first):
+        raise ToolError(
+            f"invalid argument: the event must end after it starts, got {echo(first)} to "
+            f"{echo(last)}; an end date is the day after"
+        )
+    return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
+
+
+def _component(component: Any, row: Row) -> Any:
+    """Return a row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
+    component.add("uid", f"{_event_id(row)}@calendar")
+    component.add("dtstamp", datetime.fromisoformat(row["updated"]))
+    component.add("created", datetime.fromisoformat(row["created"]))
+    for name in _LIMITS:
+        if row[name]:
+            component.add(name, row[name])
+    for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[
+        : 1 + (row["ends"] > row["starts"])
+    ]:
+        when = to_python(value)
+        component.add(
+            name,
+            when.astimezone(UTC)
+            if isinstance(when, datetime) and "timeZone" not in value
+            else when,
+        )
+    component.add("sequence", row["sequence"])
+    return component

@@ -1,0 +1,425 @@
+"""Canvas: assignments, what students hand in for them, and grades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agentgym.office.canvas.fields import (
+    MAX_TEXT,
+    MAX_URL,
+    Text,
+    When,
+    choice,
+    grade_text,
+    line,
+    moment,
+    parse_grade,
+    percent,
+    points,
+    prose,
+    updates,
+)
+from agentgym.office.canvas.records import (
+    SITE,
+    CanvasPart,
+    fields_of,
+    show_assignments,
+    show_file,
+)
+from agentgym.office.canvas.schema import MAX_ID, STUDENT
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+_GRADES = """
+SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
+  sum(s.score) AS score,
+  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded,
+  sum(a.points_possible) AS possible
+FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
+LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
+LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
+WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
+  AND {} GROUP BY e.id ORDER BY e.id
+"""
+"""Sums of points of students: scored, possible where there is a score, and possible at all."""
+
+_COMMENTS = """
+SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c
+JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
+"""
+"""The comments on a submission."""
+
+_SUBMISSION_TYPES = (
+    "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
+    "external_tool",
+)  # fmt: skip
+"""The kinds of submission in Canvas's API that make sense without its other tools."""
+
+_GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
+"""The fields of a submission that a grade sets."""
+
+_NO_SUBMISSION: Row = {
+    **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
+    "file_ids": [],
+    "attempt": 0,
+}
+"""The fields of a submission before anything was handed in."""
+
+
+class Assignments(CanvasPart):
+    """Assignments, submissions and grades."""
+
+    def add_assignment(
+        self,
+        course_id: int,
+        name: str,
+        *,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: When = None,
+        unlock_at: When = None,
+        lock_at: When = None,
+        submission_types: Sequence[str] = ("online_text_entry",),
+        published: bool = True,
+        **extra: Any,
+    ) -> int:
+        """Add an assignment; the id. `extra` are fields that it shows besides."""
+        for kind in submission_types:
+            choice("submission_types", kind, _SUBMISSION_TYPES)
+        return self._records.add(
+            "assignments",
+            course_id=course_id,
+            name=line("name", name),
+            description=prose("description", description),
+            points_possible=points("points_possible", points_possible),
+            due_at=moment("due_at", due_at) or None,
+            unlock_at=moment("unlock_at", unlock_at) or None,
+            lock_at=moment("lock_at", lock_at) or None,
+            submission_types=list(dict.fromkeys(submission_types)),
+            published=published,
+            created_at=self._records.now(),
+            updated_at=self._records.now(),
+            extra=extra,
+        )
+
+    def add_submission(
+        self,
+        assignment_id: int,
+        user_id: int,
+        *,
+        submitted_at: When = None,
+        submission_type: str = "online_text_entry",
+        body: Text = None,
+        url: Text = None,
+        file_ids: Sequence[int] = (),
+        score: float | None = None,
+    ) -> int:
+        """Add a student's submission, at the clock's time unless another is given; the id.
+
+        With a score it is graded.
+        """
+        now = self._records.now()
+        return self._records.add(
+            "submissions",
+            assignment_id=assignment_id,
+            user_id=user_id,
+            submission_type=submission_type,
+            body=body,
+            url=url,
+            file_ids=list(file_ids),
+            attempt=1,
+            submitted_at=moment("submitted_at", submitted_at) or now,
+            **_grading(points("score", score), None, now, attempt=1),
+        )
+
+    @tool
+    def canvas_list_assignments(self, course_id: int) -> list[Row]:
+        """List the assignments of a course.
+
+        Args:
+            course_id: Course.
+        """
+        return show_assignments(
+            self._records, self._records.list_of_course("assignments", course_id)
+        )
+
+    @tool
+    def canvas_get_assignment(self, course_id: int, assignment_id: int) -> Row:
+        """Get an assignment.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+        """
+        return self._show(self._records.of_course("assignments", course_id, assignment_id))
+
+    @tool
+    def canvas_create_assignment(
+        self,
+        course_id: int,
+        name: str,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        submission_types: list[str] | None = None,
+        published: bool = False,
+    ) -> Row:
+        """Create an assignment in a course that you teach.
+
+        Args:
+            course_id: Course.
+            name: Name.
+            description: Description, HTML allowed.
+            points_possible: Most points.
+            due_at: Due date, ISO 8601.
+            submission_types: Such as online_text_entry, online_url, online_upload, on_paper; none by default.
+            published: Visible to students.
+        """
+        self._records.course(course_id, "edit")
+        assignment_id = self.add_assignment(
+            course_id,
+            name,
+            description=description,
+            points_possible=points_possible,
+            due_at=due_at,
+            submission_types=["none"] if submission_types is None else submission_types,
+            published=published,
+        )
+        return self._show(self._records.stamp("assignments", assignment_id))
+
+    @tool
+    def canvas_update_assignment(
+        self,
+        course_id: int,
+        assignment_id: int,
+        name: Text = None,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        published: bool | None = None,
+    ) -> Row:
+        """Change an assignment of a course that you teach.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            name: Name.
+            description: Description, HTML allowed.
+            points_possible: Most points.
+            due_at: Due date, ISO 8601; "" takes it away.
+            published: Visible to students.
+        """
+        self._records.of_course("assignments", course_id, assignment_id, "edit")
+        changes = updates(
+            name=line("name", name),
+            description=prose("description", description),
+            due_at=moment("due_at", due_at),
+            published=published,
+            points_possible=points("points_possible", points_possible),
+        )
+        self._store.update("assignments", assignment_id, **changes, updated_at=self._records.tick())
+        return self.canvas_get_assignment(course_id, assignment_id)
+
+    @tool
+    def canvas_get_submission(
+        self, course_id: int, assignment_id: int, user_id: int | None = None
+    ) -> Row:
+        """Get the submission and the grade of a student for an assignment.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            user_id: Student, if you teach; you by default.
+        """
+        assignment = self._records.of_course("assignments", course_id, assignment_id)
+        me = self._records.me()["id"]
+        student = me if user_id is None else user_id
+        if student != me:
+            self._records.course(course_id, "grade")
+        self._check_student(course_id, student)
+        return self._show_submission(assignment, student)
+
+    @tool
+    def canvas_submit_assignment(
+        self,
+        course_id: int,
+        assignment_id: int,
+        submission_type: Literal["online_text_entry", "online_url", "online_upload"],
+        body: Text = None,
+        url: Text = None,
+        file_ids: list[int] | None = None,
+    ) -> Row:
+        """Hand in an assignment; handing in again replaces what was handed in.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            submission_type: Kind of submission.
+            body: Text, for online_text_entry.
+            url: Address, for online_url.
+            file_ids: Files of yours, for online_upload.
+        """
+        assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
+        me = self._records.me()["id"]
+        types = assignment["submission_types"]
+        if submission_type not in types:
+            raise ToolError(
+                f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}"
+            )
+        self._records.check_open(assignment)
+        content = self._content(submission_type, me, body, url, file_ids)
+        submission = self._get_or_add(assignment_id, me)
+        self._store.update(
+            "submissions",
+            submission["id"],
+            **content,
+            submission_type=submission_type,
+            attempt=submission["attempt"] + 1,
+            submitted_at=self._records.tick(),
+        )
+        return self._show_submission(assignment, me)
+
+    @tool
+    def canvas_submit_grade(
+        self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None
+    ) -> Row:
+        """Grade a student for an assignment.
+
+        Args:
+            course_id: Course.
+            assignment_id: Assignment.
+            user_id: Student.
+            grade: Points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
+            comment: Comment for the student.
+        """
+        assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
+        self._check_student(course_id, user_id)
+        me = self._records.me()["id"]
+        score = parse_grade(grade, assignment["points_possible"] or 0.0)
+        text = line("comment", comment, MAX_TEXT)
+        submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
+        grading = _grading(score, me, now, submission["attempt"])
+        self._store.update("submissions", submission["id"], **grading)
+        if text is not None:
+            self._records.add(
+                "submission_comments",
+                submission_id=submission["id"],
+                author_id=me,
+                comment=text,
+                created_at=now,
+            )
+        return self._show_submission(assignment, user_id)
+
+    @tool
+    def canvas_get_course_grades(self, course_id: int) -> list[Row]:
+        """Get the grades in a course: of all students if you teach it, otherwise yours.
+
+        Args:
+            course_id: Course.
+        """
+        self._records.course(course_id)
+        if self._records.may(course_id, "grade"):
+            return self._grades("e.course_id = ?", course_id)
+        me = self._records.session["user"]
+        return self._grades("e.course_id = ? AND e.user_id = ?", course_id, me)
+
+    @tool
+    def canvas_get_user_grades(self) -> list[Row]:
+        """Get your grades in the courses that you learn in."""
+        me = self._records.me()["id"]
+        return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
+
+    def _show(self, assignment: Row) -> Row:
+        return show_assignments(self._records, [assignment])[0]
+
+    def _grades(self, where: str, *values: Any) -> list[Row]:
+        grades = []
+        for row in self._store.rows(_GRADES.format(where), *values):
+            score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
+            row["grades"] = {
+                "current_score": percent(score, graded),
+                "final_score": percent(score or 0.0, possible),
+            }
+            grades.append(row)
+        return grades
+
+    def _check_student(self, course_id: int, user_id: int) -> None:
+        """Refuse a user who is no student of a course."""
+        enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
+        if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
+            raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
+
+    def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
+        """Return the submission of a student, created where there is none."""
+        key: Row = {"assignment_id": assignment_id, "user_id": user_id}
+        if not self._store.find("submissions", **key):
+            self._records.add("submissions", **key, attempt=0, file_ids=[])
+        return self._store.find("submissions", **key)[0]
+
+    def _content(
+        self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
+    ) -> Row:
+        """Return the content of a submission, checked; only what belongs to its type is kept."""
+        content: Row = {"body": None, "url": None, "file_ids": []}
+        if submission_type == "online_text_entry":
+            return content | {"body": line("body", body or "", MAX_TEXT)}
+        if submission_type == "online_url":
+            if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
+                raise ToolError(
+                    f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
+                )
+            return content | {"url": line("url", url, MAX_URL)}
+        if not file_ids:
+            raise ToolError("invalid argument: file_ids must name a file for online_upload")
+        for file_id in file_ids:
+            self._records.get("files", file_id, "file of yours", user_id=me)
+        return content | {"file_ids": list(dict.fromkeys(file_ids))}
+
+    def _show_submission(self, assignment: Row, user_id: int) -> Row:
+        due = assignment["due_at"]
+        key: Row = {"assignment_id": assignment["id"], "user_id": user_id}
+        rows = self._store.find("submissions", **key)
+        submission: Row = rows[0] if rows else {"id": None, **key, **_NO_SUBMISSION}
+        submitted = submission["attempt"] > 0
+        current = submission["graded_attempt"] == submission["attempt"]
+        state = "unsubmitted"
+        if current:
+            state = "graded"
+        elif submitted:
+            state = "submitted"
+        grade, score = submission["grade"], submission["score"]
+        url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
+        return {
+            **fields_of(submission, "file_ids", "graded_attempt"),
+            **dict.fromkeys(("entered_grade", "published_grade"), grade),
+            **dict.fromkeys(("entered_score", "published_score"), score),
+            "workflow_state": state,
+            "grade_matches_current_submission": grade is None or current,
+            "grading_period_id": None,
+            "late": bool(submitted and due and submission["submitted_at"] > due),
+            "missing": not submitted and due is not None and self._records.now() > due,
+            "preview_url": f"{url}/submissions/{user_id}?preview=1",
+            **self._attached(submission),
+        }
+
+    def _attached(self, submission: Row) -> Row:
+        """Return the files and the comments of a submission that has such: the newest comment, and
+        all of several.
+        """
+        files = [show_file(self._store.get("files", file_id)) for file_id in submission["file_ids"]]
+        comments = self._store.rows(_COMMENTS, submission["id"])
+        return {
+            **({"attachments": files} if files else {}),
+            **({"comment": comments[-1]["comment"]} if comments else {}),
+            **({"submission_comments": comments} if len(comments) > 1 else {}),
+        }
+
+
+def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:
+    """Return the fields of a submission that a score sets; without one all of them are None."""
+    if score is None:
+        return dict.fromkeys(_GRADING)
+    values = (score, grade_text(score), grader_id, now, attempt)
+    return dict(zip(_GRADING, values, strict=True))

@@ -1,0 +1,228 @@
+"""Canvas: courses and who is enrolled in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.office.canvas.fields import (
+    Text,
+    When,
+    choice,
+    line,
+    moment,
+    prose,
+    updates,
+)
+from agentgym.office.canvas.records import CanvasPart, show_courses
+from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, tool
+
+_COURSES_OF_USER = """
+SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
+WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
+"""
+"""The courses of a user who has one of some states in them."""
+
+
+_ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
+"""The ids of the roles: Canvas numbers them in this order, after those of accounts."""
+
+
+class Courses(CanvasPart):
+    """Courses and enrollments."""
+
+    def add_course(
+        self,
+        name: str,
+        course_code: str,
+        teacher: int | None = None,
+        *,
+        students: Sequence[int] = (),
+        published: bool = True,
+        start_at: When = None,
+        end_at: When = None,
+        syllabus_body: Text = None,
+        is_public: bool = False,
+        time_zone: str = "UTC",
+        sis_course_id: Text = None,
+        account_id: int = 1,
+        **extra: Any,
+    ) -> int:
+        """Add a course with its teacher and students; the id. `extra` are more fields to show."""
+        with self._store.change():
+            course = self._records.add(
+                "courses",
+                name=line("name", name),
+                course_code=line("course_code", course_code),
+                account_id=account_id,
+                workflow_state="available" if published else "unpublished",
+                start_at=moment("start_at", start_at) or None,
+                end_at=moment("end_at", end_at) or None,
+                syllabus_body=prose("syllabus_body", syllabus_body),
+                is_public=is_public,
+                time_zone=line("time_zone", time_zone),
+                sis_course_id=sis_course_id,
+                created_at=self._records.now(),
+                extra=extra,
+            )
+            if teacher is not None:
+                self.enroll(course, teacher, TEACHER)
+            for student in students:
+                self.enroll(course, student, STUDENT)
+        return course
+
+    def enroll(
+        self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
+    ) -> int:
+        """Enroll a user, or change the state of an existing enrollment; its id."""
+        choice("role", role, ROLES), choice("enrollment_state", state, STATES)
+        enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
+        sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
+        existing: int | None = self._store.value(sql, *enrollment.values())
+        now = self._records.now()
+        if existing is not None:
+            self._store.update("enrollments", existing, enrollment_state=state, updated_at=now)
+            return existing
+        return self._records.add(
+            "enrollments", **enrollment, enrollment_state=state, created_at=now, updated_at=now
+        )
+
+    @tool
+    def canvas_list_courses(self, include_ended: bool = False) -> list[Row]:
+        """List your courses.
+
+        Args:
+            include_ended: Those that are over, too.
+        """
+        me = self._records.me()["id"]
+        states = ["active", "completed"] if include_ended else ["active"]
+        courses = [
+            course
+            for course in self._store.rows(_COURSES_OF_USER, me, states)
+            if (include_ended or not self._records.has_ended(course))
+            and (
+                course["workflow_state"] != "unpublished" or self._records.may(course["id"], "edit")
+            )
+        ]
+        return show_courses(self._records, courses)
+
+    @tool
+    def canvas_get_course(self, course_id: int) -> Row:
+        """Get a course.
+
+        Args:
+            course_id: Course.
+        """
+        course = self._records.course(course_id)
+        [shown] = show_courses(self._records, [course])
+        syllabus = course["syllabus_body"]
+        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
+
+    @tool
+    def canvas_create_course(
+        self,
+        account_id: int,
+        name: str,
+        course_code: Text = None,
+        start_at: Text = None,
+        end_at: Text = None,
+        syllabus_body: Text = None,
+        is_public: bool = False,
+        time_zone: Text = None,
+    ) -> Row:
+        """Create an unpublished course, as an administrator or a teacher, who then teaches it.
+
+        Args:
+            account_id: Account.
+            name: Name.
+            course_code: Short code; the name by default.
+            start_at: Start, ISO 8601.
+            end_at: End, ISO 8601.
+            syllabus_body: Syllabus, HTML allowed.
+            is_public: Open to everybody.
+            time_zone: Time zone; UTC by default.
+        """
+        me = self._records.me()
+        if not me["admin"] and not self._store.find(
+            "enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active"
+        ):
+            raise ToolError(
+                "permission denied: only administrators and teachers may create courses"
+            )
+        self._records.get("accounts", account_id)
+        course_id = self.add_course(
+            name,
+            name if course_code is None else course_code,
+            None if me["admin"] else me["id"],
+            published=False,
+            start_at=start_at,
+            end_at=end_at,
+            syllabus_body=syllabus_body,
+            is_public=is_public,
+            time_zone=time_zone or "UTC",
+            account_id=account_id,
+        )
+        self._records.stamp("courses", course_id)
+        return self.canvas_get_course(course_id)
+
+    @tool
+    def canvas_update_course(
+        self,
+        course_id: int,
+        name: Text = None,
+        course_code: Text = None,
+        start_at: Text = None,
+        end_at: Text = None,
+        syllabus_body: Text = None,
+    ) -> Row:
+        """Change a course that you teach.
+
+        Args:
+            course_id: Course.
+            name: Name.
+            course_code: Short code.
+            start_at: Start, ISO 8601; "" takes it away.
+            end_at: End, likewise.
+            syllabus_body: Syllabus, HTML allowed.
+        """
+        self._records.course(course_id, "edit")
+        changes = updates(
+            name=line("name", name),
+            course_code=line("course_code", course_code),
+            start_at=moment("start_at", start_at),
+            end_at=moment("end_at", end_at),
+            syllabus_body=prose("syllabus_body", syllabus_body),
+        )
+        self._store.update("courses", course_id, **changes)
+        return self.canvas_get_course(course_id)
+
+    @tool
+    def canvas_get_syllabus(self, course_id: int) -> Row:
+        """Get the syllabus of a course.
+
+        Args:
+            course_id: Course.
+        """
+        return {"syllabus_body": self._records.course(course_id)["syllabus_body"] or ""}
+
+    @tool
+    def canvas_enroll_user(
+        self, course_id: int, user_id: int, role: str = STUDENT, enrollment_state: str = "active"
+    ) -> Row:
+        """Enroll a user in a course that you teach, or change the state of an enrollment.
+
+        Args:
+            course_id: Course.
+            user_id: User.
+            role: StudentEnrollment, TeacherEnrollment, TaEnrollment, DesignerEnrollment or ObserverEnrollment.
+            enrollment_state: active, invited, inactive or completed.
+        """
+        self._records.course(course_id, "teach")
+        self._records.get("users", user_id)
+        self._records.context.clock.tick()
+        row = self._store.get(
+            "enrollments", self.enroll(course_id, user_id, role, enrollment_state)
+        )
+        return row | {"role": row["type"], "role_id": _ROLE_IDS[row["type"]]}

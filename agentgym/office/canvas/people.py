@@ -1,0 +1,165 @@
+"""Canvas: users, their profiles, and who is logged in."""
+
+from __future__ import annotations
+
+from agentgym.office.canvas.fields import Text, line, prose, updates
+from agentgym.office.canvas.records import CanvasPart
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+
+class People(CanvasPart):
+    """Users."""
+
+    def login_as(self, login_id: str) -> None:
+        """Log a user in without asking for the password.
+
+        Raises:
+            ToolError: There is no such user.
+        """
+        user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
+        if user is None:
+            raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
+        self._records.session["user"] = user
+
+    def add_user(
+        self,
+        name: str,
+        login_id: str,
+        password: str,
+        *,
+        email: Text = None,
+        admin: bool = False,
+        sis_user_id: Text = None,
+        short_name: Text = None,
+        sortable_name: Text = None,
+        title: Text = None,
+        bio: Text = None,
+        time_zone: Text = None,
+        account_id: int = 1,
+    ) -> int:
+        """Add a user; the id.
+
+        An administrator has all rights in all accounts. The e-mail address is the login id by
+        default.
+        """
+        line("name", name), line("unique_id", login_id), line("password", password)
+        if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
+            raise ToolError(f"conflict: there is a user with login id {echo(login_id)} already")
+        return self._records.add(
+            "users",
+            name=name,
+            sortable_name=sortable_name or _family_name_first(name),
+            short_name=short_name or name,
+            login_id=login_id,
+            password=password,
+            email=email or login_id,
+            sis_user_id=sis_user_id,
+            title=title,
+            bio=bio,
+            time_zone=time_zone,
+            admin=admin,
+            account_id=account_id,
+            created_at=self._records.now(),
+            updated_at=self._records.now(),
+        )
+
+    @tool
+    def canvas_health_check(self) -> Row:
+        """Check that Canvas answers, and who is logged in."""
+        user = show_profile(self._records.me()) if "user" in self._records.session else None
+        return {"status": "ok", "timestamp": self._records.now(), "user": user}
+
+    @tool
+    def canvas_login(self, login_id: str, password: str) -> Row:
+        """Log in; a user logged in before is logged out.
+
+        Args:
+            login_id: Login id.
+            password: Password.
+        """
+        users = self._store.find("users", login_id=login_id)
+        if not users or users[0]["password"] != password:
+            raise ToolError("permission denied: the login id or the password is wrong")
+        self._records.session["user"] = users[0]["id"]
+        self._store.update("users", users[0]["id"], last_login=self._records.tick())
+        return self.canvas_get_current_user() | {"message": f"Logged in as {users[0]['name']}"}
+
+    @tool
+    def canvas_logout(self) -> Row:
+        """Log out."""
+        self._records.me()
+        del self._records.session["user"]
+        return {"logged_in": False, "message": "Logged out"}
+
+    @tool
+    def canvas_get_current_user(self) -> Row:
+        """Get the user who is logged in."""
+        if "user" not in self._records.session:
+            return {"logged_in": False, "message": "Nobody is logged in"}
+        return {"logged_in": True, **show_user(self._records.me())}
+
+    @tool
+    def canvas_list_users(self) -> Row:
+        """List the users in courses with you (all for an administrator); addresses only where one of you teaches the other."""
+        users = [show_user(user, known) for user, known in self._records.acquaintances()]
+        return {"users": users, "count": len(users)}
+
+    @tool
+    def canvas_get_user_profile(self) -> Row:
+        """Get your profile."""
+        return show_profile(self._records.me())
+
+    @tool
+    def canvas_update_user_profile(
+        self,
+        name: Text = None,
+        short_name: Text = None,
+        bio: Text = None,
+        title: Text = None,
+        time_zone: Text = None,
+    ) -> Row:
+        """Change your profile.
+
+        Args:
+            name: Full name.
+            short_name: Name in discussions.
+            bio: About you.
+            title: Title.
+            time_zone: Time zone.
+        """
+        changes = updates(
+            name=line("name", name),
+            sortable_name=name and _family_name_first(name),
+            short_name=line("short_name", short_name),
+            bio=prose("bio", bio),
+            title=prose("title", title),
+            time_zone=line("time_zone", time_zone),
+        )
+        self._store.update(
+            "users", self._records.me()["id"], **changes, updated_at=self._records.tick()
+        )
+        return self.canvas_get_user_profile()
+
+
+def show_user(user: Row, known: bool = True) -> Row:
+    """Return a user as in a list; addresses only where the user is `known`."""
+    addresses = ("login_id", "email") if known else ()
+    return {key: user[key] for key in ("id", "name", *addresses)}
+
+
+def show_profile(user: Row) -> Row:
+    """Return the profile of a user, without the password."""
+    names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
+    return {
+        **{key: user[key] for key in names},
+        "primary_email": user["email"],
+        "time_zone": user["time_zone"] or "UTC",
+        **{key: user[key] for key in ("bio", "title", "sis_user_id") if user[key]},
+    }
+
+
+def _family_name_first(name: str) -> str:
+    """Return a name with the family name first: `Kelly, Rose Ann`."""
+    first, _, last = name.strip().rpartition(" ")
+    return f"{last}, {first}" if first else last

@@ -1,0 +1,64 @@
+"""Canvas: questions of quizzes and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.office.canvas.records import fields_of, whole
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo
+
+QUESTION_TYPES = (
+    "calculated_question", "essay_question", "file_upload_question",
+    "fill_in_multiple_blanks_question", "matching_question", "multiple_answers_question",
+    "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
+    "short_answer_question", "text_only_question", "true_false_question",
+)  # fmt: skip
+_ANSWER_FIELDS = (
+    "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
+)  # fmt: skip
+"""The fields of an answer in the API's documentation, without their prefixes."""
+
+_CHOICES = (
+    "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
+    "true_false_question",
+)  # fmt: skip
+"""Types of questions whose answers a student sees; those of the others are the key."""
+
+
+def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the answers of a question as they are given; `answer_text` and `text` mean the same.
+
+    Raises:
+        ToolError: One has no fields, or unknown ones.
+    """
+    for answer in answers:
+        valid = all(
+            _field_of(key) in _ANSWER_FIELDS and isinstance(value, (str, int, float))
+            for key, value in answer.items()
+        )
+        if not answer or not valid:
+            raise ToolError(
+                f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
+            )
+    return [dict(answer) for answer in answers]
+
+
+def _field_of(key: str) -> str:
+    return key.removeprefix("answer_").removeprefix("match_")
+
+
+def show_question(row: Row) -> Row:
+    """Return a question with its answers as they were given."""
+    return {**fields_of(row, "position"), "points_possible": whole(row["points_possible"])}
+
+
+def without_key(question: Row) -> Row:
+    """Return a question as a student sees it: what may be chosen, and not what is right."""
+    answers = question["answers"] if question["question_type"] in _CHOICES else []
+    shown = [
+        {key: value for key, value in answer.items() if _field_of(key) in ("text", "blank_id")}
+        for answer in answers
+    ]
+    return {**question, "answers": shown}

@@ -1,0 +1,148 @@
+"""Canvas, a learning platform: courses, work and grades, as each user may see them.
+
+Its REST API is the model.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from agentgym.office.canvas.accounts import Accounts
+from agentgym.office.canvas.assignments import Assignments
+from agentgym.office.canvas.communication import Conversations, Discussions
+from agentgym.office.canvas.courses import Courses
+from agentgym.office.canvas.dashboard import Dashboard
+from agentgym.office.canvas.library import Library
+from agentgym.office.canvas.modules import Modules
+from agentgym.office.canvas.people import People
+from agentgym.office.canvas.quizzes import Quizzes
+from agentgym.office.canvas.records import Records
+from agentgym.office.canvas.rubrics import Rubrics
+from agentgym.office.canvas.schema import SCHEMA
+from agentgym.office.context import OfficeContext
+from agentgym.office.server import Server
+
+
+class Canvas(Server):
+    """Canvas. Most tools need a user who is logged in (`people.login_as`, or the tool).
+
+    A task fills it with the `add_…` methods of its parts. They return the id of the new record; ids
+    count from 1 in each table, and moments are ISO 8601 texts or datetimes.
+
+    Args:
+        context: Clock, identifiers and files; those of its own by default.
+
+    Attributes:
+        people: Users and the login.
+        courses: Courses and enrollments.
+        assignments: Assignments, submissions and grades.
+        library: Files, folders and pages.
+        modules: Modules and their items.
+        discussions: Announcements and topics of discussion.
+        quizzes: Quizzes and their questions.
+        rubrics: Rubrics.
+        conversations: Conversations between users.
+        dashboard: The calendar and the news.
+        accounts: Accounts and reports on them.
+    """
+
+    name: ClassVar[str] = "canvas"
+    schema: ClassVar[str] = SCHEMA
+    tool_order: ClassVar[tuple[str, ...]] = (
+        "canvas_health_check",
+        "canvas_login",
+        "canvas_logout",
+        "canvas_get_current_user",
+        "canvas_list_users",
+        "canvas_get_user_profile",
+        "canvas_update_user_profile",
+        "canvas_list_courses",
+        "canvas_get_course",
+        "canvas_create_course",
+        "canvas_update_course",
+        "canvas_list_assignments",
+        "canvas_get_assignment",
+        "canvas_create_assignment",
+        "canvas_update_assignment",
+        "canvas_get_submission",
+        "canvas_submit_assignment",
+        "canvas_submit_grade",
+        "canvas_list_files",
+        "canvas_get_file",
+        "canvas_list_folders",
+        "canvas_list_pages",
+        "canvas_get_page",
+        "canvas_list_calendar_events",
+        "canvas_get_upcoming_assignments",
+        "canvas_get_dashboard",
+        "canvas_get_dashboard_cards",
+        "canvas_get_course_grades",
+        "canvas_get_user_grades",
+        "canvas_enroll_user",
+        "canvas_list_modules",
+        "canvas_get_module",
+        "canvas_list_module_items",
+        "canvas_get_module_item",
+        "canvas_mark_module_item_complete",
+        "canvas_create_module",
+        "canvas_create_module_item",
+        "canvas_list_discussion_topics",
+        "canvas_get_discussion_topic",
+        "canvas_post_to_discussion",
+        "canvas_list_announcements",
+        "canvas_list_quizzes",
+        "canvas_get_quiz",
+        "canvas_create_quiz",
+        "canvas_start_quiz_attempt",
+        "canvas_update_quiz",
+        "canvas_publish_quiz",
+        "canvas_delete_quiz",
+        "canvas_add_quiz_question",
+        "canvas_get_quiz_questions",
+        "canvas_update_quiz_question",
+        "canvas_delete_quiz_question",
+        "canvas_list_rubrics",
+        "canvas_get_rubric",
+        "canvas_create_rubric",
+        "canvas_list_conversations",
+        "canvas_get_conversation",
+        "canvas_create_conversation",
+        "canvas_list_notifications",
+        "canvas_get_account",
+        "canvas_list_account_courses",
+        "canvas_list_account_users",
+        "canvas_create_user",
+        "canvas_list_sub_accounts",
+        "canvas_get_account_reports",
+        "canvas_create_account_report",
+        "canvas_get_syllabus",
+    )
+    """The order of the published server, which prompts depend on."""
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        records = Records(self)
+        self.people = People(records)
+        self.courses = Courses(records)
+        self.assignments = Assignments(records)
+        self.library = Library(records)
+        self.modules = Modules(records)
+        self.discussions = Discussions(records)
+        self.quizzes = Quizzes(records)
+        self.rubrics = Rubrics(records)
+        self.conversations = Conversations(records)
+        self.dashboard = Dashboard(records, self.courses)
+        self.accounts = Accounts(records, self.people)
+        self.parts = (
+            self.people,
+            self.courses,
+            self.assignments,
+            self.library,
+            self.modules,
+            self.discussions,
+            self.quizzes,
+            self.rubrics,
+            self.conversations,
+            self.dashboard,
+            self.accounts,
+        )

@@ -1,0 +1,210 @@
+"""The mail server: files of mails, as JSON and as mbox with RFC 5322 messages, written and read."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Any, NotRequired
+
+from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from agentgym.office.email.mailboxes import EmailPart, Mailboxes, show_mail
+from agentgym.office.email.messages import Mail, addresses, format_address
+from agentgym.office.email.rfc5322 import parse, render
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, tool
+
+MAX_IMPORTED = 5_000
+"""Mails that a file may hold, so that an import takes seconds at most."""
+
+
+class _File(TypedDict):
+    filename: str
+    content_base64: Base64Bytes
+
+
+_Entry = TypedDict(
+    "_Entry",
+    {
+        "from": str,
+        "from_name": NotRequired[str],
+        "to": str,
+        "cc": NotRequired[str | None],
+        "bcc": NotRequired[str | None],
+        "subject": str,
+        "body": str,
+        "html_body": NotRequired[str | None],
+        "date": AwareDatetime,
+        "attachments": NotRequired[list[_File]],
+        "read": NotRequired[bool],
+        "important": NotRequired[bool],
+        "folder": NotRequired[str],
+        "message_id": NotRequired[str],
+        "in_reply_to": NotRequired[str],
+        "references": NotRequired[str],
+    },
+)
+"""A mail in a file: as tools show it, with the content of its attachments and with its thread."""
+
+_OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply_to", "references")
+"""Keys of an entry that are attributes of a mail with a default."""
+
+
+class Exports(EmailPart):
+    """Export and import of the mails of who is logged in."""
+
+    @tool
+    def export_emails(
+        self,
+        folder: str | None = None,
+        export_path: str = "emails_export.json",
+        max_emails: int | None = None,
+        export_all_folders: bool = False,
+    ) -> str:
+        """Export emails to a file in the workspace: as mbox if its name ends with .mbox, otherwise as JSON.
+
+        Args:
+            folder: Folder name; all folders if omitted.
+            export_path: Path of the file.
+            max_emails: The most emails of each folder, the newest; all if omitted.
+            export_all_folders: Export all folders, whatever folder is given.
+        """
+        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        if max_emails is not None and max_emails < 1:
+            raise ToolError(f"invalid argument: max_emails must be at least 1, got {max_emails}")
+        folders = boxes.folders(me)
+        if folder is not None and not export_all_folders:
+            folders = [boxes.folder(me, folder)]
+        rows = [row for name in folders for row in boxes.by_id(boxes.ids(name)[:max_emails])]
+        is_mbox = export_path.lower().endswith(".mbox")
+        data = write_mbox(map(boxes.to_mail, rows)) if is_mbox else write_export(boxes, rows)
+        path = boxes.context.files.write(export_path, data)
+        return f"Exported {len(rows)} emails to {path}"
+
+    @tool
+    def import_emails(
+        self, import_path: str, target_folder: str | None = None, preserve_folders: bool = True
+    ) -> str:
+        """Import emails from a file in the workspace; nothing is sent.
+
+        Args:
+            import_path: File written by export_emails, or one message as .eml.
+            target_folder: Folder they go to, created if missing.
+            preserve_folders: Without a target folder, keep the folder of each email; otherwise INBOX.
+        """
+        boxes, me = self._mailboxes, self._mailboxes.me()
+        data = boxes.context.files.read(import_path)
+        if import_path.lower().endswith((".mbox", ".eml")):
+            sender = format_address(me["name"], me["email"])
+            mails = read_mbox(data, Mail(sender, "", "", "", boxes.context.clock.now()))
+        else:
+            mails = read_export(data)
+        for mail in reversed(mails):
+            folder = boxes.ensure_folder(
+                me["id"], target_folder or (preserve_folders and mail.folder) or "INBOX"
+            )
+            stored = boxes.check(mail)
+            author = boxes.user_id(addresses(stored.sender)[0][1])
+            boxes.put(stored, "import", author, [(me["id"], folder)])
+        return f"Imported {len(mails)} emails from {import_path}"
+
+
+def write_export(boxes: Mailboxes, rows: Iterable[Row]) -> str:
+    """Return rows of `Mailboxes.rows` as JSON, attachments included."""
+    return json.dumps([_entry(boxes, row) for row in rows], ensure_ascii=False, indent=2)
+
+
+def read_export(data: bytes) -> list[Mail]:
+    """Return the mails in a file that `write_export` wrote.
+
+    Raises:
+        ToolError: It is something else.
+    """
+    try:
+        entries = _adapter().validate_json(data)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, problem["loc"]))[:100] or "the file"
+        raise ToolError(
+            f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}"
+        ) from None
+    _check_count(len(entries))
+    return [_to_mail(entry) for entry in entries]
+
+
+def write_mbox(mails: Iterable[Mail]) -> bytes:
+    """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
+    parts = []
+    for mail in mails:
+        date = mail.date.astimezone(UTC)
+        head = f"From {addresses(mail.sender)[0][1]} {date:%a %b %d %H:%M:%S %Y}\n"
+        message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
+        parts.append(head.encode() + message + b"\n\n")
+    return b"".join(parts)
+
+
+def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
+    """Return the mails in an mbox file, or the single one that the data are.
+
+    What one lacks is taken from another mail.
+    """
+    flat = data.replace(b"\r\n", b"\n")
+    if not flat.startswith(b"From "):
+        return [parse(flat, blank)]
+    parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat.removesuffix(b"\n\n"))[1:]
+    _check_count(len(parts))
+    return [parse(re.sub(rb"(?m)^>(>*From )", rb"\1", part), blank) for part in parts]
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_IMPORTED:
+        raise ToolError(
+            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts"
+        )
+
+
+def _entry(boxes: Mailboxes, row: Row) -> Row:
+    """Return a mail as an entry of a file."""
+    mail = boxes.to_mail(row)
+    name, address = addresses(mail.sender)[0]
+    return {
+        **show_mail(boxes, row),
+        "from": address,
+        "from_name": name,
+        "attachments": [
+            {"filename": file, "content_base64": base64.b64encode(data).decode()}
+            for file, data in mail.attachments.items()
+        ],
+        "body": mail.body,
+        "html_body": mail.html,
+        "message_id": mail.message_id,
+        "in_reply_to": mail.in_reply_to,
+        "references": mail.references,
+    }
+
+
+def _to_mail(entry: Row) -> Mail:
+    """Return the mail that an entry of a file is."""
+    options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
+    files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
+    sender = format_address(entry.get("from_name", ""), entry["from"])
+    return Mail(
+        sender,
+        entry["to"],
+        entry["subject"],
+        entry["body"],
+        entry["date"],
+        entry.get("html_body"),
+        attachments=files,
+        **options,
+    )
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(list[_Entry])

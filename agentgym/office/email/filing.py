@@ -1,0 +1,195 @@
+"""The mail server: folders, and moving, deleting and marking mails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.office.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+_STATUSES = {
+    "read": {"is_read": True},
+    "unread": {"is_read": False},
+    "important": {"is_important": True},
+    "not_important": {"is_important": False},
+}
+"""The columns that each status of `mark_emails` sets."""
+
+_COUNTS = """
+SELECT count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread FROM mails
+WHERE user = ? AND folder = ?
+"""
+"""The numbers of mails in a folder."""
+
+
+class Filing(EmailPart):
+    """Folders of who is logged in, and where the mails are."""
+
+    @tool
+    def get_folders(self) -> str:
+        """List the folders with the number of emails in each."""
+        lines = [
+            f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)"
+            for k, (name, counts) in enumerate(self._all_counts().items(), 1)
+        ]
+        return "\n".join(["Folders of the mailbox:", *lines, ""])
+
+    @tool
+    def create_folder(self, folder_name: str) -> str:
+        """Create a folder.
+
+        Args:
+            folder_name: Name of the new folder.
+        """
+        me = self._mailboxes.me()["id"]
+        if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
+            raise ToolError(f"conflict: there is a folder {echo(folder_name)} already")
+        return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
+
+    @tool
+    def delete_folder(self, folder_name: str) -> str:
+        """Delete a folder; its emails move to Trash.
+
+        Args:
+            folder_name: Folder name; INBOX, Sent, Drafts and Trash cannot be deleted.
+        """
+        store, me = self._mailboxes.store, self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder_name)
+        if name in SYSTEM_FOLDERS:
+            raise ToolError(f"permission denied: the folder {name} cannot be deleted")
+        for row in store.find("mails", user=me, folder=name):
+            store.update("mails", row["id"], folder="Trash")
+        store.delete("folders", user=me, name=name)
+        return f'Folder "{name}" deleted'
+
+    @tool
+    def get_mailbox_stats(self, folder_name: str | None = None) -> Row:
+        """Count the emails, in total and unread.
+
+        Args:
+            folder_name: Folder name; all folders if omitted.
+        """
+        me = self._mailboxes.me()["id"]
+        if folder_name is not None:
+            return self._counts(me, self._mailboxes.folder(me, folder_name))
+        folders = self._all_counts()
+        return {
+            "total_emails": sum(counts["total"] for counts in folders.values()),
+            "total_unread": sum(counts["unread"] for counts in folders.values()),
+            "folders": folders,
+        }
+
+    @tool
+    def get_unread_count(self, folder_name: str | None = None) -> str:
+        """Count the unread emails.
+
+        Args:
+            folder_name: Folder name; all folders if omitted.
+        """
+        if folder_name is None:
+            return f"Unread emails: {self.get_mailbox_stats()['total_unread']}"
+        name = self._mailboxes.folder(self._mailboxes.me()["id"], folder_name)
+        return f"Unread emails in {name}: {self.get_mailbox_stats(name)['unread']}"
+
+    @tool
+    def mark_emails(self, email_ids: list[str], status: str) -> Row:
+        """Mark emails, all of them or, on an error, none.
+
+        Args:
+            email_ids: Email IDs.
+            status: read, unread, important or not_important.
+        """
+        if status not in _STATUSES:
+            raise ToolError(
+                f"invalid argument: status must be one of {', '.join(_STATUSES)}, got "
+                f"{echo(status)}"
+            )
+        return self._updated("updated_emails", self._rows(email_ids), _STATUSES[status])
+
+    @tool
+    def move_email(self, email_id: str, target_folder: str) -> Row:
+        """Move an email to another folder.
+
+        Args:
+            email_id: Email ID.
+            target_folder: Name of the folder it goes to.
+        """
+        moved: Row = self.move_emails([email_id], target_folder)["moved_emails"][0]
+        return moved
+
+    @tool
+    def move_emails(self, email_ids: list[str], target_folder: str) -> Row:
+        """Move emails to another folder, all of them or, on an error, none.
+
+        Args:
+            email_ids: Email IDs.
+            target_folder: Name of the folder they go to.
+        """
+        folder = self._mailboxes.folder(self._mailboxes.me()["id"], target_folder)
+        rows = self._rows(email_ids)
+        for row in rows:
+            if row["origin"] == "draft" and folder not in ("Drafts", "Trash"):
+                raise ToolError(
+                    f"conflict: email {row['id']} is a draft; it can be moved to Drafts and Trash "
+                    "only"
+                )
+            if row["origin"] != "draft" and folder == "Drafts":
+                raise ToolError(
+                    f"conflict: email {row['id']} is no draft, so it cannot be moved to Drafts"
+                )
+        return self._updated("moved_emails", rows, {"folder": folder})
+
+    @tool
+    def delete_email(self, email_id: str) -> str:
+        """Move an email to Trash; one that is in Trash is deleted for good.
+
+        Args:
+            email_id: Email ID.
+        """
+        removed = self._delete([email_id])
+        return f"Email {email_id} deleted{' for good' if removed else ' (moved to Trash)'}"
+
+    @tool
+    def delete_emails(self, email_ids: list[str]) -> str:
+        """Move emails to Trash, all of them or, on an error, none; those that are in Trash are deleted for good.
+
+        Args:
+            email_ids: Email IDs.
+        """
+        removed = self._delete(email_ids)
+        text = f"Deleted {len(set(email_ids))} emails"
+        return f"{text} ({removed} of them for good)" if removed else f"{text} (moved to Trash)"
+
+    def _delete(self, email_ids: Sequence[str]) -> int:
+        """Delete mails; return how many of them were deleted for good."""
+        rows = self._rows(email_ids)
+        for row in rows:
+            if row["folder"] == "Trash":
+                self._mailboxes.purge(row)
+            else:
+                self._mailboxes.store.update("mails", row["id"], folder="Trash")
+        return sum(row["folder"] == "Trash" for row in rows)
+
+    def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
+        """Change columns of mails; return the mails after that under a key, and their count."""
+        for row in rows:
+            self._mailboxes.store.update("mails", row["id"], **changes)
+        return {
+            key: [show_mail(self._mailboxes, {**row, **changes}) for row in rows],
+            "count": len(rows),
+        }
+
+    def _all_counts(self) -> dict[str, Row]:
+        """Return the numbers of mails in each folder."""
+        me = self._mailboxes.me()["id"]
+        return {name: self._counts(me, name) for name in self._mailboxes.folders(me)}
+
+    def _counts(self, user: int, folder: str) -> Row:
+        """Return the numbers of mails in a folder."""
+        return self._mailboxes.store.rows(_COUNTS, user, folder)[0]
+
+    def _rows(self, email_ids: Sequence[str]) -> list[Row]:
+        """Return mails of who is logged in, each once."""
+        self._mailboxes.me()
+        return [self._mailboxes.mine(email_id) for email_id in dict.fromkeys(email_ids)]

@@ -1,0 +1,368 @@
+"""The mailboxes behind the mail server, which its parts share, and mails in the form in which tool
+results and exported files show them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from agentgym.office.context import OfficeContext
+from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
+from agentgym.office.email.rfc5322 import content_type
+from agentgym.office.server import Server
+from agentgym.office.store import Row, Store
+from agentgym.text.tools import ToolError, echo
+
+UserIds: TypeAlias = Callable[[str], int | None]
+"""Return the id of the user with an address, if there is one."""
+
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")
+"""The folders that every mailbox has, in the order of listings."""
+
+MAX_RECIPIENTS = 500
+"""Recipients of a mail, as many as Gmail allows."""
+
+MAX_FOLDERS = 200
+"""Folders of a mailbox: so few that all of them can be listed in one tool result."""
+
+MAX_STORED_BYTES = 256 * 2**20
+"""Bytes of attachments in all mailboxes together, so that many offices fit into memory.
+
+A mail to several of them counts once.
+"""
+
+SCHEMA = """
+CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE NOCASE,
+  name TEXT NOT NULL, password TEXT NOT NULL );
+CREATE TABLE folders (user INTEGER NOT NULL REFERENCES users(id), name TEXT NOT NULL COLLATE NOCASE,
+  PRIMARY KEY (user, name));
+CREATE TABLE messages (id INTEGER PRIMARY KEY, author INTEGER REFERENCES users(id),
+  origin TEXT NOT NULL, message_id TEXT NOT NULL, created TEXT NOT NULL, date TEXT NOT NULL,
+  sender TEXT NOT NULL,
+  "to" TEXT NOT NULL, cc TEXT NOT NULL, bcc TEXT NOT NULL, subject TEXT NOT NULL,
+  in_reply_to TEXT NOT NULL, "references" TEXT NOT NULL, files INTEGER NOT NULL,
+  words TEXT NOT NULL, body TEXT NOT NULL, html TEXT );
+CREATE TABLE attachments (id INTEGER PRIMARY KEY,
+  message INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE, filename TEXT NOT NULL,
+  size INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (message, filename) );
+CREATE TABLE mails (id INTEGER PRIMARY KEY AUTOINCREMENT, user INTEGER NOT NULL,
+  folder TEXT NOT NULL COLLATE NOCASE, message INTEGER NOT NULL REFERENCES messages(id),
+  at INTEGER NOT NULL, is_read BOOL, is_important BOOL, own BOOL,
+  FOREIGN KEY (user, folder) REFERENCES folders(user, name) );
+CREATE INDEX mails_in_folder ON mails (user, folder, at, id);
+CREATE INDEX mails_of_message ON mails (message);
+"""
+
+_MAILS = """
+SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
+  created, date, sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
+FROM mails JOIN messages ON messages.id = message
+"""
+"""Mails with their messages."""
+
+_SAME = (
+    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references",
+)  # fmt: skip
+"""The columns of a message that have the name and the form of a mail's attribute, but for bcc."""
+
+
+class Mailboxes:
+    """Users, folders and mails, of which a message in several mailboxes is stored once.
+
+    It keeps no state: the server replaces its own at the beginning of an episode and when a
+    snapshot is restored, so everything is looked up there.
+
+    Args:
+        server: The server that has the mailboxes.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def store(self) -> Store:
+        """The tables of the episode."""
+        return self._server.store
+
+    @property
+    def context(self) -> OfficeContext:
+        """Clock, identifiers and files of the office."""
+        return self._server.context
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """The state of the connection: `user` is the id of the user who is logged in."""
+        return self._server.session
+
+    def me(self) -> Row:
+        """Return the user who is logged in.
+
+        Raises:
+            ToolError: Nobody is.
+        """
+        if "user" not in self.session:
+            raise ToolError("not logged in: call login with your e-mail address and password first")
+        return self.store.get("users", self.session["user"])
+
+    def user_id(self, email: str) -> int | None:
+        """Return the id of the user with an address, if there is one."""
+        user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
+        return user_id
+
+    def existing_user_id(self, email: str) -> int:
+        """Return the id of the user with an address.
+
+        Raises:
+            ToolError: There is no such user.
+        """
+        user_id = self.user_id(email)
+        if user_id is None:
+            raise ToolError(f"not found: there is no user {echo(email)}")
+        return user_id
+
+    def folders(self, user: int) -> list[str]:
+        """Return the names of the folders of a user, those that every mailbox has first."""
+        names = [row["name"] for row in self.store.find("folders", order="name", user=user)]
+        return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
+
+    def folder(self, user: int, name: str) -> str:
+        """Return the name of a folder as it was created; it may be asked for in any case.
+
+        Raises:
+            ToolError: There is no such folder.
+        """
+        stored: str | None = self.store.value(
+            "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
+        )
+        if stored is None:
+            raise ToolError(
+                f"not found: there is no folder {echo(name)}; folders: {echo(self.folders(user))}"
+            )
+        return stored
+
+    def ensure_folder(self, user: int, name: str) -> str:
+        """Return the name of a folder, which is created if there is none.
+
+        Raises:
+            ToolError: It cannot have such a name, or the mailbox has too many.
+        """
+        if not self.store.find("folders", "name", user=user, name=name):
+            if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
+                raise ToolError(
+                    f"invalid argument: the name of a folder is 1 to 100 characters in one line, got {echo(name)}"
+                )
+            if self.store.value("SELECT count(*) FROM folders WHERE user = ?", user) >= MAX_FOLDERS:
+                raise ToolError(f"limit exceeded: a mailbox has at most {MAX_FOLDERS} folders")
+            self.store.insert("folders", user=user, name=name)
+        return self.folder(user, name)
+
+    def places(
+        self, mail: Mail, author: int | None, user_id: UserIds | None = None
+    ) -> list[tuple[int, str]]:
+        """Return the folders that a mail comes into, each with its user.
+
+        They are the Sent folder of the author and the INBOX of each recipient with a mailbox here;
+        `user_id` may know the users of addresses.
+
+        Raises:
+            ToolError: There are too many recipients.
+        """
+        places = [] if author is None else [(author, "Sent")]
+        recipients = mail.recipients
+        if len(recipients) > MAX_RECIPIENTS:
+            raise ToolError(
+                f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
+            )
+        users = map(user_id or self.user_id, recipients)
+        return places + [(user, "INBOX") for user in users if user is not None]
+
+    def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
+        """Return the recipients without a mailbox whose domain has mailboxes here; mails to other
+        domains leave the office. See `places`.
+        """
+        user_id = user_id or self.user_id
+        sql = """SELECT 1 FROM users
+            WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
+        return [
+            address
+            for address in mail.recipients
+            if user_id(address) is None and self.store.value(sql, address.partition("@")[2])
+        ]
+
+    def check(self, mail: Mail) -> Mail:
+        """Return a mail in the form that it is stored in, with a new Message-ID if it has none.
+
+        Raises:
+            ToolError: Something in it cannot be stored, or there is no room for it.
+        """
+        mail = normalize(mail)
+        size = sum(map(len, mail.attachments.values()))
+        if size:
+            total = size + self.store.value("SELECT coalesce(sum(size), 0) FROM attachments")
+            if total > MAX_STORED_BYTES:
+                raise ToolError(
+                    f"limit exceeded: the mailboxes are full; they hold {MAX_STORED_BYTES} bytes of attachments"
+                )
+        if mail.message_id:
+            return mail
+        domain = addresses(mail.sender)[0][1].partition("@")[2]
+        return replace(mail, message_id=f"<{self.context.new_id('mail', 24)}@{domain}>")
+
+    def put(
+        self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
+    ) -> list[int]:
+        """Store a mail that was checked and put it into folders; its ids there.
+
+        What comes into Drafts is a draft, whatever its origin.
+        """
+        if any(folder == "Drafts" for _, folder in places):
+            origin = "draft"
+        columns = columns_of(mail)
+        message = self.store.insert(
+            "messages", author=author, origin=origin, created=columns["date"], **columns
+        )
+        for filename, data in mail.attachments.items():
+            self.store.insert(
+                "attachments", message=message, filename=filename, size=len(data), data=data
+            )
+        return [
+            self.store.insert(
+                "mails",
+                user=user,
+                folder=folder,
+                message=message,
+                at=int(mail.date.timestamp()),
+                is_read=mail.read or folder in ("Sent", "Drafts"),
+                is_important=mail.important,
+                own=origin in ("draft", "import") or (user == author and folder != "INBOX"),
+            )
+            for user, folder in places
+        ]
+
+    def rows(self, condition: str, *values: Any) -> list[Row]:
+        """Return mails with their messages, chosen and ordered by the end of an SQL statement."""
+        return self.store.rows(f"{_MAILS} {condition}", *values)
+
+    def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
+        """Return the ids of the mails in a folder of who is logged in, newest first."""
+        sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
+            ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
+        return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
+
+    def by_id(self, ids: Sequence[int]) -> list[Row]:
+        """Return mails with their messages, in the order of their ids."""
+        marks = ", ".join("?" * len(ids))
+        rows = {row["id"]: row for row in self.rows(f"WHERE mails.id IN ({marks})", *ids)}
+        return [rows[email_id] for email_id in ids]
+
+    def mine(self, email_id: str) -> Row:
+        """Return a mail of who is logged in, with its message.
+
+        Raises:
+            ToolError: There is none with that id in this mailbox.
+        """
+        me = self.me()["id"]
+        number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
+        rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
+        if not rows:
+            raise ToolError(
+                f"not found: there is no email with id {echo(email_id)} in your mailbox"
+            )
+        return rows[0]
+
+    def to_mail(self, row: Row) -> Mail:
+        """Return a row as a mail with its attachments; who wrote it sees the hidden recipients."""
+        files = self.store.find("attachments", message=row["message"]) if row["files"] else []
+        return Mail(
+            **{name: row[name] for name in (*_SAME, "folder", "origin")},
+            date=datetime.fromisoformat(row["date"]),
+            bcc=row["bcc"] if row["own"] else "",
+            attachments={file["filename"]: file["data"] for file in files},
+            read=bool(row["is_read"]),
+            important=bool(row["is_important"]),
+            id=str(row["id"]),
+        )
+
+    def purge(self, row: Row) -> None:
+        """Remove a mail for good; the server remembers what was sent."""
+        self.store.delete("mails", id=row["id"])
+        if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
+            self.store.delete("messages", id=row["message"])
+
+
+class EmailPart:
+    """A part of the mail server: some of its tools.
+
+    Args:
+        mailboxes: The mailboxes that all parts share.
+    """
+
+    def __init__(self, mailboxes: Mailboxes) -> None:
+        self._mailboxes = mailboxes
+
+
+def columns_of(mail: Mail) -> Row:
+    """Return the columns of a message."""
+    return {
+        **{name: getattr(mail, name) for name in _SAME},
+        "bcc": mail.bcc,
+        "date": iso_date(mail.date),
+        "files": len(mail.attachments),
+        "words": "\n".join((mail.subject, mail.sender, mail.to, mail.cc, mail.text)).casefold(),
+    }
+
+
+def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
+    """Return whole mails by their ids, in that order."""
+    return [show_mail(boxes, row) for row in boxes.by_id(email_ids)]
+
+
+def show_mail(boxes: Mailboxes, row: Row) -> Row:
+    """Return a row of `Mailboxes.rows` as a mail with its text and the list of its attachments."""
+    name, address = addresses(row["sender"])[0]
+    is_mine = row["own"] and row["origin"] == "sent"
+    return {
+        "id": str(row["id"]),
+        "from": address,
+        **({"from_name": name} if name and not is_mine else {}),
+        **_show_text(row),
+        "date": row["date"],
+        "attachments": _attachments(boxes, row),
+        "has_attachments": row["files"] > 0,
+        "read": row["is_read"],
+        "important": row["is_important"],
+        "folder": row["folder"],
+    }
+
+
+def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
+    """Return name, media type and size of each attachment, without its content."""
+    sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
+    files = boxes.store.rows(sql, row["message"]) if row["files"] else []
+    return [{**file, "content_type": content_type(file["filename"])} for file in files]
+
+
+def show_draft(row: Row) -> Row:
+    """Return a row of `Mailboxes.rows` as a draft."""
+    return {
+        "id": str(row["id"]),
+        **_show_text(row),
+        "created_at": row["created"],
+        "updated_at": row["date"],
+    }
+
+
+def _show_text(row: Row) -> Row:
+    """Return recipients, subject and text; the hidden recipients only to who wrote the mail."""
+    return {
+        "to": row["to"],
+        "cc": row["cc"],
+        "bcc": row["bcc"] if row["own"] else "",
+        "subject": row["subject"],
+        "body": text_of(row["body"], row["html"]),
+        "html_body": row["html"] or "",
+    }

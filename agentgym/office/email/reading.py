@@ -1,0 +1,192 @@
+"""The mail server: listing, searching and reading mails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
+from agentgym.office.email.messages import numbered_names
+from agentgym.office.email.rfc5322 import content_type, headers_of
+from agentgym.office.server import page_of
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+_DOWNLOADS = "attachments"
+"""The directory in the workspace that attachments are downloaded into."""
+
+_MAX_TERMS = 50
+"""Words of a query: SQLite compares each with every mail of the folder."""
+
+_HEADERS = {
+    "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
+    "content_type": "Content-Type",
+}  # fmt: skip
+"""The header that each key of `get_email_headers` shows."""
+
+_TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
+"""The lines of a message's words that each field of a query is searched in."""
+
+
+class Reading(EmailPart):
+    """Listings, searches and single mails of who is logged in."""
+
+    @tool
+    def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
+        """List the emails of a folder with their full text, newest first.
+
+        Args:
+            folder: Folder name.
+            page: Page number, from 1.
+            page_size: Emails per page, 1 to 100.
+        """
+        total, ids = self._folder_page(folder, page, page_size)
+        return {
+            **_page_numbers(total, page, page_size),
+            "emails": show_mails(self._mailboxes, ids),
+        }
+
+    @tool
+    def get_drafts(self, page: int = 1, page_size: int = 20) -> Row:
+        """List the drafts with their full text, last changed first.
+
+        Args:
+            page: Page number, from 1.
+            page_size: Drafts per page, 1 to 100.
+        """
+        total, ids = self._folder_page("Drafts", page, page_size)
+        return {
+            **_page_numbers(total, page, page_size),
+            "drafts": [show_draft(row) for row in self._mailboxes.by_id(ids)],
+        }
+
+    @tool
+    def search_emails(
+        self, query: str, folder: str = "INBOX", page: int = 1, page_size: int = 20
+    ) -> Row:
+        """Search the emails of a folder; matches come with their full text, newest first.
+
+        An email matches if subject, sender, recipients or text contain every word of the query, in any case and also
+        inside longer words.
+
+        Args:
+            query: Words; "several words" in quotation marks are one phrase; from:, to:, subject: or body: before a word
+                limits where it is searched.
+            folder: Folder name.
+            page: Page number, from 1.
+            page_size: Emails per page, 1 to 100.
+        """
+        ids = self._search(query, folder)
+        emails = show_mails(self._mailboxes, page_of(ids, page, page_size))
+        return {**_page_numbers(len(ids), page, page_size), "emails": emails}
+
+    @tool
+    def read_email(self, email_id: str) -> Row:
+        """Get one email with its full text.
+
+        Args:
+            email_id: Email ID.
+        """
+        return show_mail(self._mailboxes, self._mailboxes.mine(email_id))
+
+    @tool
+    def get_email_headers(self, email_id: str) -> Row:
+        """Get the headers of an email.
+
+        Args:
+            email_id: Email ID.
+        """
+        headers = headers_of(self._mailboxes.to_mail(self._mailboxes.mine(email_id)))
+        thread = {"in_reply_to": "In-Reply-To", "references": "References"}
+        return {
+            **{key: headers.get(name, "") for key, name in _HEADERS.items()},
+            **{key: headers[name] for key, name in thread.items() if name in headers},
+        }
+
+    @tool
+    def download_attachment(self, email_id: str, attachment_filename: str) -> Row:
+        """Save an attachment in the workspace folder `attachments`; existing files are kept.
+
+        Args:
+            email_id: Email ID.
+            attachment_filename: Name of the attachment.
+        """
+        attachments = self._mailboxes.to_mail(self._mailboxes.mine(email_id)).attachments
+        if attachment_filename not in attachments:
+            names = ", ".join(attachments) or "none"
+            raise ToolError(
+                f"not found: email {email_id} has no attachment {echo(attachment_filename)}; "
+                f"attachments: {names}"
+            )
+        data = attachments[attachment_filename]
+        path = self._download(attachment_filename, data)
+        return {
+            "filename": attachment_filename,
+            "size": len(data),
+            "content_type": content_type(attachment_filename),
+            "path": path,
+            "message": f"Attachment saved to {path}",
+        }
+
+    def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
+        """Return the number of mails in a folder, and the ids of those on a page."""
+        me = self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder)
+        sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
+        total = self._mailboxes.store.value(sql, me, name)
+        places = page_of(range(total), page, page_size)
+        return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
+
+    def _search(self, query: str, folder: str) -> list[int]:
+        """Return the ids of the mails in a folder that match a query, newest first."""
+        me = self._mailboxes.me()["id"]
+        name = self._mailboxes.folder(me, folder)
+        terms = [
+            (field.lower(), (phrase or word).casefold())
+            for field, phrase, word in _TERM.findall(query)
+            if phrase or word
+        ]
+        if not terms:
+            raise ToolError(
+                f"invalid argument: query must name at least one word, got {echo(query)}"
+            )
+        if len(terms) > _MAX_TERMS:
+            raise ToolError(
+                f"limit exceeded: a query has at most {_MAX_TERMS} words, got {len(terms)}"
+            )
+        sql = f"""SELECT mails.id, words FROM mails JOIN messages ON messages.id = message
+            WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}
+            ORDER BY at DESC, mails.id DESC"""
+        rows = self._mailboxes.store.rows(sql, me, name, *(term for _, term in terms))
+        return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
+
+    def _download(self, name: str, data: bytes) -> str:
+        """Write an attachment under a free name, unless it was written before; the path."""
+        files = self._mailboxes.context.files
+        paths = (f"{_DOWNLOADS}/{numbered}" for numbered in numbered_names(name))
+        path = next(
+            path
+            for path in paths
+            if not files.exists(path) or (files.is_file(path) and files.read(path) == data)
+        )
+        return files.resolve(path) if files.exists(path) else files.write(path, data)
+
+
+def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
+    """Return whether the fields that terms of a query name contain them."""
+    # Its first four lines are subject, sender and recipients; the text has as many as it likes.
+    lines = words.split("\n", 4)
+    return all(
+        not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms
+    )
+
+
+def _page_numbers(total: int, page: int, page_size: int) -> Row:
+    """Return the numbers of a page of a listing."""
+    return {
+        "total": total,
+        "page": page,
+        "page_size": page_size,
+        "total_pages": -(-total // page_size),
+    }

@@ -1,0 +1,233 @@
+"""The mail server: its users and their mailboxes, which a task fills and reads."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+from agentgym.office.context import OfficeContext, iso
+from agentgym.office.email.exports import Exports
+from agentgym.office.email.filing import Filing
+from agentgym.office.email.mailboxes import SCHEMA, SYSTEM_FOLDERS, Mailboxes
+from agentgym.office.email.messages import MAX_NAME, Mail, addresses
+from agentgym.office.email.reading import Reading
+from agentgym.office.email.writing import Writing
+from agentgym.office.server import Server
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+_MORE_FOLDERS = ("Spam", "Archive")
+"""Folders that a mailbox made by `create_user` has besides the usual ones, as in the published server."""
+
+_MAX_PASSWORD = 200
+"""Characters of a password; any limit would do."""
+
+
+class Email(Server):
+    """Mail between the users of one server; what goes to other domains leaves the office.
+
+    The server itself has the users and the methods for tasks; its parts have the tools for mails.
+
+    Args:
+        context: Clock, identifiers and files; those of its own by default.
+    """
+
+    name: ClassVar[str] = "email"
+    schema: ClassVar[str] = SCHEMA
+    tool_order: ClassVar[tuple[str, ...]] = (
+        "login",
+        "logout",
+        "get_current_user",
+        "list_users",
+        "create_user",
+        "check_connection",
+        "get_folders",
+        "create_folder",
+        "delete_folder",
+        "get_emails",
+        "read_email",
+        "search_emails",
+        "send_email",
+        "reply_email",
+        "forward_email",
+        "delete_email",
+        "move_email",
+        "mark_emails",
+        "move_emails",
+        "delete_emails",
+        "save_draft",
+        "get_drafts",
+        "update_draft",
+        "delete_draft",
+        "get_mailbox_stats",
+        "get_unread_count",
+        "get_email_headers",
+        "export_emails",
+        "import_emails",
+        "download_attachment",
+    )
+    """The order of the published server, which prompts depend on."""
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self._mailboxes = Mailboxes(self)
+        self.parts = tuple(part(self._mailboxes) for part in (Filing, Reading, Writing, Exports))
+
+    def add_user(self, email: str, password: str = "", name: str = "") -> None:
+        """Give somebody a mailbox."""
+        self.add_users([(email, password, name)])
+
+    def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
+        """Give mailboxes to many, each as e-mail address, password and name.
+
+        With an empty password nobody can log in.
+
+        Raises:
+            ToolError: It is no address, or there is such a user.
+        """
+        with self.store.change():
+            for email, password, name in users:
+                if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
+                    raise ToolError(
+                        f"invalid argument: email must be one e-mail address, got {echo(email)}"
+                    )
+                if not re.fullmatch(rf"[^\x00-\x1f\x7f]{{0,{MAX_NAME}}}", name):
+                    raise ToolError(
+                        f"invalid argument: name must be one line of at most {MAX_NAME} "
+                        f"characters, got {echo(name)}"
+                    )
+                if self._mailboxes.user_id(email) is not None:
+                    raise ToolError(f"conflict: there is a user {echo(email)} already")
+                user = self.store.insert("users", email=email, name=name, password=password)
+                for folder in SYSTEM_FOLDERS:
+                    self.store.insert("folders", user=user, name=folder)
+
+    def login_as(self, email: str) -> None:
+        """Log a user in without the password, as a task does it before the episode."""
+        self.session["user"] = self._mailboxes.existing_user_id(email)
+
+    def deliver(
+        self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
+    ) -> None:
+        """Put mails into mailboxes without sending them.
+
+        Args:
+            mails: One or many; their dates may be any.
+            user: The only mailbox that they come into; by default those of all recipients, and the
+                Sent folder of the sender.
+            folder: The folder there, which is created if need be.
+        """
+        boxes = self._mailboxes
+        with self.store.change():
+            place = None
+            if user is not None:
+                user_id = boxes.existing_user_id(user)
+                place = (user_id, boxes.ensure_folder(user_id, folder))
+            id_of = functools.cache(boxes.user_id)  # nobody gets a mailbox in between
+            for mail in [mails] if isinstance(mails, Mail) else mails:
+                stored = boxes.check(mail)
+                author = id_of(addresses(stored.sender)[0][1])
+                if place is None and (unknown := boxes.unknown_recipients(stored, id_of)):
+                    raise ToolError(f"not found: there is no mailbox {echo(unknown[0])}")
+                places = [place] if place else boxes.places(stored, author, id_of)
+                boxes.put(stored, "filled", author, places)
+
+    def messages(self, user: str, folder: str | None = None) -> list[Mail]:
+        """Return the mails of a mailbox, or of a folder in it, oldest first."""
+        user_id = self._mailboxes.existing_user_id(user)
+        condition = "WHERE user = ? AND (? IS NULL OR folder = ?) ORDER BY at, mails.id"
+        rows = self._mailboxes.rows(condition, user_id, folder, folder)
+        return [self._mailboxes.to_mail(row) for row in rows]
+
+    def sent(self, user: str | None = None) -> list[Mail]:
+        """Return the mails that a user (all users by default) really sent with the tools, in order.
+
+        They are there whatever became of the copies since.
+        """
+        author = None if user is None else self._mailboxes.existing_user_id(user)
+        sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
+            FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""
+        return [self._mailboxes.to_mail(row) for row in self.store.rows(sql, author, author)]
+
+    def users(self) -> list[Row]:
+        """Return all users with `email`, `name` and `password`, in the order of their creation."""
+        return self.store.rows("SELECT email, name, password FROM users ORDER BY id")
+
+    def folders(self, user: str) -> list[str]:
+        """Return the names of the folders of a user, those that everybody has first."""
+        return self._mailboxes.folders(self._mailboxes.existing_user_id(user))
+
+    @tool
+    def login(self, email: str, password: str) -> Row:
+        """Log in to a mailbox.
+
+        Args:
+            email: Email address.
+            password: Password.
+        """
+        sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
+        user = self.store.row(sql, email, password)
+        if user is None:
+            raise ToolError("permission denied: no user has this e-mail address and password")
+        self.session["user"] = user["id"]
+        return {"message": "Login successful", "logged_in": True, **_show_user(user)}
+
+    @tool
+    def logout(self) -> Row:
+        """Log out."""
+        self._mailboxes.me()
+        del self.session["user"]
+        return {"message": "Logout successful", "logged_in": False}
+
+    @tool
+    def get_current_user(self) -> Row:
+        """Get the user who is logged in."""
+        return {**_show_user(self._mailboxes.me()), "logged_in": True}
+
+    @tool
+    def list_users(self) -> Row:
+        """List the users of the mail server by their addresses."""
+        self._mailboxes.me()
+        # The order of their creation may give away whom a task is about.
+        users = self.store.rows("SELECT email, name FROM users ORDER BY email")
+        return {"users": users, "count": len(users)}
+
+    @tool
+    def create_user(self, email: str, name: str, password: str) -> Row:
+        """Create a mailbox on the mail server.
+
+        Args:
+            email: Email address of the new user.
+            name: Full name.
+            password: Password.
+        """
+        if not 1 <= len(password) <= _MAX_PASSWORD:
+            raise ToolError(
+                f"invalid argument: a password has 1 to {_MAX_PASSWORD} characters, got "
+                f"{len(password)}"
+            )
+        self.add_user(email, password, name)
+        user = self._mailboxes.existing_user_id(email)
+        for folder in _MORE_FOLDERS:
+            self._mailboxes.ensure_folder(user, folder)
+        return {
+            "email": email,
+            "name": name,
+            "created_at": iso(self.context.clock.tick()),
+            "message": "User created",
+        }
+
+    @tool
+    def check_connection(self) -> str:
+        """Check the connection to the mail server."""
+        login = "not logged in"
+        if "user" in self.session:
+            login = f"logged in as {self._mailboxes.me()['email']}"
+        now = iso(self.context.clock.now())
+        return f"Mail server:\n✓ IMAP connected\n✓ SMTP connected\n\nServer time {now}, {login}"
+
+
+def _show_user(user: Row) -> Row:
+    return {"email": user["email"], "name": user["name"]}

@@ -1,0 +1,276 @@
+"""The mail server: sending, answering and forwarding mails, and drafts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.office.email.mailboxes import EmailPart, columns_of, show_draft, show_mails
+from agentgym.office.email.messages import (
+    MAX_SUBJECT,
+    Mail,
+    addresses,
+    file_name,
+    format_address,
+    iso_date,
+)
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo, tool
+
+
+class Writing(EmailPart):
+    """Mails that who is logged in writes."""
+
+    @tool
+    def send_email(
+        self,
+        to: str,
+        subject: str,
+        body: str,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+        attachments: list[str] | None = None,
+    ) -> Row:
+        """Send an email.
+
+        Args:
+            to: Recipient addresses, comma-separated.
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+            attachments: Paths of workspace files to attach.
+        """
+        mail = self._compose(to, subject, body, html_body, cc, bcc)
+        return self._send(replace(mail, attachments=self._read_files(attachments or [])))
+
+    @tool
+    def reply_email(
+        self,
+        email_id: str,
+        body: str,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+        reply_all: bool = False,
+    ) -> Row:
+        """Reply to an email.
+
+        Args:
+            email_id: ID of the email to reply to.
+            body: Plain text of the reply.
+            html_body: HTML version of the text.
+            cc: More Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+            reply_all: Also send the reply to the other recipients.
+        """
+        old = self._original(email_id)
+        me = self._mailboxes.me()["email"].casefold()
+        to = old.to if addresses(old.sender)[0][1].casefold() == me else old.sender
+        copies = [cc] if cc else []
+        if reply_all:
+            served = {me, *(address.casefold() for _, address in addresses(to))}
+            copies += [
+                format_address(name, address)
+                for name, address in addresses(f"{old.to}, {old.cc}".strip(", "))
+                if address.casefold() not in served
+            ]
+        subject = _with_prefix("Re: ", old.subject)
+        mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
+        references = f"{old.references} {old.message_id}"
+        return self._send(replace(mail, in_reply_to=old.message_id, references=references))
+
+    @tool
+    def forward_email(
+        self,
+        email_id: str,
+        to: str,
+        body: str | None = None,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Forward an email with its attachments.
+
+        Args:
+            email_id: ID of the email to forward.
+            to: Recipient addresses, comma-separated.
+            body: Text to put before the forwarded email.
+            html_body: HTML version of the whole text.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
+        old = self._original(email_id)
+        text = (
+            (f"{body}\n\n" if body else "")
+            + "---------- Forwarded message ----------\n"
+            + f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
+            + f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+        )
+        mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
+        return self._send(replace(mail, attachments=old.attachments))
+
+    @tool
+    def save_draft(
+        self,
+        subject: str,
+        body: str,
+        html_body: str | None = None,
+        to: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Save a draft.
+
+        Args:
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            to: Recipient addresses, comma-separated.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
+        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
+        draft = replace(mail, date=boxes.context.clock.tick())
+        return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
+
+    @tool
+    def update_draft(
+        self,
+        draft_id: str,
+        subject: str | None = None,
+        body: str | None = None,
+        html_body: str | None = None,
+        to: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Change the given fields of a draft.
+
+        Args:
+            draft_id: Draft ID.
+            subject: Subject line.
+            body: Plain text.
+            html_body: HTML version of the text.
+            to: Recipient addresses, comma-separated.
+            cc: Cc addresses, comma-separated.
+            bcc: Bcc addresses, comma-separated.
+        """
+        boxes, row = self._mailboxes, self._draft(draft_id)
+        fields = {
+            "subject": subject,
+            "body": body,
+            "html": html_body,
+            "to": to,
+            "cc": cc,
+            "bcc": bcc,
+        }
+        changes: dict[str, Any] = {key: text for key, text in fields.items() if text is not None}
+        mail = boxes.check(replace(boxes.to_mail(row), **changes))
+        draft = replace(mail, date=boxes.context.clock.tick())
+        boxes.store.update("messages", row["message"], **columns_of(draft))
+        boxes.store.update("mails", row["id"], at=int(draft.date.timestamp()))
+        return show_draft(self._draft(draft_id))
+
+    @tool
+    def delete_draft(self, draft_id: str) -> str:
+        """Delete a draft for good.
+
+        Args:
+            draft_id: Draft ID.
+        """
+        self._mailboxes.purge(self._draft(draft_id))
+        return f"Draft {draft_id} deleted"
+
+    def _draft(self, draft_id: str) -> Row:
+        row = self._mailboxes.mine(draft_id)
+        if row["folder"] != "Drafts":
+            raise ToolError(f"not found: there is no draft with id {echo(draft_id)}")
+        return row
+
+    def _original(self, email_id: str) -> Mail:
+        """Return a mail that is answered or forwarded.
+
+        Raises:
+            ToolError: There is none, or it is a draft.
+        """
+        row = self._mailboxes.mine(email_id)
+        if row["origin"] == "draft":
+            raise ToolError(f"conflict: email {email_id} is a draft, which is not sent yet")
+        return self._mailboxes.to_mail(row)
+
+    def _compose(
+        self,
+        to: str | None,
+        subject: str,
+        body: str,
+        html: str | None,
+        cc: str | None,
+        bcc: str | None,
+    ) -> Mail:
+        """Return a mail by who is logged in, of now."""
+        me, now = self._mailboxes.me(), self._mailboxes.context.clock.now()
+        sender = format_address(me["name"], me["email"])
+        return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
+
+    def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Return files of the workspace by the names that they have as attachments.
+
+        Raises:
+            ToolError: One is missing, or two have the same name.
+        """
+        files = self._mailboxes.context.files
+        attachments: dict[str, bytes] = {}
+        for path in paths:
+            if not files.is_file(path):
+                raise ToolError(f"not found: there is no file {echo(path)} in the workspace")
+            name = file_name(path)
+            if name in attachments:
+                raise ToolError(f"invalid argument: two attachments are called {echo(name)}")
+            attachments[name] = files.read(path)
+        return attachments
+
+    def _send(self, mail: Mail) -> Row:
+        """Send a mail: a copy into Sent and one into the INBOX of each recipient here; return the
+        copy in Sent.
+
+        Raises:
+            ToolError: It cannot be sent; nobody got it then.
+        """
+        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        mail = boxes.check(mail)
+        places = boxes.places(mail, me)
+        if not mail.recipients:
+            raise ToolError("invalid argument: to must name at least one e-mail address")
+        mail = replace(mail, date=boxes.context.clock.tick())
+        copy = boxes.put(mail, "sent", me, places)[0]
+        if unknown := boxes.unknown_recipients(mail):
+            self._bounce(mail, unknown)
+        return show_mails(boxes, [copy])[0]
+
+    def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
+        """Report to the author of a mail which recipients have no mailbox."""
+        boxes, me = self._mailboxes, self._mailboxes.me()
+        domain = me["email"].partition("@")[2]
+        report = Mail(
+            format_address("Mail Delivery System", f"mailer-daemon@{domain}"),
+            me["email"],
+            _with_prefix("Undeliverable: ", mail.subject),
+            "Your message was not delivered to these recipients, who have no mailbox:\n"
+            + "\n".join(unknown),
+            boxes.context.clock.tick(),
+            in_reply_to=mail.message_id,
+            references=mail.message_id,
+        )
+        boxes.put(boxes.check(report), "bounce", None, [(me["id"], "INBOX")])
+
+
+def _with_prefix(prefix: str, subject: str) -> str:
+    """Return a subject with `Re:` or `Fwd:` before it, once; a very long one loses its end."""
+    if subject.casefold().startswith(prefix.strip().casefold()):
+        return subject
+    return f"{prefix}{subject}"[:MAX_SUBJECT]

@@ -1,0 +1,149 @@
+"""Times of events: as the calendar's tools take and show them, and as Python's objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from agentgym.text.tools import ToolError, echo
+
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
+)
+"""A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+"""A full-date of RFC 3339."""
+_OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
+"""Names of zoneinfo that stand for what the machine is set to."""
+_YEARS = range(1900, 9999)
+"""Years that a moment in any time zone can be converted from and to."""
+
+
+class EventTime(TypedDict, total=False):
+    """A moment or, for all-day events, a date."""
+
+    dateTime: Annotated[str, Field(description="RFC 3339, e.g. 2025-01-15T09:00:00-05:00")]
+    timeZone: Annotated[str, Field(description="IANA zone, for a dateTime without offset")]
+    date: Annotated[str, Field(description="YYYY-MM-DD; an end date is the day after the last")]
+
+
+def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return a time as it is stored: a date, or a dateTime with its offset.
+
+    Args:
+        name: The name of the time in errors.
+        fields: An `EventTime`.
+
+    Raises:
+        ToolError: It is no time.
+    """
+    if ("date" in fields) == ("dateTime" in fields):
+        raise ToolError(
+            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
+            f'"…"}}, got {echo(fields)}'
+        )
+    zone = None if "timeZone" not in fields else _zone(fields["timeZone"])
+    if "date" in fields:
+        return {"date": _day(name, fields["date"]).isoformat()}
+    moment = _moment(name, fields["dateTime"])
+    if moment.tzinfo is None:
+        if zone is None:
+            raise ToolError(
+                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
+                f"{echo(fields['dateTime'])}"
+            )
+        # By way of UTC, so that an hour which the zone skips becomes one that it has.
+        moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
+    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
+        {} if zone is None else {"timeZone": zone.key}
+    )
+
+
+def _zone(key: str) -> ZoneInfo:
+    try:
+        if key in _OF_THE_MACHINE or key.startswith(("posix/", "right/")):
+            raise ValueError(key)
+        return ZoneInfo(key)
+    except (ValueError, KeyError, OSError):
+        raise ToolError(
+            f"invalid argument: there is no time zone {echo(key)}; use an IANA name such as "
+            "Europe/Berlin"
+        ) from None
+
+
+def _day(name: str, text: str) -> date:
+    try:
+        day = date.fromisoformat(text) if _DAY.fullmatch(text) else None
+    except ValueError:
+        day = None
+    if day is None or day.year not in _YEARS:
+        raise ToolError(
+            f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}"
+        )
+    return day
+
+
+def _moment(name: str, text: str) -> datetime:
+    parts = _MOMENT.fullmatch(text)
+    try:
+        moment = (
+            datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}")
+            if parts
+            else None
+        )
+    except ValueError:
+        moment = None
+    if moment is None or moment.year not in _YEARS:
+        raise ToolError(
+            f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got "
+            f"{echo(text)}"
+        )
+    return moment
+
+
+def parse_bound(name: str, text: str) -> int:
+    """Return the seconds since 1970 at a bound of a listing.
+
+    Args:
+        name: The name of the bound in errors.
+        text: A moment with its offset.
+
+    Raises:
+        ToolError: It is something else.
+    """
+    moment = _moment(name, text)
+    if moment.tzinfo is None:
+        raise ToolError(
+            f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got "
+            f"{echo(text)}"
+        )
+    return int(moment.timestamp())
+
+
+def to_python(value: Mapping[str, str]) -> datetime | date:
+    """Return a time that is kept, in its time zone if it names one."""
+    if "date" in value:
+        return date.fromisoformat(value["date"])
+    moment = datetime.fromisoformat(value["dateTime"])
+    return moment.astimezone(ZoneInfo(value["timeZone"])) if "timeZone" in value else moment
+
+
+def seconds_of(value: Mapping[str, str]) -> int:
+    """Return the seconds since 1970 at a time; a day begins in UTC."""
+    when = to_python(value)
+    moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
+    return int(moment.timestamp())
+
+
+def to_spec(when: datetime | date) -> dict[str, str]:
+    """Return a time as the API takes it."""
+    if not isinstance(when, datetime):
+        return {"date": when.isoformat()}
+    moment = {"dateTime": when.replace(microsecond=0).isoformat()}
+    return moment | ({"timeZone": when.tzinfo.key} if isinstance(when.tzinfo, ZoneInfo) else {})

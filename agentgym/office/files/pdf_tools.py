@@ -1,0 +1,326 @@
+"""Reading, searching and putting together PDF files, with the tools of pdf-tools-mcp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from io import BytesIO
+from typing import Any, ClassVar
+
+from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
+from agentgym.office.libraries import install_hint, pdf_library
+from agentgym.office.server import Server
+from agentgym.text.tools import HostLimitError, ToolError, echo, tool
+
+MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
+MAX_MATCHES = 2_000
+"""Matches of a search: they are kept, and belong to each snapshot."""
+MAX_SEARCHES = 20
+"""Searches that are kept; the oldest is dropped."""
+MAX_PATTERN_CHARS = 1_000
+"""Characters of a pattern: compiling a regular expression has no limit of time."""
+
+_CONTEXT_CHARS = 100
+"""Characters shown on either side of a match: a line or two."""
+_SECONDS = 2.0
+"""Time of a search in one page: a pattern may backtrack without end."""
+
+
+class PdfTools(Server):
+    """Works on the PDF files of the workspace.
+
+    Searches are kept, so that their results can be paged through.
+    """
+
+    name: ClassVar[str] = "pdf_tools"
+
+    @tool
+    def read_pdf_pages(self, pdf_file_path: str, start_page: int = 1, end_page: int = 1) -> str:
+        """Read the text of some pages.
+
+        Args:
+            pdf_file_path: The file.
+            start_page: The first page, from 1 on.
+            end_page: The last page; pages that the file does not have are left out.
+        """
+        pages = read_pdf(self._bytes(pdf_file_path))
+        first, last = sorted(min(max(page, 1), len(pages)) for page in (start_page, end_page))
+        texts = [
+            f"=== Page {k} ===\n{pages[k - 1]}"
+            for k in range(max(first, 1), last + 1)
+            if pages[k - 1].strip()
+        ]
+        if sum(map(len, texts)) > MAX_READ_CHARS:
+            raise ToolError(
+                f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read "
+                "fewer pages"
+            )
+        if not texts:
+            return (
+                f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no "
+                "extractable text content."
+            )
+        return "\n\n".join(
+            [f"PDF total pages: {len(pages)}\nExtracted page range: {first}-{last}", *texts]
+        )
+
+    @tool
+    def get_pdf_info(self, pdf_file_path: str) -> str:
+        """Show how many pages a PDF file has, and its metadata.
+
+        Args:
+            pdf_file_path: The file.
+        """
+        with guarded():
+            reader = open_pdf(self._bytes(pdf_file_path))
+            facts = {"Total pages": str(len(reader.pages))}
+            if metadata := reader.metadata:
+                names = {
+                    "Title": "/Title",
+                    "Author": "/Author",
+                    "Creator": "/Creator",
+                    "Creation date": "/CreationDate",
+                }
+                facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
+        lines = [
+            "PDF file information:",
+            *(f"{name}: {fact[:1_000]}" for name, fact in facts.items()),
+        ]
+        return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
+
+    @tool
+    def merge_pdfs(self, pdf_paths: list[str], output_path: str) -> str:
+        """Put PDF files together, in this order, as one.
+
+        Args:
+            pdf_paths: The files.
+            output_path: The file to make or replace.
+        """
+        if not pdf_paths:
+            raise ToolError("invalid argument: pdf_paths must name at least one file")
+        count = self._write([(path, None) for path in pdf_paths], output_path)
+        return (
+            f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
+        )
+
+    @tool
+    def extract_pdf_pages(self, source_path: str, page_numbers: list[int], output_path: str) -> str:
+        """Make a PDF file of some pages of another.
+
+        Args:
+            source_path: The file to take pages of.
+            page_numbers: Which pages in which order, from 1 on; those that the file does not have are left out.
+            output_path: The file to make or replace.
+        """
+        with guarded():
+            total = len(open_pdf(self._bytes(source_path)).pages)
+        numbers = [number for number in page_numbers if 1 <= number <= total]
+        if not numbers:
+            raise ToolError(
+                f"invalid argument: none of the pages is there; the file has pages 1 to {total}"
+            )
+        count = self._write([(source_path, numbers)], output_path)
+        return (
+            f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'\n"
+            f"Extracted pages: {numbers}\nSource PDF total pages: {total}"
+        )
+
+    @tool
+    def search_pdf_content(self, pdf_file_path: str, pattern: str, page_size: int = 10) -> str:
+        """Search a PDF file for a regular expression, regardless of case; the first page of what is found, with a search id.
+
+        Args:
+            pdf_file_path: The file.
+            pattern: The regular expression.
+            page_size: Results a page, 10 to 50; 10 if it is something else.
+        """
+        matches = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
+        if not matches:
+            return f"No matches found for pattern: {pattern}"
+        size = page_size if 10 <= page_size <= 50 else 10
+        warning = (
+            ""
+            if size == page_size
+            else f"Warning: Page size {page_size} is out of range (10-50). Using default value "
+            "10.\n"
+        )
+        searches = self.session.setdefault("searches", {})
+        identity = self.context.new_id("search", 8)
+        searches[identity] = {
+            "path": pdf_file_path,
+            "pattern": pattern,
+            "size": size,
+            "page": 1,
+            "found": matches,
+        }
+        while len(searches) > MAX_SEARCHES:
+            del searches[next(iter(searches))]
+        return f"{warning}{self._show(identity, 1, first=True)}"
+
+    @tool
+    def search_pdf_next_page(self, search_id: str) -> str:
+        """Show the next page of a search.
+
+        Args:
+            search_id: The search.
+        """
+        search = self._search(search_id)
+        last = _pages(search)
+        return (
+            f"Already on last page ({last}/{last})"
+            if search["page"] == last
+            else self._show(search_id, search["page"] + 1)
+        )
+
+    @tool
+    def search_pdf_prev_page(self, search_id: str) -> str:
+        """Show the page before in a search.
+
+        Args:
+            search_id: The search.
+        """
+        page = self._search(search_id)["page"]
+        return "Already on first page (1)" if page == 1 else self._show(search_id, page - 1)
+
+    @tool
+    def search_pdf_go_page(self, search_id: str, page_number: int) -> str:
+        """Show a page of a search.
+
+        Args:
+            search_id: The search.
+            page_number: The page, from 1 on.
+        """
+        last = _pages(self._search(search_id))
+        if not 1 <= page_number <= last:
+            raise ToolError(
+                f"invalid argument: there is no page {echo(page_number)}; pages: 1 to {last}"
+            )
+        return self._show(search_id, page_number)
+
+    @tool
+    def search_pdf_info(self, search_id: str) -> str:
+        """Show what was searched for where, and which page was last shown.
+
+        Args:
+            search_id: The search.
+        """
+        search = self._search(search_id)
+        facts = {
+            "Search ID": search_id,
+            "PDF Path": search["path"],
+            "Pattern": search["pattern"],
+            "Total matches": len(search["found"]),
+            "Current page": f"{search['page']}/{_pages(search)}",
+            "Results per page": search["size"],
+            "Last accessed": f"{search['accessed']:%Y-%m-%d %H:%M:%S}",
+        }
+        return "\n".join(
+            ["Search Session Information:", *(f"{name}: {fact}" for name, fact in facts.items())]
+        )
+
+    def _bytes(self, path: str) -> bytes:
+        if path.startswith(("http://", "https://")):
+            raise ToolError(
+                "permission denied: there is no network; give the path of a file in the workspace"
+            )
+        return self.context.files.read(path)
+
+    def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
+        """Write pages of files, all or those of these numbers, as one file; how many there were."""
+        writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
+        with guarded():
+            for path, numbers in sources:
+                reader = open_pdf(self._bytes(path))
+                pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
+                count += len(pages)
+                if count > MAX_PAGES:
+                    raise ToolError(
+                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
+                    )
+                for number in pages:
+                    writer.add_page(reader.pages[number - 1])
+            writer.write(buffer)
+        self.context.clock.tick()
+        self.context.files.write(target, buffer.getvalue())
+        return count
+
+    def _search(self, identity: str) -> dict[str, Any]:
+        searches: dict[str, dict[str, Any]] = self.session.get("searches", {})
+        if identity not in searches:
+            raise ToolError(
+                f"not found: there is no search {echo(identity)}; the last {MAX_SEARCHES} are kept"
+            )
+        return searches[identity]
+
+    def _show(self, identity: str, page: int, *, first: bool = False) -> str:
+        """Show a page of a search; only the first answer says how many matches a page has."""
+        search = self._search(identity)
+        search["page"], search["accessed"] = page, self.context.clock.now()
+        matches, size = search["found"], search["size"]
+        total = (
+            f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
+        )
+        lines = [
+            f"Search ID: {identity}",
+            f"Pattern: {search['pattern']}",
+            f"Total matches: {total}",
+            f"Page: {page}/{_pages(search)}",
+            *([f"Results per page: {size}"] if first else []),
+            "",
+        ]
+        for k, (number, text, before, after) in list(enumerate(matches, 1))[
+            (page - 1) * size : page * size
+        ]:
+            lines += [
+                f"Match {k}:",
+                f"  Page: {number}",
+                f'  Text: "{text}"',
+                f"  Context: ...{before}[{text}]{after}...",
+                "",
+            ]
+        if len(matches) > size:
+            lines.append(
+                "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this "
+                "search_id for the other pages."
+            )
+        return "\n".join(lines)
+
+
+def _pages(search: dict[str, Any]) -> int:
+    return int(-(-len(search["found"]) // search["size"]))
+
+
+def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
+    """Return the matches of a pattern: page, text, and what stands before and after it.
+
+    Raises:
+        ToolError: It is no regular expression, or takes too long.
+    """
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(
+            f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
+            "are allowed"
+        )
+    with install_hint("searching PDF files needs regex", "regex"):
+        regex = import_module("regex")
+    matches = []
+    try:
+        compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
+        for number, text in enumerate(pages, 1):
+            for match in compiled.finditer(text, timeout=_SECONDS):
+                start, end = match.span()
+                before = text[max(0, start - _CONTEXT_CHARS) : start]
+                after = text[end : end + _CONTEXT_CHARS]
+                matches.append((number, match[0][:1_000], before, after))
+                if len(matches) == MAX_MATCHES:
+                    return matches
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise ToolError(
+            f"invalid argument: {echo(pattern)} is no regular expression: {error}"
+        ) from None
+    except TimeoutError:
+        raise HostLimitError(
+            f"limit exceeded: the search for {echo(pattern)} takes too long"
+        ) from None
+    return matches

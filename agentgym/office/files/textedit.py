@@ -1,0 +1,107 @@
+"""Replacements in a text, and the diff that shows them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from agentgym.text.tools import ToolError, echo
+
+MAX_EDIT_CHARS = 2_000_000
+"""Characters of a text that is edited: each replacement copies it."""
+MAX_DIFF_LINES = 20_000
+"""Lines of a text that is compared: the time of a diff grows with their square at worst."""
+
+
+class EditOperation(TypedDict):
+    """One replacement."""
+
+    oldText: Annotated[str, Field(description="Text to replace.")]
+    newText: Annotated[str, Field(description="Text in its place.")]
+
+
+def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
+    """Make replacements one after the other, each where its old text is first.
+
+    Where the old text is not found as it is, lines that differ from it in the space around them
+    count as found, and the new lines are indented like those.
+
+    Raises:
+        ToolError: An old text is empty or not found, or a text is too long.
+    """
+    for edit in edits:
+        old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
+        if not old:
+            raise ToolError("invalid argument: oldText must not be empty")
+        if max(len(text), len(new)) > MAX_EDIT_CHARS:
+            raise ToolError(
+                f"limit exceeded: a text of more than {MAX_EDIT_CHARS} characters cannot be edited"
+            )
+        text = text.replace(old, new, 1) if old in text else _replace_lines(text, old, new)
+    return text
+
+
+def _replace_lines(text: str, old: str, new: str) -> str:
+    lines, passage = text.split("\n"), [line.strip() for line in old.split("\n")]
+    bare = "\n".join(["", *(line.strip() for line in lines), ""])
+    at = bare.find("\n".join(["", *passage, ""]))
+    if at < 0:
+        raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
+    first = bare.count("\n", 0, at)
+    lines[first : first + len(passage)] = _indent(
+        new.split("\n"), old.split("\n"), _space(lines[first])
+    )
+    return "\n".join(lines)
+
+
+def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
+    """New lines as deep as what they replace: the first like the line found, the others by what
+    they are deeper than the old.
+    """
+    lines = [space + new[0].lstrip()]
+    for k, line in enumerate(new[1:], 1):
+        before = len(_space(old[k])) if k < len(old) else 0
+        depth = len(_space(line))
+        lines.append(
+            space + " " * max(0, depth - before) + line.lstrip() if before and depth else line
+        )
+    return lines
+
+
+def _space(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def show_diff(old: str, new: str, name: str) -> str:
+    """Return a unified diff in a fence of backticks long enough for what it holds.
+
+    Raises:
+        ToolError: There are too many lines to compare.
+    """
+    before, after = _lines(old), _lines(new)
+    if max(len(before), len(after)) > MAX_DIFF_LINES:
+        raise ToolError(
+            f"limit exceeded: a file of more than {MAX_DIFF_LINES} lines cannot be edited so; "
+            "write it anew"
+        )
+    hunks = difflib.unified_diff(
+        before, after, f"{name}\toriginal", f"{name}\tmodified", n=_CONTEXT, lineterm=""
+    )
+    text = "\n".join([f"Index: {name}", "=" * 67, *hunks])
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}diff\n{text}\n{fence}\n\n"
+
+
+_CONTEXT = 4
+"""Lines around a change in a diff, as in the published server."""
+
+
+def _lines(text: str) -> list[str]:
+    *lines, last = text.split("\n")
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines

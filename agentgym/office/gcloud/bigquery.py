@@ -1,0 +1,324 @@
+"""BigQuery: datasets, tables, queries and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentgym.office.context import iso
+from agentgym.office.gcloud.bigquery_files import load_csv
+from agentgym.office.gcloud.cloud import PROJECT, details, listing
+from agentgym.office.gcloud.storage import Storage
+from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine_server import EngineServer
+from agentgym.office.warehouse.tables import Column, Schema, TableName
+from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
+from agentgym.play.guard import to_answer
+from agentgym.text.tools import ToolError, echo, tool
+
+if TYPE_CHECKING:
+    from agentgym.office.warehouse.bigquery_dialect import GoogleSQL
+
+MAX_ROWS = 10_000
+"""Rows of one result, as the tool says."""
+QUERY_MS = 1000
+"""Time that a query takes on the clock of the episode."""
+
+BIGQUERY_SCHEMA = """
+CREATE TABLE bigquery_jobs (
+    id TEXT PRIMARY KEY, kind TEXT, statement TEXT, effect TEXT, created TEXT, place INTEGER
+);
+"""
+
+
+class BigQuery:
+    """The eight `bigquery_*` tools, and what tasks fill and read datasets with.
+
+    Args:
+        server: The server that this is a part of.
+        storage: Holds what is called `gs://bucket/object`.
+    """
+
+    def __init__(self, server: EngineServer, storage: Storage) -> None:
+        self._server = server
+        self._storage = storage
+
+    @tool
+    def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> str:
+        """Run GoogleSQL: a query, DML, DDL or a script of several statements, of which the last one's result is shown.
+
+        Dates are ISO 8601, moments in UTC; NUMERIC is a number, or text where a number would lose digits.
+
+        Args:
+            query: The SQL; tables are called `project.dataset.table` or `dataset.table`.
+            dry_run: Only check the SQL; nothing runs.
+            max_results: Maximum number of rows to show, up to 10000.
+        """
+        if not 1 <= max_results <= MAX_ROWS:
+            raise ToolError(
+                f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
+            )
+        if dry_run:
+            kind = self._warehouse().check_script(query)
+            return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
+        outcome = self._warehouse().run_script(query, max_results)
+        self._job("QUERY", outcome.kind, outcome.counts)
+        return _response(outcome)
+
+    @tool
+    def bigquery_list_datasets(self) -> str:
+        """List the datasets of the project."""
+        names = sorted(self._server.engine.schemas)
+        lines = [f"{name} (Project: {PROJECT})" for name in names]
+        return listing("Datasets", lines, "There are no datasets.")
+
+    @tool
+    def bigquery_create_dataset(
+        self, dataset_id: str, description: str = "", location: str = "US"
+    ) -> str:
+        """Create a dataset.
+
+        Args:
+            dataset_id: Name of the dataset: letters, digits and underscores.
+            description: Description of the dataset.
+            location: Location of the data, such as US or EU.
+        """
+        name = self._warehouse().check_dataset(dataset_id)
+        if name in self._server.engine.schemas:
+            raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
+        self._server.engine.schemas[name] = Schema(
+            description, self._server.context.clock.tick().isoformat(), location
+        )
+        return f"Created dataset {name} in {location}"
+
+    @tool
+    def bigquery_get_dataset_info(self, dataset_id: str) -> str:
+        """Get location, description and dates of a dataset; INFORMATION_SCHEMA.TABLES and COLUMNS have its tables.
+
+        Args:
+            dataset_id: The dataset.
+        """
+        self._check_dataset(dataset_id)
+        schema = self._server.engine.schemas[dataset_id]
+        created = iso(datetime.fromisoformat(schema.created))
+        return details(
+            f"Dataset {dataset_id}",
+            ("Full Name", f"{PROJECT}:{dataset_id}"),
+            ("Location", schema.notes or "US"),
+            ("Description", schema.comment),
+            ("Created", created),
+            ("Modified", created),
+            ("Labels", ""),
+        )
+
+    @tool
+    def bigquery_load_csv_data(
+        self,
+        dataset_id: str,
+        table_id: str,
+        csv_file_path: str,
+        skip_header: bool = True,
+        write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
+    ) -> str:
+        """Load a CSV file into a table; a missing table is created, with types inferred from the data.
+
+        Args:
+            dataset_id: The dataset.
+            table_id: The table.
+            csv_file_path: The path of a file in the workspace, or `gs://bucket/object`.
+            skip_header: Skip the first row; it names the columns of a new table.
+            write_mode: Replace the rows of the table, add to them, or refuse if it has any.
+        """
+        self._check_dataset(dataset_id)
+        rows = load_csv(
+            self._server.engine,
+            (dataset_id, table_id),
+            self.read_uri(csv_file_path),
+            int(skip_header),
+            write_mode,
+            self._server.context.clock.now(),
+        )
+        self._job("LOAD", "LOAD", {"loaded": rows})
+        return f"Loaded {rows} rows from {csv_file_path} into {dataset_id}.{table_id}\nWrite mode: {write_mode}"
+
+    @tool
+    def bigquery_export_table(
+        self,
+        dataset_id: str,
+        table_id: str,
+        destination_bucket: str,
+        destination_path: str,
+        file_format: Literal["CSV", "NEWLINE_DELIMITED_JSON"] = "CSV",
+    ) -> str:
+        """Export all rows of a table to an object of Cloud Storage.
+
+        Args:
+            dataset_id: The dataset.
+            table_id: The table.
+            destination_bucket: The bucket.
+            destination_path: The name of the object.
+            file_format: The kind of file.
+        """
+        rows = self._server.read_all(self._check_table(dataset_id, table_id))
+        destination = f"gs://{destination_bucket}/{destination_path}"
+        text = rows.to_csv() if file_format == "CSV" else rows.to_json_lines()
+        self.write_uri(destination, text.encode())
+        self._job("EXTRACT", "EXTRACT", {"exported": rows.total})
+        return f"Exported {dataset_id}.{table_id} to {destination}"
+
+    @tool
+    def bigquery_list_jobs(
+        self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
+    ) -> str:
+        """List the jobs of the project, the latest first.
+
+        Args:
+            max_results: Maximum number of jobs, up to 1000.
+            state_filter: Only jobs in this state; every job is done when its call returns.
+        """
+        if not 1 <= max_results <= 1000:
+            raise ToolError(
+                f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
+            )
+        if state_filter in ("pending", "running"):
+            max_results = 0
+        jobs = self._server.store.rows(
+            "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
+        )
+        lines = [
+            f"{job['id']}: {job['kind']} {job['statement']}{job['effect']}, DONE, {job['created']}"
+            for job in jobs
+        ]
+        return listing("Jobs", lines, "There are no such jobs.")
+
+    @tool
+    def bigquery_cancel_job(self, job_id: str) -> str:
+        """Request that a job be cancelled; a finished job is unaffected.
+
+        Args:
+            job_id: The job.
+        """
+        self._server.store.get("bigquery_jobs", job_id, "job")
+        return f"Cancellation requested for job {job_id}"
+
+    # For tasks.
+
+    def load(
+        self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Make or replace a table (and its dataset) with records.
+
+        Args:
+            dataset: The dataset.
+            table: The table.
+            columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC,
+                DATE, DATETIME, TIMESTAMP.
+            rows: The records, their values in the order of the columns.
+        """
+        now = self._server.context.clock.now()
+        self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
+        self._server.engine.load(
+            (dataset, table),
+            [Column(name, from_bigquery(kind)) for name, kind in columns.items()],
+            rows,
+            now,
+        )
+
+    def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
+        """Return all records of a table, in the order in which they were put in.
+
+        Raises:
+            ToolError: There is no such table.
+        """
+        return self._server.read_all(self._check_table(dataset, table)).objects()
+
+    def tables(self, dataset: str) -> list[str]:
+        """Return the names of the tables of a dataset."""
+        return sorted(name for within, name in self._server.engine.tables if within == dataset)
+
+    def comments(self, dataset: str, table: str) -> dict[str, str]:
+        """Return the description of each column of a table."""
+        return {
+            column.name: column.comment
+            for column in self._server.engine.tables[self._check_table(dataset, table)].columns
+        }
+
+    def read_uri(self, uri: str) -> bytes:
+        """Return the bytes of gs://bucket/object, or of a file in the workspace."""
+        return (
+            self._storage.read_gs(uri)
+            if uri.startswith("gs://")
+            else self._server.context.files.read(_local(uri))
+        )
+
+    def write_uri(self, uri: str, data: bytes) -> None:
+        """Write gs://bucket/object, or a file in the workspace."""
+        if uri.startswith("gs://"):
+            self._storage.write_gs(uri, data)
+        else:
+            self._server.context.files.write(_local(uri), data)
+
+    def _warehouse(self) -> GoogleSQL:
+        with sql_hint():
+            from agentgym.office.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
+
+        return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
+
+    def _check_dataset(self, dataset: str) -> None:
+        if dataset not in self._server.engine.schemas:
+            raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
+
+    def _check_table(self, dataset: str, table: str) -> TableName:
+        self._check_dataset(dataset)
+        if (dataset, table) not in self._server.engine.tables:
+            raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
+        return dataset, table
+
+    def _job(self, kind: str, statement: str, counts: Mapping[str, int]) -> None:
+        context, store = self._server.context, self._server.store
+        store.insert(
+            "bigquery_jobs",
+            created=iso(context.clock.tick()),
+            id=f"job_{context.new_id('job')}",
+            kind=kind,
+            statement=statement,
+            effect=f" ({_effect(counts)})" if counts else "",
+            place=store.value("SELECT count(*) FROM bigquery_jobs"),
+        )
+
+
+def _local(uri: str) -> str:
+    if "://" in uri:
+        raise ToolError(
+            f"invalid argument: {echo(uri)} is neither gs://bucket/object nor the path of a file in the workspace"
+        )
+    return uri
+
+
+def _head(total: int, milliseconds: int) -> str:
+    """Return the first lines of the answer to a query."""
+    return "\n".join(
+        [
+            "Query executed successfully",
+            f"Total rows: {total}",
+            f"Execution time: {milliseconds}ms",
+        ]
+    )
+
+
+def _response(outcome: ConversionResult) -> str:
+    """Return the result of a statement as text."""
+    if outcome.rows is None:
+        effect = outcome.message or (_effect(outcome.counts) if outcome.counts else outcome.kind)
+        return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
+    rows, note = fit(outcome.rows)
+    head = _head(outcome.rows.total, QUERY_MS)
+    if not outcome.rows.total:
+        return f"{head}\n\nNo rows."
+    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_answer(rows, indent=2)}"
+
+
+def _effect(counts: Mapping[str, int]) -> str:
+    """Return the changes of a statement, such as `2 rows inserted, 1 rows deleted`."""
+    return ", ".join(f"{count} rows {action}" for action, count in counts.items())

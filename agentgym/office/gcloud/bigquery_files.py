@@ -1,0 +1,122 @@
+"""Files that are loaded into BigQuery."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+
+from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.tables import Column, TableName
+from agentgym.text.tools import ToolError, echo
+
+_MAX_COLUMNS = 1000
+"""Columns of a table; BigQuery has ten times as many, which no task needs."""
+
+
+def load_csv(
+    engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
+) -> int:
+    """Load the rows of a CSV file into a table; how many there were.
+
+    Raises:
+        ToolError: The file or a value of it does not fit; the table is as it was.
+    """
+    head, rows = _parse(data, skip)
+    table = engine.tables.get(name)
+    if table is None:
+        if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
+            raise ToolError(
+                f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', "
+                "'-' and spaces"
+            )
+        columns = _infer_columns(head, rows)
+    elif table.view:
+        raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
+    else:
+        columns = list(table.columns)
+    if disposition == "WRITE_EMPTY" and table and engine.table(name).rows:
+        raise ToolError(
+            f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is "
+            "WRITE_EMPTY"
+        )
+    wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise ToolError(
+            f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table "
+            f"{len(columns)} columns"
+        )
+    values = [
+        [
+            None if value == "" and column.type != "VARCHAR" else value
+            for value, column in zip(row, columns, strict=True)
+        ]
+        for row in rows
+    ]
+    engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
+    return len(rows)
+
+
+def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
+    try:
+        text = data.decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
+    except UnicodeDecodeError:
+        raise ToolError("invalid argument: the file is not text in UTF-8") from None
+    except csv.Error as error:
+        raise ToolError(f"invalid argument: the file is no CSV: {error}") from None
+    if "\0" in text:
+        raise ToolError("invalid argument: the file has a NUL character")
+    return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
+
+
+def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
+    """Return columns whose types fit all values."""
+    width = len(head) if head is not None else len(rows[0]) if rows else 0
+    if not 1 <= width <= _MAX_COLUMNS:
+        raise ToolError(
+            f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}"
+        )
+    names = [
+        re.sub(r"\W", "_", name.strip()) or f"column_{k}"
+        for k, name in enumerate(head or [""] * width)
+    ]
+    if len({name.lower() for name in names}) != width:
+        raise ToolError("invalid argument: two columns of the file have one name")
+    return [
+        Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""]))
+        for k, name in enumerate(names)
+    ]
+
+
+def _infer_type(values: Sequence[str]) -> str:
+    """Return the first type that all values have; text if there are none."""
+    return next(
+        (kind for kind, fits in _TYPES.items() if values and all(map(fits, values))), "VARCHAR"
+    )
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return len(text) > 15 and bool(datetime.fromisoformat(text.replace(" UTC", "Z")))
+    except ValueError:
+        return False
+
+
+_TYPES: dict[str, Callable[[str], object]] = {
+    "BIGINT": re.compile(r"[+-]?\d{1,18}", re.ASCII).fullmatch,
+    "DOUBLE": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch,
+    "BOOLEAN": lambda text: text.lower() in ("true", "false"),
+    "DATE": _is_date,
+    "TIMESTAMP WITH TIME ZONE": _is_moment,
+}
+"""The test for each type of a column that is not text."""

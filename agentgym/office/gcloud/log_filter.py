@@ -1,0 +1,390 @@
+"""Filters of Cloud Logging: the part of its query language that selects entries by their fields.
+
+It has comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` has, `=~` and `!~` match, `field:*` is
+there), several values for one field (`severity=(ERROR OR ALERT)`), text that any field may hold,
+NOT (or `-`), OR and AND, which binds the least and may be left out, parentheses, comments (`-- …`)
+and the function `LOG_ID`. Case matters in regular expressions and in AND, OR and NOT only. Other
+functions (SEARCH, SAMPLE, ip_in_net, source, cast, regexp_extract) are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, TypeAlias
+
+from agentgym.office.gcloud.cloud import PROJECT
+from agentgym.office.libraries import install_hint
+from agentgym.text.tools import ToolError, echo
+
+Entry: TypeAlias = Mapping[str, Any]
+Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
+"""A test of entries: true for each that passes. It gets many at once, since regular expressions are
+matched together.
+"""
+
+SEVERITIES = {
+    "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
+    "EMERGENCY": 800,
+}  # fmt: skip
+
+FIELDS = (
+    "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
+)  # fmt: skip
+"""The fields that our entries can have, out of those of a LogEntry."""
+
+MAX_CHARS = 20_000
+"""Characters of a filter, as in Cloud Logging."""
+MAX_TERMS = 100
+"""Comparisons of a filter: each looks at all entries."""
+MAX_DEPTH = 20
+"""Parentheses within each other: reading recurses."""
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
+_BARE = r"[^\s()=<>:!~,\"']"
+_FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
+_TOKEN = re.compile(
+    rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])",
+    re.DOTALL,
+)
+_SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+"""Signs after a backslash that stand for others."""
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def read_filter(text: str) -> Test:
+    """The test that a filter stands for; every entry passes an empty one.
+
+    Raises:
+        ToolError: It is no filter, or uses what is not supported.
+    """
+    if len(text) > MAX_CHARS:
+        raise ToolError(
+            f"limit exceeded: a filter has at most {MAX_CHARS} characters, got {len(text)}"
+        )
+    return _Reader(text).read()
+
+
+class _Reader:
+    """Reads one filter by recursive descent."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        place = 0
+        while place < len(text):
+            match = _TOKEN.match(text, place)
+            if match is None:
+                raise _bad(
+                    f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes"
+                )
+            place = match.end()
+            if match[1]:
+                self._tokens.append(match[1])
+        self._next = 0
+        self._depth = 0
+        self._terms = 0
+
+    def read(self) -> Test:
+        if not self._tokens:
+            return lambda entries: [True] * len(entries)
+        test = self._all_of(self._term)
+        if self._peek():
+            raise _bad(f"{echo(self._peek())} stands where nothing or an operator should")
+        return test
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def _all_of(self, leaf: Callable[[], Test]) -> Test:
+        tests = [self._any_of(leaf)]
+        while self._peek() not in ("", ")"):
+            if self._peek() == "AND":
+                self._take()
+            tests.append(self._any_of(leaf))
+        return tests[0] if len(tests) == 1 else lambda entries: _all_pass(tests, entries)
+
+    def _any_of(self, leaf: Callable[[], Test]) -> Test:
+        tests = [self._not(leaf)]
+        while self._peek() == "OR":
+            self._take()
+            tests.append(self._not(leaf))
+        return (
+            tests[0]
+            if len(tests) == 1
+            else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
+        )
+
+    def _not(self, leaf: Callable[[], Test]) -> Test:
+        negated = False
+        while self._peek() in ("NOT", "-"):
+            self._take()
+            negated = not negated
+        if self._peek() == "(":
+            test = self._group(leaf)
+        else:
+            self._terms += 1
+            if self._terms > MAX_TERMS:
+                raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
+            test = leaf()
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+
+    def _group(self, leaf: Callable[[], Test]) -> Test:
+        self._take()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ToolError(f"limit exceeded: parentheses are nested at most {MAX_DEPTH} deep")
+        test = self._all_of(leaf)
+        self._depth -= 1
+        if self._take() != ")":
+            raise _bad("a parenthesis is not closed")
+        return test
+
+    def _term(self) -> Test:
+        """Return a comparison, a function or text that any field may hold."""
+        token = self._take()
+        negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
+        word = token[1:] if negated else token
+        if word.endswith("("):
+            test = self._function(word[:-1])
+        elif self._peek() in (*_ORDERS, ":", "=~", "!~"):
+            test = self._comparison(_path(word), self._take())
+        else:
+            test = _anywhere(_value(word))
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+
+    def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
+        def leaf() -> Test:
+            token = self._take()
+            return (
+                _exists(path)
+                if (sign, token) == (":", "*")
+                else _compare(path, sign, _value(token))
+            )
+
+        return self._group(leaf) if self._peek() == "(" else leaf()
+
+    def _function(self, name: str) -> Test:
+        if name.lower() != "log_id":
+            raise _bad(f"the function {echo(name)} is not supported; only LOG_ID is")
+        log = _value(self._take())
+        if self._take() != ")":
+            raise _bad('LOG_ID has one argument, as in LOG_ID("name")')
+        return _compare(("logName",), "=", log)
+
+
+def _bad(problem: str) -> ToolError:
+    return ToolError(
+        f"invalid argument: the filter is not one of the Logging query language: {problem}"
+    )
+
+
+def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
+    """Tell the entries that pass all tests; each test sees those alone that passed the ones
+    before.
+    """
+    left = list(range(len(entries)))
+    for test in tests:
+        passed = test([entries[k] for k in left])
+        left = [k for k, well in zip(left, passed, strict=True) if well]
+    passing = set(left)
+    return [k in passing for k in range(len(entries))]
+
+
+def _unquote(token: str) -> str:
+    return re.sub(
+        r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL
+    )
+
+
+def _value(token: str) -> str:
+    """Return a value as text, quoted or not."""
+    if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
+        where = (
+            f"before {echo(token)} (text with such signs stands in double quotes)"
+            if token
+            else "at the end"
+        )
+        raise _bad(f"a value is missing {where}")
+    return _unquote(token) if token[0] in "\"'" else token
+
+
+def _path(word: str) -> tuple[str, ...]:
+    path = tuple(_unquote(match[1]) if match[1] else match[2] for match in _SEGMENT.finditer(word))
+    if not path or path[0] not in FIELDS:
+        raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
+    return path
+
+
+def _at(value: Any, path: Sequence[str]) -> list[Any]:
+    """Return the values at a path; of a list, those in each of its items."""
+    for place, name in enumerate(path):
+        if isinstance(value, list):
+            return [leaf for item in value for leaf in _at(item, path[place:])]
+        if not isinstance(value, dict) or name not in value:
+            return []
+        value = value[name]
+    return (
+        [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    """Return all values in a value, as text."""
+    if isinstance(value, dict):
+        return list(chain.from_iterable(map(_texts, value.values())))
+    if isinstance(value, list):
+        return list(chain.from_iterable(map(_texts, value)))
+    return [value if isinstance(value, str) else json.dumps(value)]
+
+
+def _exists(path: tuple[str, ...]) -> Test:
+    return lambda entries: [bool(_at(entry, path)) for entry in entries]
+
+
+def _anywhere(text: str) -> Test:
+    part = text.lower()
+
+    def holds(value: Any) -> bool:
+        return (
+            part in value.lower()
+            if isinstance(value, str)
+            else any(part in candidate.lower() for candidate in _texts(value))
+        )
+
+    return lambda entries: [any(map(holds, entry.values())) for entry in entries]
+
+
+def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
+    if sign in ("=~", "!~"):
+        return _matches(path, text, negated=sign == "!~")
+    part = text.lower()
+    if sign == ":":
+        return lambda entries: [
+            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf))
+            for e in entries
+        ]
+    order, holds = _ORDERS[sign], _comparable(path, text)
+    return lambda entries: [
+        any(holds(order, value) for value in _at(entry, path)) for entry in entries
+    ]
+
+
+def _comparable(
+    path: tuple[str, ...], text: str
+) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
+    """Return the comparison of a value at a path with the text of a filter: as the type of the
+    field asks.
+    """
+    if path == ("severity",):
+        level = _level(text)
+        return lambda order, value: order(SEVERITIES[value], level)
+    if path in (("timestamp",), ("receiveTimestamp",)):
+        moment = _moment(text)
+        return lambda order, value: order(_moment(value), moment)
+    if path == ("logName",):
+        text = log_path(text)
+    number, lower = _number(text), text.lower()
+
+    def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return number is not None and order(value, number)
+        candidate = value if isinstance(value, str) else json.dumps(value)
+        return not isinstance(value, dict) and order(candidate.lower(), lower)
+
+    return holds
+
+
+def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
+    """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern,
+    which Python's own `re` does not.
+    """
+    engine = _engine()
+    import duckdb  # noqa: PLC0415 - loaded by now
+
+    def matching(texts: Sequence[str]) -> set[str]:
+        sql = (
+            "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
+        )
+        try:
+            rows = engine.cursor().execute(sql, {"texts": texts, "pattern": pattern}).fetchall()
+        except duckdb.Error as error:
+            raise _bad(
+                f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}"
+            ) from None
+        return {text for (text,) in rows}
+
+    matching([""])
+
+    def test(entries: Sequence[Entry]) -> list[bool]:
+        groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
+        texts = sorted(set(chain.from_iterable(groups)))
+        matches = matching(texts) if texts else set()
+        return [any((text in matches) != negated for text in texts) for texts in groups]
+
+    return test
+
+
+@functools.cache
+def _engine() -> Any:
+    with install_hint("regular expressions in filters of logs need DuckDB", "duckdb"):
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "threads": 1,
+            "async_threads": 0,
+            "enable_external_access": False,
+            "lock_configuration": True,
+            "memory_limit": "64MB",
+        },
+    )
+
+
+def _level(text: str) -> int:
+    if text.upper() in SEVERITIES:
+        return SEVERITIES[text.upper()]
+    if re.fullmatch(r"[0-9]{1,4}", text):
+        return int(text)
+    raise _bad(f"{echo(text)} is no severity; use one of {', '.join(SEVERITIES)}")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    except ValueError:
+        raise _bad(f'{echo(text)} is no time; write it as "2025-01-15T09:00:00Z"') from None
+
+
+def _number(text: str) -> float | None:
+    return (
+        float(text)
+        if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text)
+        else None
+    )
+
+
+def log_path(name: str) -> str:
+    """Return the full name of a log from its full or short one: `projects/…/logs/name`, a slash
+    within the name written `%2F`.
+    """
+    short = name.removeprefix(f"projects/{PROJECT}/logs/")
+    return (
+        short
+        if short.startswith("projects/")
+        else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"
+    )

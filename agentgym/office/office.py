@@ -1,0 +1,121 @@
+"""An office: some servers in one context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import Any, TypeVar, cast
+
+from agentgym.office.context import START, OfficeContext
+from agentgym.office.server import Server, requirements
+from agentgym.play.guard import run_tool
+from agentgym.text.requirements import check_requirements
+from agentgym.text.tools import BoundTool, tools_of
+from agentgym.text.validation import check_choice
+
+ServerT = TypeVar("ServerT", bound=Server)
+
+SERVERS = {
+    "filesystem": "files.filesystem:Filesystem",
+    "terminal": "files.terminal:Terminal",
+    "python_execute": "files.python_execute:PythonExecute",
+    "pdf_tools": "files.pdf_tools:PdfTools",
+    "excel": "spreadsheet.excel:Excel",
+    "memory": "memory:KnowledgeGraph",
+    "email": "email.server:Email",
+    "calendar": "calendar:Calendar",
+    "canvas": "canvas.server:Canvas",
+    "google_cloud": "gcloud.google_cloud:GoogleCloud",
+    "google_sheet": "spreadsheet.google_sheet:GoogleSheet",
+    "snowflake": "warehouse.snowflake:Snowflake",
+    "woocommerce": "woocommerce.server:WooCommerce",
+    "claim_done": "claim_done:ClaimDone",
+}
+"""Module and class of the server of each name, in this package; imported on first use, since some
+load large libraries.
+"""
+
+
+class Office:
+    """Servers that share clock, identifiers and files. It pickles and deep-copies in mid-episode.
+
+    A tool whose name an earlier server has too is offered as `<server>_<tool>`.
+
+    Args:
+        servers: Names out of `SERVERS`, in the order in which their tools are listed.
+        start: The moment at which the episode begins.
+
+    Attributes:
+        context: Clock, identifiers and files, which the servers share.
+
+    Raises:
+        ValueError: There is no server of a name.
+        MissingRequirement: The host lacks what a server needs.
+
+    Example:
+        >>> office = Office(["filesystem", "terminal", "claim_done"])
+    """
+
+    def __init__(self, servers: Iterable[str], start: datetime = START) -> None:
+        self.context = OfficeContext(start)
+        self._servers: dict[type[Server], Server] = {}
+        self._tools: dict[str, BoundTool] = {}
+        used: set[str] = set()
+        for name in servers:
+            check_requirements(f"the server {name}", requirements([name]))
+            kind = server_class(name)
+            server = self._servers[kind] = kind(self.context)
+            names = tools_of(server)
+            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in used}
+            used |= names.keys()
+
+    def get(self, kind: type[ServerT]) -> ServerT:
+        """Return the server of a class.
+
+        Raises:
+            KeyError: The office has none.
+        """
+        return cast("ServerT", self._servers[kind])
+
+    def toolsets(self) -> Sequence[Server]:
+        """Return the servers in order."""
+        return tuple(self._servers.values())
+
+    def version(self) -> object:
+        """Return what is equal later as long as nothing in the office has changed; it neither
+        pickles nor is it copied.
+        """
+        return self.context.version(), [server.version() for server in self.toolsets()]
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run one call without an env; return its result as a policy would be shown it.
+
+        Raises:
+            KeyError: No server has such a tool.
+            ToolError: The call was refused.
+        """
+        if name not in self._tools:
+            self._tools = tools_of(*self.toolsets())
+        answer = run_tool(self._tools[name], arguments)
+        return answer if isinstance(answer, str) else answer.text
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_tools": {}}
+
+    def close(self) -> None:
+        """Release resources outside of this process's memory."""
+        for server in self._servers.values():
+            server.close()
+
+
+def server_class(name: str) -> type[Server]:
+    """Return the class of a server.
+
+    Raises:
+        ValueError: There is no server of that name.
+    """
+    check_choice("server", name, list(SERVERS))
+    module, _, attribute = SERVERS[name].partition(":")
+    package = import_module(f"agentgym.office.{module}")
+    return cast("type[Server]", getattr(package, attribute))

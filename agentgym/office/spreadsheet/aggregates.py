@@ -1,0 +1,237 @@
+"""Functions of ranges that give one value: sums, counts, statistics, and those with criteria."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from agentgym.office.spreadsheet.cell_values import (
+    COMPARISONS,
+    DIVISION,
+    MAX_TEXT,
+    NOT_AVAILABLE,
+    NUMBER,
+    VALUE,
+    CellError,
+    FormulaError,
+    Grid,
+    check,
+    flat,
+    grid_of,
+    is_number,
+    limited,
+    match_key,
+    number,
+    numbers,
+    scalar,
+    text_of,
+    to_int,
+    to_number,
+    to_text,
+    to_truth,
+)
+
+_CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
+
+
+def condition(criterion: Any) -> Callable[[Any], bool]:
+    """Return the test that a criterion such as `">5"`, `"a*"` or `7` makes."""
+    criterion = check(scalar(criterion))
+    if not isinstance(criterion, str):
+        return lambda value: value is not None and not isinstance(value, str) and value == criterion
+    sign, rest = _CONDITION.fullmatch(criterion).groups()  # type: ignore[union-attr]  # it matches anything
+    as_number = number(rest) if rest.strip() else VALUE
+    if not isinstance(as_number, CellError):
+        relation = COMPARISONS[sign or "="]
+        return lambda value: relation(float(value), as_number) if is_number(value) else sign == "<>"
+    if sign in (None, "=", "<>"):
+        return _text_condition(rest.lower(), same=sign != "<>")
+    return lambda value: isinstance(value, str) and COMPARISONS[sign](value.lower(), rest.lower())
+
+
+def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
+    """Return the test whether a value is a text with `*` and `?` for any letters, or is not."""
+    pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
+    return lambda value: (
+        fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
+        and not (same and text and value is None)
+    )
+
+
+def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
+    turn.
+    """
+    if (
+        len(pairs) % 2
+        or not all(isinstance(grid, Grid) for grid in pairs[::2])
+        or len({(grid.height, grid.width) for grid in pairs[::2]}) != 1
+    ):
+        raise FormulaError(VALUE)
+    first: Grid = pairs[0]
+    tests = [
+        (grid, condition(criterion))
+        for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
+    places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
+    if any(
+        not test(None) for _, test in tests
+    ):  # only what is filled can be chosen, and far less is filled than open
+        places = sorted({spot for grid, _ in tests for spot in grid.cells})
+    elif first.height * first.width > MAX_TEXT:
+        raise FormulaError(VALUE)
+    return [spot for spot in places if all(test(grid.cells.get(spot)) for grid, test in tests)]
+
+
+def _matching_numbers(pairs: Sequence[Any], summed: Any) -> list[float]:
+    chosen = _matching_places(pairs)
+    values = (summed.cells.get(spot) for spot in chosen) if isinstance(summed, Grid) else ()
+    return [
+        float(check(value)) for value in values if is_number(value) or isinstance(value, CellError)
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _sum_product(*arrays: Any) -> float:
+    grids = [grid_of(array) for array in arrays]
+    if len({(grid.height, grid.width) for grid in grids}) != 1:
+        raise FormulaError(VALUE)
+    rows = ([check(grid.cells.get(spot)) for grid in grids] for spot in grids[0].cells)
+    return math.fsum(math.prod(float(v) if is_number(v) else 0.0 for v in row) for row in rows)
+
+
+def _nth(values: Sequence[float], place: Any, *, largest: bool) -> float:
+    at = to_int(place)
+    if not 1 <= at <= len(values):
+        raise FormulaError(NUMBER)
+    return sorted(values, reverse=largest)[at - 1]
+
+
+def _rank(value: Any, grid: Grid, rising: Any = False) -> float:
+    values, own = numbers([grid]), to_number(value)
+    if own not in values:
+        raise FormulaError(NOT_AVAILABLE)
+    return 1.0 + sum(other < own if to_truth(rising) else other > own for other in values)
+
+
+def _percentile(data: Any, share: Any) -> float:
+    """Return the value below which a share of the data lies, by a line between neighbours."""
+    values, part = sorted(numbers([data])), to_number(share)
+    if not values or not 0 <= part <= 1:
+        raise FormulaError(NUMBER)
+    low = math.floor(part * (len(values) - 1))
+    rest = part * (len(values) - 1) - low
+    return values[low] + rest * (values[min(low + 1, len(values) - 1)] - values[low])
+
+
+def _quartile(data: Any, quarter: Any) -> float:
+    return _percentile(data, to_int(quarter) / 4)
+
+
+def _mode(*arguments: Any) -> float:
+    values = numbers(arguments)
+    if len(set(values)) == len(values):
+        raise FormulaError(NOT_AVAILABLE)
+    return statistics.mode(values)
+
+
+def _weighted(data: Any, weights: Any) -> float:
+    pairs = [
+        (to_number(value), to_number(weights.cells.get(spot, 0.0)))
+        for spot, value in data.cells.items()
+    ]
+    return math.fsum(v * w for v, w in pairs) / math.fsum(w for _, w in pairs)
+
+
+def _correlation(first: Grid, second: Grid) -> float:
+    pairs = [
+        (float(value), float(second.cells[spot]))
+        for spot, value in first.cells.items()
+        if is_number(value) and is_number(second.cells.get(spot))
+    ]
+    if len(pairs) < 2:
+        raise FormulaError(DIVISION)
+    return statistics.correlation([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+def _join(between: Any, *values: Any) -> str:
+    return limited(to_text(between).join(to_text(value) for value in flat(values)))
+
+
+def _join_filled(between: Any, skip: Any, *values: Any) -> str:
+    texts = [text for value in flat(values) if (text := to_text(value)) or not to_truth(skip)]
+    return _join(between, *texts)
+
+
+def _distinct(arguments: Sequence[Any]) -> float:
+    return float(len({match_key(value) for value in flat(arguments) if value not in (None, "")}))
+
+
+def _distinct_where(counted: Grid, *pairs: Any) -> float:
+    values = (counted.cells.get(spot) for spot in _matching_places(pairs))
+    return float(len({match_key(value) for value in values if value is not None}))
+
+
+def _subtotal(code: Any, *arguments: Any) -> float:
+    names = ("AVERAGE", "COUNT", "COUNTA", "MAX", "MIN", "PRODUCT", "STDEV", "STDEVP", "SUM")
+    return float(AGGREGATES[names[(to_int(code) - 1) % 100]](*arguments))
+
+
+AGGREGATES: dict[str, Callable[..., Any]] = {
+    "SUM": lambda *a: math.fsum(numbers(a)),
+    "SUMSQ": lambda *a: math.fsum(value * value for value in numbers(a)),
+    "AVERAGE": lambda *a: _mean(numbers(a)),
+    "AVERAGE.WEIGHTED": _weighted,
+    "COUNT": lambda *a: float(sum(map(is_number, flat(a)))),
+    "COUNTA": lambda *a: float(sum(v is not None for v in flat(a))),
+    "COUNTBLANK": lambda a: float(a.height * a.width - sum(v != "" for v in a.cells.values())),
+    "COUNTUNIQUE": lambda *a: _distinct(a),
+    "COUNTUNIQUEIFS": _distinct_where,
+    "MIN": lambda *a: min(numbers(a), default=0.0),
+    "MAX": lambda *a: max(numbers(a), default=0.0),
+    "MEDIAN": lambda *a: statistics.median(numbers(a)),
+    "MODE": _mode,
+    "STDEV": lambda *a: statistics.stdev(numbers(a)),
+    "STDEVP": lambda *a: statistics.pstdev(numbers(a)),
+    "VAR": lambda *a: statistics.variance(numbers(a)),
+    "VARP": lambda *a: statistics.pvariance(numbers(a)),
+    "GEOMEAN": lambda *a: statistics.geometric_mean(numbers(a)),
+    "CORREL": _correlation,
+    "PERCENTILE": _percentile,
+    "QUARTILE": _quartile,
+    "PRODUCT": lambda *a: math.prod(numbers(a)),
+    "LARGE": lambda a, k: _nth(numbers([a]), k, largest=True),
+    "SMALL": lambda a, k: _nth(numbers([a]), k, largest=False),
+    "RANK": _rank,
+    "SUBTOTAL": _subtotal,
+    "SUMPRODUCT": _sum_product,
+    "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
+    "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
+    "SUMIF": lambda grid, wanted, summed=None: math.fsum(
+        _matching_numbers([grid, wanted], summed or grid)
+    ),
+    "SUMIFS": lambda summed, *pairs: math.fsum(_matching_numbers(pairs, summed)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(
+        _matching_numbers([grid, wanted], summed or grid)
+    ),
+    "AVERAGEIFS": lambda summed, *pairs: _mean(_matching_numbers(pairs, summed)),
+    "MINIFS": lambda summed, *pairs: min(_matching_numbers(pairs, summed), default=0.0),
+    "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
+    "AND": lambda *a: all(to_truth(v) for v in flat(a)),
+    "OR": lambda *a: any(to_truth(v) for v in flat(a)),
+    "XOR": lambda *a: sum(to_truth(v) for v in flat(a)) % 2 == 1,
+    "CONCATENATE": partial(_join, ""),
+    "TEXTJOIN": _join_filled,
+    "JOIN": _join,
+    "ROWS": lambda a: float(a.height),
+    "COLUMNS": lambda a: float(a.width),
+}
+"""Functions whose arguments are ranges as a whole, by name."""

@@ -1,0 +1,237 @@
+"""Functions that give arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cmp_to_key
+from typing import Any
+
+from agentgym.office.spreadsheet.cell_values import (
+    NOT_AVAILABLE,
+    NUMBER,
+    VALUE,
+    CellError,
+    FormulaError,
+    Grid,
+    check,
+    flat,
+    grid_of,
+    match_key,
+    ordering,
+    to_int,
+    to_number,
+    to_truth,
+)
+
+_MAX_MADE = 100_000
+"""Cells that SEQUENCE makes."""
+
+
+def _some_rows(rows: Sequence[Sequence[Any]]) -> Grid:
+    """Return rows as a grid.
+
+    Raises:
+        FormulaError: There are none.
+    """
+    if not rows:
+        raise FormulaError(NOT_AVAILABLE)
+    return Grid.of(rows)
+
+
+def _filter(source: Any, *conditions: Any) -> Grid:
+    grid = grid_of(source)
+    down = all(
+        grid_of(each).width == 1 and grid_of(each).height == grid.height for each in conditions
+    )
+    lines = grid.rows() if down else [grid.line(down=True, at=k) for k in range(grid.width)]
+    tests = [grid_of(each).line(down=down) for each in conditions]
+    if not conditions or any(len(test) != len(lines) for test in tests):
+        raise FormulaError(VALUE)
+    kept = [
+        line
+        for line, *answers in zip(lines, *tests, strict=True)
+        if all(answer and not isinstance(answer, str) for answer in answers)
+    ]
+    chosen = _some_rows(kept)
+    return chosen if down else transpose(chosen)
+
+
+def transpose(source: Any) -> Grid:
+    """Return a grid with rows and columns exchanged."""
+    grid = grid_of(source)
+    return Grid(grid.width, grid.height, {(c, r): value for (r, c), value in grid.cells.items()})
+
+
+def compare(first: Any, second: Any) -> int:
+    """Compare values as SORT orders them: numbers, texts, truth values."""
+    if isinstance(first, CellError) or isinstance(second, CellError):
+        return isinstance(first, CellError) - isinstance(second, CellError)
+    one, other = ordering(first, second), ordering(second, first)
+    return (one > other) - (one < other)
+
+
+def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]]) -> list[list[Any]]:
+    """Return rows in the order of keys, each with a value a row and whether it rises; empty values
+    come last.
+    """
+    order = list(range(len(rows)))
+    for values, rising in reversed(keys):
+        filled = [k for k in order if values[k] is not None]
+        filled.sort(key=lambda k: cmp_to_key(compare)(values[k]), reverse=not rising)
+        order = [*filled, *(k for k in order if values[k] is None)]
+    return [rows[k] for k in order]
+
+
+def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bool]]:
+    """Return the keys of pairs of a column, by number or as a range, and whether it rises."""
+    keys = []
+    for at in range(0, len(arguments), 2):
+        column = arguments[at]
+        rising = at + 1 >= len(arguments) or to_truth(arguments[at + 1])
+        if isinstance(column, Grid) and 1 < column.height == grid.height:
+            keys.append((column.line(down=True), rising))
+            continue
+        place = to_int(column.cells.get((0, 0)) if isinstance(column, Grid) else column)
+        if not 1 <= place <= grid.width:
+            raise FormulaError(VALUE)
+        keys.append((grid.line(down=True, at=place - 1), rising))
+    return keys
+
+
+def _sort(source: Any, *arguments: Any) -> Grid:
+    grid = grid_of(source)
+    return _some_rows(sort_rows(grid.rows(), _sort_keys(grid, arguments or (1.0, True))))
+
+
+def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
+    """Return the first rows of a sorted range (SORTN); how ties count is not a choice: mode 0, or
+    mode 2, which leaves out rows that are like one before.
+    """
+    grid, mode = grid_of(source), to_int(ties)
+    if mode not in (0, 2) or to_int(count) < 1:
+        raise FormulaError(NUMBER)
+    keys = _sort_keys(grid, arguments or (1.0, True))
+    rows = grid.rows()
+    if mode == 2:
+        firsts: dict[Any, int] = {}
+        for k in range(len(rows)):
+            firsts.setdefault(tuple(_key(values[k]) for values, _ in keys), k)
+        kept = sorted(firsts.values())
+        rows, keys = [rows[k] for k in kept], [([v[k] for k in kept], up) for v, up in keys]
+    return _some_rows(sort_rows(rows, keys)[: to_int(count)])
+
+
+def _key(value: Any) -> Any:
+    return None if value is None else match_key(value)
+
+
+def _unique(source: Any, by_column: Any = False, once: Any = False) -> Grid:
+    grid = transpose(source) if to_truth(by_column) else grid_of(source)
+    groups: dict[Any, list[Any]] = {}
+    for row in grid.rows():
+        key = tuple(value if isinstance(value, str) else _key(value) for value in row)
+        groups.setdefault(key, []).append(row)
+    chosen = _some_rows(
+        [same[0] for same in groups.values() if not to_truth(once) or len(same) == 1]
+    )
+    return transpose(chosen) if to_truth(by_column) else chosen
+
+
+def _sequence(rows: Any, columns: Any = 1.0, start: Any = 1.0, step: Any = 1.0) -> Grid:
+    height, width = to_int(rows), to_int(columns)
+    if height < 1 or width < 1 or height * width > _MAX_MADE:
+        raise FormulaError(NUMBER)
+    first, by = to_number(start), to_number(step)
+    cells = {
+        (row, column): first + by * (row * width + column)
+        for row in range(height)
+        for column in range(width)
+    }
+    return Grid(height, width, cells)
+
+
+def _column(*sources: Any) -> Grid:
+    return Grid.of(
+        [[value] for source in sources for row in grid_of(source).rows() for value in row]
+    )
+
+
+def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
+    """Return the values of a range one after the other; `ignore` 1 leaves out empty ones, 2 errors,
+    3 both.
+    """
+    grid, mode = transpose(source) if to_truth(by_column) else grid_of(source), to_int(ignore)
+    values = [
+        value
+        for row in grid.rows()
+        for value in row
+        if not (value is None and mode in (1, 3))
+        and not (isinstance(value, CellError) and mode in (2, 3))
+    ]
+    if not values:
+        raise FormulaError(NOT_AVAILABLE)
+    return values
+
+
+def _stack(sources: Sequence[Any]) -> Grid:
+    """Return ranges below each other; what is missing at the right is `#N/A`."""
+    grids = [grid_of(source) for source in sources]
+    width = max(grid.width for grid in grids)
+    return Grid.of(
+        [[*row, *[NOT_AVAILABLE] * (width - grid.width)] for grid in grids for row in grid.rows()]
+    )
+
+
+def _chosen_rows(source: Any, *places: Any) -> Grid:
+    grid = grid_of(source)
+    rows = []
+    for value in flat(places):
+        place = to_int(check(value))
+        if not 1 <= abs(place) <= grid.height:
+            raise FormulaError(VALUE)
+        rows.append(grid.line(down=False, at=place - 1 if place > 0 else grid.height + place))
+    return _some_rows(rows)
+
+
+def _taken(source: Any, rows: Any, columns: Any, *, drop: bool) -> Grid:
+    lines = _part(grid_of(source).rows(), rows, drop=drop)
+    chosen = [_part(line, columns, drop=drop) for line in lines]
+    return _some_rows([line for line in chosen if line])
+
+
+def _part(items: list[Any], count: Any, *, drop: bool) -> list[Any]:
+    if count is None:
+        return items
+    size = to_int(count)
+    if drop:
+        return items[size:] if size >= 0 else items[:size]
+    return items[:size] if size >= 0 else items[size:]
+
+
+def _constrain(source: Any, rows: Any, columns: Any) -> Grid:
+    if to_int(rows) < 1 or to_int(columns) < 1:
+        raise FormulaError(NUMBER)
+    return _taken(source, rows, columns, drop=False)
+
+
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "FILTER": _filter,
+    "SORT": _sort,
+    "SORTN": _first_rows,
+    "UNIQUE": _unique,
+    "TRANSPOSE": transpose,
+    "SEQUENCE": _sequence,
+    "FLATTEN": _column,
+    "TOCOL": lambda a, ignore=0.0, by_column=False: Grid.of(
+        [[value] for value in _line(a, ignore, by_column)]
+    ),
+    "TOROW": lambda a, ignore=0.0, by_column=False: Grid.of([_line(a, ignore, by_column)]),
+    "VSTACK": lambda *a: _stack(a),
+    "HSTACK": lambda *a: transpose(_stack([transpose(each) for each in a])),
+    "CHOOSEROWS": _chosen_rows,
+    "CHOOSECOLS": lambda a, *places: transpose(_chosen_rows(transpose(a), *places)),
+    "TAKE": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=False),
+    "DROP": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=True),
+    "ARRAY_CONSTRAIN": _constrain,
+}
+"""Functions with an array as value, by name."""

@@ -1,0 +1,427 @@
+"""The values of cells: as they are typed in, as formulas work on them, and as they are displayed.
+
+A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": value, "s":
+text as typed}` with `"k": "date"` where the value counts days.
+
+In a formula a value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a
+`SerialDate` (a date as a number of days), a `Grid` or a `Lambda`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from agentgym.text.tools import ToolError, echo
+
+DAY_ZERO = datetime(1899, 12, 30)
+"""The day that spreadsheets count days from."""
+MAX_TEXT = 50_000
+"""Characters of a cell, as in Google Sheets."""
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+
+
+class CellError(str):
+    """An error as the value of a cell, such as `#DIV/0!`."""
+
+    __slots__ = ()
+
+
+class SerialDate(float):
+    """A date and time: days since 30 December 1899."""
+
+    __slots__ = ()
+
+
+DIVISION, VALUE, NAME, NUMBER = (
+    CellError("#DIV/0!"),
+    CellError("#VALUE!"),
+    CellError("#NAME?"),
+    CellError("#NUM!"),
+)
+NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
+CYCLE = NO_REFERENCE
+"""The value of a formula that depends on itself, as in Google Sheets."""
+
+
+class FormulaError(Exception):
+    """Raised to end the computation of a function with an error as its value."""
+
+    def __init__(self, error: CellError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+}  # fmt: skip
+"""Comparisons by the signs that formulas, criteria and queries have for them."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """Values in rows and columns; `cells` holds the filled ones by row and column from 0.
+
+    Attributes:
+        height: Rows.
+        width: Columns.
+        cells: The values.
+        origin: Row and column, from 1, of the first cell of a range; None for computed values.
+        searched: Positions in the first column and row, see `positions`.
+    """
+
+    height: int
+    width: int
+    cells: dict[tuple[int, int], Any] = field(default_factory=dict)
+    origin: tuple[int, int] | None = None
+    searched: dict[bool, dict[Any, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
+        """Return the grid of rows of values; at least one cell, that is empty."""
+        cells = {
+            (r, c): value
+            for r, row in enumerate(rows)
+            for c, value in enumerate(row)
+            if value is not None
+        }
+        return cls(max(1, len(rows)), max(1, *map(len, rows)) if rows else 1, cells)
+
+    def rows(self) -> list[list[Any]]:
+        """Return all values, empty ones as None."""
+        return [self.line(down=False, at=k) for k in range(self.height)]
+
+    def line(self, *, down: bool, at: int = 0) -> list[Any]:
+        """Return a column (`down`) or a row."""
+        if down:
+            return [self.cells.get((k, at)) for k in range(self.height)]
+        return [self.cells.get((at, k)) for k in range(self.width)]
+
+    def positions(self, *, down: bool) -> dict[Any, int]:
+        """Return the first position of each value of the first column (`down`) or row, as
+        `match_key` writes it; made once, since the same range is often searched for one value after
+        the other.
+        """
+        if down not in self.searched:
+            line = list(enumerate(self.line(down=down)))
+            # From the end, so that the first one of equal values stays.
+            places = {match_key(value): k for k, value in reversed(line) if value is not None}
+            self.searched[down] = places
+        return self.searched[down]
+
+
+def grid_of(value: Any) -> Grid:
+    """Return a value as a grid."""
+    return value if isinstance(value, Grid) else Grid.of([[value]])
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """A function that a formula defines.
+
+    Attributes:
+        names: Its parameters.
+        body: Its tree.
+        scope: The values of other names where it was defined.
+    """
+
+    names: tuple[str, ...]
+    body: Any
+    scope: Any
+
+
+def match_key(value: Any) -> Any:
+    """Return the key under which equal values are found: capitals do not count, a truth value is
+    no number.
+    """
+    if isinstance(value, str):
+        return value.lower()
+    return (value,) if isinstance(value, bool) else float(value)
+
+
+def serial(moment: datetime) -> float:
+    """Return a moment as a number of days; its zone does not matter."""
+    return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
+
+
+def scalar(value: Any) -> Any:
+    """Return the one value that a range of one cell stands for; a larger range has none."""
+    if isinstance(value, Grid):
+        return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
+    return value
+
+
+def number(value: Any) -> Any:
+    """Return a value as a number, or an error."""
+    value = scalar(value)
+    if value is None:
+        return 0.0
+    if isinstance(value, CellError):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    return float(value) if _NUMBER.fullmatch(value.strip()) else VALUE
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a cell shows it."""
+    value = scalar(value)
+    if isinstance(value, SerialDate):
+        return _date_text(value)
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "TRUE", False: "FALSE"}[value]
+    whole = float(value)
+    if whole.is_integer() and abs(whole) < 1e15:
+        return str(int(whole))
+    text = f"{whole:.10g}"
+    return text if "e" not in text else re.sub(r"e([+-])0*", r"E\1", text)
+
+
+def _date_text(value: float) -> str:
+    try:
+        moment = DAY_ZERO + timedelta(days=float(value))
+    except OverflowError:
+        return str(float(value))
+    day = f"{moment.month}/{moment.day}/{moment.year}"
+    return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
+
+
+def ordering(value: Any, other: Any) -> tuple[int, Any]:
+    """Return the sort key of a value: numbers come before texts, texts before truth values;
+    capitals do not count.
+
+    An empty cell counts as the empty value of the other one's type: 0, no text or FALSE.
+    """
+    if value is None:
+        value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0
+    if isinstance(value, bool):
+        return 2, value
+    return (1, value.lower()) if isinstance(value, str) else (0, float(value))
+
+
+def trim(items: list[Any], empty: Any) -> list[Any]:
+    """Remove the empty cells at the end of a row, or the empty rows at the end."""
+    while items and items[-1] == empty:
+        items.pop()
+    return items
+
+
+# Values as they are typed in.
+
+_DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
+"""A number as people write it: with a currency, groups of thousands or a percent sign."""
+_TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
+_YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
+_ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
+_AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
+"""Dates are read as in the locale of the United States, which a new spreadsheet has."""
+_CLOCK = re.compile(_TIME)
+
+
+def parse_input(value: Any) -> Any:
+    """Return the cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+
+    Raises:
+        ToolError: No cell can hold it.
+    """
+    check_content(value, MAX_TEXT)
+    if not isinstance(value, str):
+        return validate(value)
+    if value.startswith("'"):
+        return value[1:]
+    if value.startswith("=") and len(value) > 1:
+        return {"f": value}
+    text = value.strip()
+    if text.upper() in ("TRUE", "FALSE"):
+        return {"v": text.upper() == "TRUE", "s": value}
+    if _NUMBER.fullmatch(text):
+        amount = float(text)
+        return value if math.isinf(amount) else {"v": validate(amount), "s": value}
+    return _parse_dressed(text) or _parse_date(text) or value or None
+
+
+def check_content(value: Any, most: int) -> None:
+    """Refuse what no cell can hold, such as a text of more than `most` characters.
+
+    Raises:
+        ToolError: No cell can hold it.
+    """
+    if isinstance(value, (dict, list)):
+        raise ToolError(
+            "invalid argument: a cell holds a text, a number, true, false or null, got "
+            f"{echo(value)}"
+        )
+    if isinstance(value, str) and len(value) > most:
+        raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
+
+
+_SHOWN_WHOLE = 10**15
+"""Numbers from here on are shown with an exponent, as `text_of` does."""
+
+
+def from_python(value: Any) -> Any:
+    """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
+    times count as such in formulas.
+    """
+    if isinstance(value, str):
+        return value
+    if type(value) is int and abs(value) < _SHOWN_WHOLE:
+        return {"v": value, "s": str(value)}
+    if isinstance(value, datetime):
+        return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
+    if isinstance(value, date):
+        return {
+            "v": serial(datetime(value.year, value.month, value.day)),
+            "s": value.isoformat(),
+            "k": "date",
+        }
+    if isinstance(value, time):
+        return {
+            "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
+            "s": value.isoformat(),
+        }
+    exact = validate(value)
+    return {"v": exact, "s": text_of(exact)}
+
+
+def raw(cell: Any) -> Any:
+    """Return a cell without a formula as a bare value; a date is the number of its day."""
+    return cell["v"] if isinstance(cell, dict) else cell
+
+
+def validate(value: Any) -> Any:
+    """Return a value as the service keeps it: numbers with the precision of a double, whole ones
+    without a point.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    try:
+        amount = float(value)
+    except OverflowError:
+        raise ToolError("invalid argument: a number is too large for a cell") from None
+    return int(amount) if amount.is_integer() and abs(amount) < 2**53 else amount
+
+
+def _parse_dressed(text: str) -> Any:
+    """Return a number with a currency, groups of thousands or a percent sign."""
+    match = _DRESSED.fullmatch(text)
+    if not match or len(text) > 40:
+        return None
+    sign, _, whole, part, percent = match.groups()
+    amount = float(sign + whole.replace(",", "") + (part or ""))
+    return {"v": validate(amount / 100 if percent else amount), "s": text}
+
+
+def _parse_date(text: str) -> Any:
+    try:
+        if match := _ISO.fullmatch(text) or _AMERICAN.fullmatch(text):
+            day = datetime(int(match["year"]), int(match["month"]), int(match["day"]))
+            return {"v": serial(day + _since_midnight(match)), "s": text, "k": "date"}
+        if match := _CLOCK.fullmatch(text):
+            return {"v": _since_midnight(match) / timedelta(days=1), "s": text}
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _since_midnight(match: re.Match[str]) -> timedelta:
+    """Return the time of day at the end of a date and time, if there is one."""
+    hours, minutes, seconds, half = match.groups()[-4:]
+    if hours is None:
+        return timedelta()
+    hour = int(hours)
+    if half:
+        if not 1 <= hour <= 12:
+            raise ValueError("no such hour")
+        hour = hour % 12 + 12 * (half.lower() == "pm")
+    return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
+
+
+# Arguments of functions as numbers, texts and truth values.
+
+
+def flat(arguments: Sequence[Any]) -> Iterator[Any]:
+    """Return all filled values of arguments, ranges row by row."""
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            yield from argument.cells.values()
+        else:
+            yield argument
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; a truth value is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def numbers(arguments: Sequence[Any]) -> list[float]:
+    """Return the numbers of arguments; texts and truth values in ranges do not count, an argument
+    itself must be a number.
+    """
+    values: list[float] = []
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            values += [float(value) for value in argument.cells.values() if is_number(check(value))]
+        else:
+            values.append(to_number(argument))
+    return values
+
+
+def check(value: Any) -> Any:
+    """Return a value that is no error.
+
+    Raises:
+        FormulaError: It is one.
+    """
+    if isinstance(value, CellError):
+        raise FormulaError(value)
+    return value
+
+
+def to_number(value: Any) -> float:
+    """Return a value as a number; a text as if it was typed in."""
+    converted = number(value)
+    if isinstance(converted, CellError) and type(value) is str:
+        cell = parse_input(value.strip())
+        if isinstance(cell, dict) and is_number(cell.get("v")):
+            converted = cell["v"]
+    return float(check(converted))
+
+
+def to_int(value: Any) -> int:
+    """Return a value as a whole number, without its fraction."""
+    return int(to_number(value))
+
+
+def to_text(value: Any) -> str:
+    """Return a value as a text."""
+    return text_of(check(scalar(value)))
+
+
+def limited(text: str) -> str:
+    """Return a text that fits into a cell."""
+    if len(text) > MAX_TEXT:
+        raise FormulaError(VALUE)
+    return text
+
+
+def to_truth(value: Any) -> bool:
+    """Return a value as a truth value."""
+    value = check(scalar(value))
+    if isinstance(value, str):
+        if value.upper() not in ("TRUE", "FALSE", ""):
+            raise FormulaError(VALUE)
+        return value.upper() == "TRUE"
+    return bool(value)
+
+
+def to_moment(value: Any) -> datetime:
+    """Return a date, or the text of one, as a moment."""
+    return DAY_ZERO + timedelta(days=to_number(value))

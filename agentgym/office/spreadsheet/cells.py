@@ -1,0 +1,136 @@
+"""Addresses of cells as spreadsheets write them: `B2`, `B2:D9`, `A:F`, `2:5`, `A2:F`, `'My
+sheet'!B2`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from agentgym.text.tools import ToolError, echo
+
+_PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
+_PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
+"""Titles that need no quotes in a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A rectangle of cells, rows and columns counted from 1, both ends within; a `None` at an end
+    means that it is open.
+    """
+
+    top: int
+    left: int
+    bottom: int | None
+    right: int | None
+
+    def clip(self, rows: int, columns: int) -> Area:
+        """Return the part within a number of rows and columns, closed; nothing of it may be left
+        (`bottom < top`).
+        """
+        return Area(
+            self.top,
+            self.left,
+            rows if self.bottom is None else min(self.bottom, rows),
+            columns if self.right is None else min(self.right, columns),
+        )
+
+    @property
+    def height(self) -> int:
+        """The number of rows of a closed area."""
+        return max(0, (self.bottom or 0) - self.top + 1)
+
+    @property
+    def width(self) -> int:
+        """The number of columns of a closed area."""
+        return max(0, (self.right or 0) - self.left + 1)
+
+    def __str__(self) -> str:
+        first = f"{column_name(self.left)}{self.top}"
+        last = f"{column_name(self.right) if self.right else ''}{self.bottom or ''}"
+        return first if first == last else f"{first}:{last}"
+
+
+@functools.lru_cache(maxsize=1_024)  # the cells of a sheet share few columns
+def column_name(number: int) -> str:
+    """Return the letters of a column: 1 is A, 27 is AA."""
+    letters = ""
+    while number > 0:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def column_number(letters: str) -> int:
+    """Return the number of a column: A is 1, AA is 27."""
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + ord(letter) - 64
+    return number
+
+
+def parse_area(text: str) -> Area:
+    """Return the area that a reference without a sheet names.
+
+    Raises:
+        ToolError: It is no such reference.
+    """
+    parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
+    if len(parts) > 2 or any(
+        part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
+    ):
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; write one like B2, A1:D9, A:F or 2:5"
+        )
+    spots = [
+        (int(part[2]) if part[2] else None, column_number(part[1]) or None)
+        for part in parts
+        if part
+    ]
+    (top, left), (bottom, right) = spots[0], spots[-1]
+    if (top is None or left is None) and len(spots) == 1:
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; write a whole column as A:A and a whole "
+            "row as 2:2"
+        )
+    if (left is None) != (right is None) or (top is None and bottom is not None):
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; both ends need a column, or neither"
+        )
+    if top is not None and bottom is not None and top > bottom:
+        top, bottom = bottom, top
+    if left is not None and right is not None and left > right:
+        left, right = right, left
+    return Area(top or 1, left or 1, bottom, right)
+
+
+def parse_cell(text: str) -> tuple[int, int]:
+    """Return row and column of a single cell, both from 1.
+
+    Raises:
+        ToolError: It is no single cell.
+    """
+    area = parse_area(text)
+    if (area.top, area.left) != (area.bottom, area.right):
+        raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")
+    return area.top, area.left
+
+
+def split_sheet(reference: str) -> tuple[str | None, str]:
+    """Return the title of the sheet that a reference begins with, or None, and the rest of it."""
+    title, mark, rest = reference.rpartition("!")
+    if not mark:
+        return None, reference
+    if len(title) > 1 and title[0] == title[-1] == "'":
+        title = title[1:-1].replace("''", "'")
+    return title, rest
+
+
+def quote_title(title: str) -> str:
+    """Return the title of a sheet as a reference needs it: in quotes unless it is one plain
+    word.
+    """
+    doubled = title.replace("'", "''")
+    return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -1,0 +1,522 @@
+"""Values of the formulas of a spreadsheet, computed with a bound on the work and never run as code.
+
+It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
+work after each change is bounded in steps, so that no formula of a policy can stop an episode; TODAY
+and NOW tell the clock of the episode; and a result is the same on every machine and with every
+version of a library, as rewards need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from agentgym.office.spreadsheet.cell_values import (
+    CYCLE,
+    NAME,
+    NO_REFERENCE,
+    NUMBER,
+    SYNTAX,
+    VALUE,
+    CellError,
+    FormulaError,
+    Grid,
+    Lambda,
+    SerialDate,
+    grid_of,
+)
+from agentgym.office.spreadsheet.cells import Area
+from agentgym.office.spreadsheet.forms import FORMS
+from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references
+from agentgym.office.spreadsheet.functions import (
+    ARRAY_CONTEXTS,
+    ARRAY_RESULTS,
+    FUNCTIONS,
+    MATCHING,
+    SINGLES,
+)
+from agentgym.office.spreadsheet.operators import (
+    at,
+    guarded,
+    operate,
+    plain,
+    size_of,
+)
+
+MAX_STEPS = 500_000
+"""Cells that are looked at or made, and parts of formulas that are computed, after one change of a
+spreadsheet: less than a second. Formulas beyond are `#ERROR!`.
+"""
+
+_CALL_STEPS = 5
+"""Steps that a call of a function for one cell of a range takes, beside a look at a cell."""
+MAX_LEVELS = 80
+"""Levels of a computation: twice those of a formula, since functions that it defines may be nested
+in calls of each other.
+"""
+
+Spot: TypeAlias = tuple[str, int, int]
+"""Title of the sheet in small letters, row and column of a cell."""
+Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
+"""Values by title of the sheet in small letters, then by row and column."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetCells:
+    """The cells of a sheet as they were entered; computed arrays expand into them.
+
+    Attributes:
+        lines: The filled cells by row and column.
+        height: Rows of the sheet.
+        width: Columns of the sheet.
+    """
+
+    lines: dict[int, dict[int, Any]]
+    height: int = 1000
+    width: int = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a part of a formula stands.
+
+    Attributes:
+        sheet: Title of the sheet of the formula.
+        row: Row of the formula.
+        column: Column of the formula.
+        array: Whether operators and functions are computed for each cell of a range.
+        names: Values of the names that LET and LAMBDA have given.
+    """
+
+    sheet: str
+    row: int
+    column: int
+    array: bool = False
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Missing(Exception):
+    """Raised where a formula needs cells that are not computed yet."""
+
+    def __init__(self, spots: Sequence[Spot]) -> None:
+        self.spots = spots
+
+
+class Evaluator:
+    """The results of the formulas of one spreadsheet, each computed once.
+
+    Args:
+        load: Gives the cells of the sheet with a title (in small letters), or None where there is
+            no such sheet.
+        now: The time of TODAY and NOW.
+    """
+
+    def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
+        self._load = functools.cache(load)
+        self.now = now
+        self._known: dict[Spot, Any] = {}
+        self._expanded: list[Spot] = []
+        self._opened: dict[Spot, int] = {}
+        self._grids: dict[tuple[str, Area], Grid] = {}
+        self._read_areas: list[tuple[str, Area]] = []
+        self._formulas: dict[str, dict[int, dict[int, Node]]] = {}
+        self._pending: dict[str, list[tuple[int, int]]] = {}
+        self._first_column: dict[str, int] = {}
+        self._steps = self._depth = 0
+
+    def results(self, sheets: Iterable[str]) -> Results:
+        """Return the results of all formulas of some sheets, with the cells into which their arrays
+        have expanded.
+        """
+        for sheet in sheets:
+            self._find_formulas(sheet)
+        pending = [(sheet, *place) for sheet, places in self._pending.items() for place in places]
+        formulas = [
+            (sheet, row, column)
+            for sheet, lines in self._formulas.items()
+            for row, cells in lines.items()
+            for column in cells
+        ]
+        for spot in (*pending, *formulas):
+            self._evaluate(spot)
+        results: Results = {}
+        for (sheet, row, column), value in self._known.items():
+            results.setdefault(sheet, {})[row, column] = value
+        for sheet, row, column in self._expanded:
+            results.setdefault(sheet, {})[row, column] = self._sheet(sheet).lines[row][column]
+        return results
+
+    def _find_formulas(self, sheet: str) -> None:
+        formulas: dict[int, dict[int, Node]] = {}
+        pending = []
+        for row, cells in self._sheet(sheet).lines.items():
+            for column, cell in cells.items():
+                if isinstance(cell, dict) and "f" in cell:
+                    node = parse(cell["f"])
+                    formulas.setdefault(row, {})[column] = node
+                    if _may_expand(node):
+                        pending.append((row, column))
+        self._formulas[sheet], self._pending[sheet] = formulas, sorted(pending)
+        self._first_column[sheet] = min((column for _, column in pending), default=MAX_STEPS)
+
+    def _sheet(self, title: str) -> SheetCells:
+        sheet = self._load(title)
+        if sheet is None:
+            raise FormulaError(NO_REFERENCE)
+        return sheet
+
+    def spend(self, steps: int) -> None:
+        """Count work.
+
+        Raises:
+            FormulaError: It is more than one change of a spreadsheet may cause.
+        """
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise FormulaError(SYNTAX)
+
+    # The order of the computation.
+
+    def _evaluate(self, start: Spot) -> None:
+        waiting = [start]
+        while waiting:
+            spot = waiting[-1]
+            if spot in self._known:
+                waiting.pop()
+                continue
+            node = self._formulas[spot[0]][spot[1]][spot[2]]
+            try:
+                if spot not in self._opened:
+                    self._opened[spot] = len(self._read_areas)
+                    self._require([(title or spot[0], area) for title, area in references(node)])
+                value = self._result(spot, node)
+            except _Missing as missing:
+                # A formula that waits for itself, through others, gets an error as its value.
+                self._known |= {need: CYCLE for need in missing.spots if need in self._opened}
+                waiting += [need for need in missing.spots if need not in self._opened]
+                continue
+            except FormulaError as stop:
+                value = stop.error
+            self._known[spot] = value
+            waiting.pop()
+
+    def _require(self, areas: Iterable[tuple[str, Area]]) -> None:
+        """Raise `_Missing` if cells of areas are not computed yet."""
+        missing: list[Spot] = []
+        for sheet, area in areas:
+            if (sheet, area) not in self._grids:
+                cells = self._within(self._formulas.get(sheet, {}), area)
+                spots = [(sheet, row, column) for row, column, _ in cells]
+                missing += [spot for spot in spots if spot not in self._known]
+                missing += self._pending_before(sheet, area)
+        if missing:
+            raise _Missing(missing)
+
+    def _pending_before(self, sheet: str, area: Area) -> Iterator[Spot]:
+        """Return the formulas whose arrays might yet expand into an area: those above and to the
+        left of its end. One that waits for this area itself is left out.
+        """
+        pending = self._pending.get(sheet, [])
+        while pending and (sheet, *pending[0]) in self._known:
+            pending.pop(0)
+        if area.right is not None and area.right < self._first_column.get(sheet, 0):
+            return
+        for row, column in pending:
+            if area.bottom is not None and row > area.bottom:
+                break
+            self.spend(1)
+            spot = (sheet, row, column)
+            if (area.right is None or column <= area.right) and not (
+                spot in self._known or spot in self._opened
+            ):
+                yield spot
+
+    def _within(
+        self, lines: Mapping[int, Mapping[int, Any]], area: Area
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Return the filled cells of an area, by row and column."""
+        near = area.bottom is not None and area.bottom - area.top < len(lines)
+        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
+        self.spend(len(rows))
+        for row in rows:
+            if (
+                row not in lines
+                or row < area.top
+                or (area.bottom is not None and row > area.bottom)
+            ):
+                continue
+            columns = sorted(
+                column
+                for column in lines[row]
+                if column >= area.left and (area.right is None or column <= area.right)
+            )
+            self.spend(len(columns))
+            for column in columns:
+                yield row, column, lines[row][column]
+
+    def _result(self, spot: Spot, node: Node) -> Any:
+        """Return the value of a formula; its array expands into the cells below and to the right."""
+        scope = Scope(*spot)
+        value = self.compute(node, scope)
+        if isinstance(value, Grid) and _may_expand(node):
+            self._expand(spot, value)
+            value = value.cells.get((0, 0))
+        value = self.single(value, scope)
+        if value is None:
+            return 0.0 if node[0] != "call" or node[1] not in ARRAY_RESULTS else ""
+        return plain(value)
+
+    def _expand(self, spot: Spot, grid: Grid) -> None:
+        sheet, top, left = spot
+        cells, bottom, right = self._sheet(sheet), top + grid.height - 1, left + grid.width - 1
+        self.spend(grid.height * grid.width)
+        if (
+            bottom > cells.height
+            or right > cells.width
+            or any(
+                left <= column <= right and (row, column) != (top, left)
+                for row in range(top, bottom + 1)
+                for column in cells.lines.get(row, {})
+            )
+        ):
+            raise FormulaError(NO_REFERENCE)
+        if (grid.height, grid.width) != (1, 1) and any(
+            title == sheet and _overlap(area, spot, bottom, right)
+            for title, area in self._read_areas[self._opened[spot] :]
+        ):
+            raise FormulaError(CYCLE)
+        for (row, column), value in grid.cells.items():
+            if (row, column) != (0, 0) and value is not None:
+                cells.lines.setdefault(top + row, {})[left + column] = plain(value)
+                self._expanded.append((sheet, top + row, left + column))
+
+    # The computation of a tree.
+
+    def compute(self, node: Node, scope: Scope) -> Any:
+        """Return the value of a tree."""
+        if self._depth >= MAX_LEVELS:
+            raise FormulaError(NUMBER)
+        self.spend(2)
+        self._depth += 1
+        try:
+            return self._value(node, scope)
+        finally:
+            self._depth -= 1
+
+    def _value(self, node: Node, scope: Scope) -> Any:
+        match node[0]:
+            case "value" | "fault":
+                return node[1]
+            case "reference":
+                return self.area(node[1] or scope.sheet, node[2])
+            case "name":
+                return scope.names.get(node[1], NAME)
+            case "call":
+                return self.call(node[1], node[2], scope)
+            case "array":
+                return self._array(node, scope)
+            case "apply":
+                function, *arguments = [self.compute(part, scope) for part in (node[1], *node[2])]
+                return self.apply(function, arguments, scope)
+        return self._operations(node, scope)
+
+    def _array(self, node: Node, scope: Scope) -> Grid:
+        """Return an array of braces: its parts side by side, then such rows below each other."""
+        inner, items = replace(scope, array=True), iter(node[2])
+        bands: list[list[list[Any]]] = []
+        for width in node[1]:
+            parts = [grid_of(self.compute(next(items), inner)) for _ in range(width)]
+            if len({part.height for part in parts}) > 1:
+                raise FormulaError(VALUE)
+            self.spend(sum(part.height * part.width for part in parts))
+            lines = zip(*(part.rows() for part in parts), strict=True)
+            bands.append([[*itertools.chain(*line)] for line in lines])
+        if len({len(band[0]) for band in bands}) > 1:
+            raise FormulaError(VALUE)
+        return Grid.of([*itertools.chain(*bands)])
+
+    def _operations(self, node: Node, scope: Scope) -> Any:
+        """Compute the operators of a tree along its left side, which is as long as the formula, from
+        the inside out.
+        """
+        operations = []
+        while node[0] in ("binary", "unary"):
+            operations.append((node[1], node[3:]))
+            node = node[2]
+        self.spend(len(operations) - 1)
+        value = self.compute(node, scope)
+        for sign, others in reversed(operations):
+            operands = (value, *(self.compute(part, scope) for part in others))
+            value = self.lift(guarded(functools.partial(operate, sign)), operands, scope)
+            self.spend(size_of(value))
+        return value
+
+    def area(self, sheet: str, area: Area) -> Grid:
+        """Return the values of an area.
+
+        Raises:
+            FormulaError: There is no such sheet.
+        """
+        if (sheet, area) in self._grids:
+            self.spend(len(self._grids[sheet, area].cells) // 4)
+            return self._grids[sheet, area]
+        cells = self._sheet(sheet)
+        self._require([(sheet, area)])
+        bottom = cells.height if area.bottom is None else area.bottom
+        right = cells.width if area.right is None else area.right
+        grid = Grid(
+            max(1, bottom - area.top + 1), max(1, right - area.left + 1), {}, (area.top, area.left)
+        )
+        for row, column, cell in self._within(cells.lines, area):
+            grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column), cell)
+        self._grids[sheet, area] = grid
+        self._read_areas.append((sheet, area))
+        return grid
+
+    def _read(self, spot: Spot, cell: Any) -> Any:
+        if spot in self._known:
+            return self._known[spot]
+        if isinstance(cell, dict):
+            return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
+        return cell
+
+    def call(self, name: str, parts: Sequence[Node], scope: Scope) -> Any:
+        """Return the value of a function, an error included."""
+        try:
+            if name in FORMS:
+                return guarded(FORMS[name])(self, parts, scope)
+            if name in scope.names:
+                return self.apply(
+                    scope.names[name], [self.compute(part, scope) for part in parts], scope
+                )
+            if name not in FUNCTIONS:
+                return NAME
+            inner = replace(scope, array=True) if name in ARRAY_CONTEXTS else scope
+            arguments = [self.compute(part, inner) for part in parts]
+            for argument in arguments:
+                if isinstance(argument, CellError):
+                    return argument
+            self._spend_on(name, arguments)
+            function = FUNCTIONS[name]
+            if name in MATCHING:
+                function = functools.partial(self._match, function)
+            value = self.lift(guarded(function), arguments, inner, SINGLES.get(name, ()))
+            self.spend(size_of(value))
+            return value
+        except FormulaError as stop:
+            return stop.error
+
+    def _spend_on(self, name: str, arguments: Sequence[Any]) -> None:
+        """Count the work of a function before it is done: the lines of ranges, or all their cells
+        where it makes an array of them.
+        """
+        for argument in arguments:
+            if isinstance(argument, Grid):
+                whole = name in ARRAY_RESULTS and name not in SINGLES
+                lines = argument.height + argument.width
+                self.spend(argument.height * argument.width // 2 if whole else lines // 4)
+        if name == "QUERY" and len(arguments) > 1 and isinstance(arguments[0], Grid):
+            length = len(arguments[1]) if isinstance(arguments[1], str) else 1
+            self.spend(arguments[0].height * length // 8)
+
+    def apply(self, function: Any, arguments: Sequence[Any], scope: Scope) -> Any:
+        """Return the value of a function that a formula defines."""
+        if not isinstance(function, Lambda) or len(arguments) != len(function.names):
+            return function if isinstance(function, CellError) else VALUE
+        names = {**function.scope, **dict(zip(function.names, arguments, strict=True))}
+        return self.compute(function.body, replace(scope, names=names))
+
+    def lift(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        scope: Scope,
+        singles: Iterable[int] | None = None,
+    ) -> Any:
+        """Call a function of single values with ranges: for each of their cells where arrays are
+        computed, else for the one cell that a range stands for.
+
+        Args:
+            function: The function.
+            arguments: Its arguments.
+            scope: Where it is called.
+            singles: Positions of the arguments that must be single values; all by default.
+        """
+        places = range(len(arguments)) if singles is None else singles
+        grids = [k for k in places if k < len(arguments) and isinstance(arguments[k], Grid)]
+        if not grids:
+            return function(*arguments)
+        if not scope.array:
+            return function(
+                *(
+                    self.single(value, scope) if k in grids else value
+                    for k, value in enumerate(arguments)
+                )
+            )
+        return self._map(function, arguments, grids)
+
+    def _match(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of regular expressions, and count the letters of its texts as work."""
+        self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
+        return function(*arguments)
+
+    def _map(
+        self, function: Callable[..., Any], arguments: Sequence[Any], grids: Sequence[int]
+    ) -> Grid:
+        """Call a function for each cell of the arguments at some positions; of a row that it gives
+        all cells count, as with SPLIT.
+        """
+        height = max(arguments[k].height for k in grids)
+        width = max(arguments[k].width for k in grids)
+        others = [v for k, v in enumerate(arguments) if k not in grids and isinstance(v, Grid)]
+        steps = _CALL_STEPS + sum(len(grid.cells) // 4 for grid in others)
+        rows: list[list[Any]] = []
+        for row in range(height):
+            self.spend(width * steps)
+            rows.append([])
+            for column in range(width):
+                value = function(
+                    *(
+                        at(value, row, column) if k in grids else value
+                        for k, value in enumerate(arguments)
+                    )
+                )
+                rows[-1] += value.line(down=False) if isinstance(value, Grid) else [value]
+        return Grid.of(rows)
+
+    def single(self, value: Any, scope: Scope) -> Any:
+        """Return the one value that a range stands for: its cell in the row or column of the
+        formula, of a computed array the first one.
+        """
+        if not isinstance(value, Grid):
+            return value
+        if value.origin is None or (value.height, value.width) == (1, 1):
+            return value.cells.get((0, 0))
+        row, column = scope.row - value.origin[0], scope.column - value.origin[1]
+        if value.width == 1 and 0 <= row < value.height:
+            return value.cells.get((row, 0))
+        if value.height == 1 and 0 <= column < value.width:
+            return value.cells.get((0, column))
+        return VALUE
+
+
+def _may_expand(node: Node) -> bool:
+    """Return whether a formula can have an array as its value."""
+    return any(
+        part[0] in ("array", "apply") or (part[0] == "call" and part[1] in ARRAY_RESULTS)
+        for part in parts_of(node)
+    )
+
+
+def _overlap(area: Area, spot: Spot, bottom: int, right: int) -> bool:
+    """Return whether an area has cells in common with the rectangle from a cell on."""
+    return (
+        area.top <= bottom
+        and area.left <= right
+        and (area.bottom is None or spot[1] <= area.bottom)
+        and (area.right is None or spot[2] <= area.right)
+    )

@@ -1,0 +1,561 @@
+"""Workbooks in the workspace, with the tools of the package excel-mcp-server (0.1.8)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+from agentgym.office.context import OfficeContext
+from agentgym.office.server import Server
+from agentgym.office.spreadsheet import excel_parts as parts
+from agentgym.office.spreadsheet import excel_sheets as sheets
+from agentgym.office.spreadsheet.cells import Area, split_sheet
+from agentgym.office.spreadsheet.excel_sheets import (
+    Workbooks,
+    area_of,
+    last_place,
+    sheet_of,
+    spot,
+    spots,
+)
+from agentgym.office.spreadsheet.formulas import retitle
+from agentgym.office.spreadsheet.workbooks import library
+from agentgym.text.tools import ToolError, echo, tool
+
+
+class Excel(Server):
+    """Reads and changes the workbooks (.xlsx) of the workspace."""
+
+    name: ClassVar[str] = "excel"
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self._books = Workbooks(self)
+
+    @tool
+    def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
+        """Check a formula and write it to a cell. It is not computed: no value is stored with it.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            cell: The cell, such as B2.
+            formula: The formula, beginning with =.
+        """
+        parts.check_formula(formula)
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            sheets.put(sheet, *spot(cell), formula)
+        return f"Applied formula '{formula}' to cell {cell}"
+
+    @tool
+    def validate_formula_syntax(
+        self, filepath: str, sheet_name: str, cell: str, formula: str
+    ) -> str:
+        """Check a formula without writing it, and compare it with what the cell holds.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            cell: The cell, such as B2.
+            formula: The formula, beginning with =.
+        """
+        content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
+        parts.check_formula(formula)
+        if not isinstance(content, str) or not content.startswith("="):
+            return "Formula is valid but cell contains no formula"
+        return f"Formula is valid {'and matches' if content == formula else 'but does not match'} cell content"
+
+    @tool
+    def format_range(
+        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None, bold: bool = False,
+        italic: bool = False, underline: bool = False, font_size: int | None = None, font_color: str | None = None,
+        bg_color: str | None = None, border_style: str | None = None, border_color: str | None = None,
+        number_format: str | None = None, alignment: str | None = None, wrap_text: bool = False, merge_cells: bool = False,
+        protection: dict[str, Any] | None = None, conditional_format: dict[str, Any] | None = None,
+    ) -> str:  # fmt: skip
+        """Change the looks of a range; what is not given stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the first one by default.
+            bold: Make it so.
+            italic: Make it so.
+            underline: Make it so.
+            font_size: In points.
+            font_color: RRGGBB.
+            bg_color: RRGGBB.
+            border_style: Such as thin, medium, thick or double.
+            border_color: RRGGBB.
+            number_format: In Excel's notation, such as 0.00 or yyyy-mm-dd.
+            alignment: Such as left, center or right.
+            wrap_text: Break long lines.
+            merge_cells: Make the range one cell.
+            protection: locked and hidden.
+            conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
+        """
+        changes = {name: value for name, value in locals().items() if name != "self"}
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            for place in spots(area):
+                parts.style(sheet.cell(*place), changes)
+            if merge_cells and end_cell:
+                sheets.merge(sheet, area)
+            if conditional_format is not None:
+                sheet.conditional_formatting.add(str(area), parts.rule(conditional_format))
+        return f"Applied formatting to range {area}"
+
+    @tool
+    def read_data_from_excel(
+        self,
+        filepath: str,
+        sheet_name: str,
+        start_cell: str = "A1",
+        end_cell: str | None = None,
+        preview_only: bool = False,
+    ) -> Any:
+        """Values of a range with the rules for what may be entered. Formulas are given as they are written.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the last filled row and column by default.
+            preview_only: Give the first ten rows only.
+        """
+        sheet = self._books.read_sheet(filepath, sheet_name)
+        first, _, last = start_cell.partition(":")
+        (top, left), corner = spot(first), last or end_cell
+        filled = last_place(sheet)
+        bottom, right = spot(corner) if corner else filled
+        if not corner and (top, left) == (1, 1):
+            top, left = sheet.min_row, sheet.min_column
+        bottom = min(bottom, top + 9) if preview_only else bottom
+        if top > filled[0] or left > filled[1] or bottom < top or right < left:
+            return "No data found in specified range"
+        area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
+        return {
+            "range": f"{parts.spot_name(area.top, area.left)}:{parts.spot_name(bottom, right)}",
+            "sheet_name": sheet_name,
+            "cells": [parts.describe_cell(sheet, *place) for place in spots(area)],
+        }
+
+    @tool
+    def write_data_to_excel(
+        self, filepath: str, sheet_name: str, data: list[list[Any]], start_cell: str = "A1"
+    ) -> str:
+        """Write rows of values; a sheet that is missing is made. A text that begins with = is written as a formula, unchecked.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data: Rows of texts, numbers, true, false or null.
+            start_cell: The upper left cell.
+        """
+        if not data:
+            raise ToolError("invalid argument: data has no rows")
+        with self._books.edit(filepath) as book:
+            if sheet_name not in book.sheetnames:
+                sheets.check_title(book, sheet_name)
+                book.create_sheet(sheet_name)
+            sheet, (top, left) = sheet_of(book, sheet_name), spot(start_cell)
+            for row, values in enumerate(data, top):
+                for column, value in enumerate(values, left):
+                    sheets.put(sheet, row, column, value)
+        return f"Data written to {sheet_name}"
+
+    @tool
+    def create_workbook(self, filepath: str) -> str:
+        """Make a workbook with one empty sheet, Sheet1; a file at the path is replaced.
+
+        Args:
+            filepath: Path of the workbook.
+        """
+        sheets.check_path(filepath)
+        book = library().Workbook()
+        book.active.title = "Sheet1"
+        self._books.save(filepath, book, new=True)
+        return f"Created workbook at {filepath}"
+
+    @tool
+    def create_worksheet(self, filepath: str, sheet_name: str) -> str:
+        """Add an empty sheet to a workbook.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
+        with self._books.edit(filepath) as book:
+            sheets.check_title(book, sheet_name)
+            book.create_sheet(sheet_name)
+        return f"Sheet {sheet_name} created successfully"
+
+    @tool
+    def create_chart(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        chart_type: str,
+        target_cell: str,
+        title: str = "",
+        x_axis: str = "",
+        y_axis: str = "",
+    ) -> str:
+        """Put a chart on a sheet.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: Names of the series in its first row, categories in its first column; may name another sheet.
+            chart_type: line, bar, pie, scatter or area.
+            target_cell: The upper left corner of the chart.
+            title: Of the chart.
+            x_axis: Title of the x axis.
+            y_axis: Title of the y axis.
+        """
+        kind = chart_type.lower()
+        if kind not in parts.CHARTS:
+            raise ToolError(
+                f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}"
+            )
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            named, cells = split_sheet(data_range)
+            source = sheet_of(sheet.parent, named) if named is not None else sheet
+            area = area_of(*cells.split(":", 1))
+            if area.height < 2 or area.width < 2:
+                raise ToolError(
+                    f"invalid argument: a chart needs two rows and two columns at least, got {echo(data_range)}"
+                )
+            target = parts.spot_name(*spot(target_cell))
+            sheet.add_chart(parts.chart(source, area, kind, (title, x_axis, y_axis)), target)
+        return f"{kind.capitalize()} chart created successfully"
+
+    @tool
+    def create_pivot_table(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        rows: list[str],
+        values: list[str],
+        columns: list[str] | None = None,
+        agg_func: str = "mean",
+    ) -> str:
+        """Summarise a table into a new sheet, called as the sheet with _pivot; an older one of that name is replaced.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: The table with its titles, such as A1:D50.
+            rows: Titles of the columns whose values name the rows.
+            values: Titles of the columns to be summed up.
+            columns: Titles of the columns that split each value.
+            agg_func: sum, average, mean, count, min or max.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(*data_range.split(":", 1))
+            cells = sheet.iter_rows(area.top, area.bottom, area.left, area.right, values_only=True)
+            source = [row for row in cells if any(value is not None for value in row)]
+            summary = parts.pivot(source, rows, values, columns or [], agg_func)
+            book, target = sheet.parent, f"{sheet_name[:25]}_pivot"
+            if target in book.sheetnames:
+                book.remove(book[target])
+            pivot = book.create_sheet(target)
+            for row in summary:
+                pivot.append(row)
+            for cell in pivot[1]:
+                cell.font = library().styles.Font(bold=True)
+            parts.table(
+                pivot,
+                Area(1, 1, len(summary), len(summary[0])),
+                f"PivotTable_{self.context.new_id('table', 8)}",
+                "TableStyleMedium9",
+            )
+        return f"Summary table created successfully in sheet {target}"
+
+    @tool
+    def create_table(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        table_name: str | None = None,
+        table_style: str = "TableStyleMedium9",
+    ) -> str:
+        """Make a range, with titles in its first row, a native table.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: The range, such as A1:D50.
+            table_name: Name of the table; one is made up by default.
+            table_style: Style of Excel.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            title = table_name or f"Table_{self.context.new_id('table', 8)}"
+            parts.table(sheet, area_of(*data_range.split(":", 1)), title, table_style)
+        return f"Successfully created table '{title}' in sheet '{sheet_name}'."
+
+    @tool
+    def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
+        """Copy a sheet within its workbook: values, styles and merged cells.
+
+        Args:
+            filepath: Path of the workbook.
+            source_sheet: Title of the sheet to copy.
+            target_sheet: Title of the copy.
+        """
+        with self._books.edit_sheet(filepath, source_sheet) as sheet:
+            sheets.check_title(sheet.parent, target_sheet)
+            sheet.parent.copy_worksheet(sheet).title = target_sheet
+        return f"Sheet '{source_sheet}' copied to '{target_sheet}'"
+
+    @tool
+    def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
+        """Remove a sheet; the last one stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            if len(sheet.parent.sheetnames) == 1:
+                raise ToolError("conflict: the only sheet of a workbook cannot be deleted")
+            sheet.parent.remove(sheet)
+        return f"Sheet '{sheet_name}' deleted"
+
+    @tool
+    def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
+        """Give a sheet another title; formulas that name it follow.
+
+        Args:
+            filepath: Path of the workbook.
+            old_name: Title of the sheet.
+            new_name: Its new title.
+        """
+        with self._books.edit_sheet(filepath, old_name) as sheet:
+            if new_name.lower() != old_name.lower():
+                sheets.check_title(sheet.parent, new_name)
+            sheet.title = new_name
+            sheets.rewrite_all(sheet.parent, partial(retitle, old_name, new_name))
+        return f"Sheet renamed from '{old_name}' to '{new_name}'"
+
+    @tool
+    def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> str:
+        """Sheets, size and time of a workbook.
+
+        Args:
+            filepath: Path of the workbook.
+            include_ranges: Give the range that each sheet fills.
+        """
+        book, file = self._books.look(filepath), self.context.files.file(filepath)
+        facts: dict[str, Any] = {
+            "filename": filepath.rsplit("/", 1)[-1],
+            "sheets": book.sheetnames,
+            "size": len(file.data),
+            "modified": file.modified.timestamp(),
+        }
+        if include_ranges:
+            facts["used_ranges"] = {
+                each.title: str(sheets.data_area(each)) for each in book.worksheets
+            }
+        return str(facts)
+
+    @tool
+    def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
+        """Merge the cells of a range; the value of the first one stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            sheets.merge(sheet, area)
+        return f"Range '{area}' merged in sheet '{sheet_name}'"
+
+    @tool
+    def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
+        """Take a merged range apart.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            if str(area) not in map(str, sheet.merged_cells.ranges):
+                raise ToolError(f"not found: the range {area} is not merged")
+            sheet.unmerge_cells(str(area))
+        return f"Range '{area}' unmerged successfully"
+
+    @tool
+    def get_merged_cells(self, filepath: str, sheet_name: str) -> str:
+        """Merged ranges of a sheet.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
+        sheet = self._books.read_sheet(filepath, sheet_name)
+        return str(sorted(map(str, sheet.merged_cells.ranges)))
+
+    @tool
+    def copy_range(
+        self,
+        filepath: str,
+        sheet_name: str,
+        source_start: str,
+        source_end: str,
+        target_start: str,
+        target_sheet: str | None = None,
+    ) -> str:
+        """Copy the cells of a range, with their styles, to another place.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            source_start: First cell to copy.
+            source_end: Last cell to copy.
+            target_start: Upper left cell of the copy.
+            target_sheet: Title of the sheet of the copy; the same one by default.
+        """
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
+            sheets.copy_cells(sheet, area_of(source_start, source_end), target, *spot(target_start))
+        return "Range copied successfully"
+
+    @tool
+    def delete_range(
+        self,
+        filepath: str,
+        sheet_name: str,
+        start_cell: str,
+        end_cell: str,
+        shift_direction: str = "up",
+    ) -> str:
+        """Take the cells of a range out; those below move up, or those to the right move left.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+            shift_direction: up or left.
+        """
+        if shift_direction not in ("up", "left"):
+            raise ToolError(
+                f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}"
+            )
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            sheets.remove_cells(sheet, area, up=shift_direction == "up")
+        return f"Range {area} deleted successfully"
+
+    @tool
+    def validate_excel_range(
+        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None
+    ) -> str:
+        """Check that a range lies within what a sheet fills.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the first one by default.
+        """
+        area, filled = (
+            area_of(start_cell, end_cell),
+            sheets.data_area(self._books.read_sheet(filepath, sheet_name)),
+        )
+        if (area.bottom or 0) > (filled.bottom or 0) or (area.right or 0) > (filled.right or 0):
+            raise ToolError(
+                f"invalid argument: range {area} is out of bounds; the sheet contains data in range {filled}"
+            )
+        return f"Range '{area}' is valid. Sheet contains data in range '{filled}'"
+
+    @tool
+    def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
+        """The rules of a sheet for what may be entered, with the ranges that they are for.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+        """
+        sheet = self._books.read_sheet(filepath, sheet_name)
+        rules = sheet.data_validations.dataValidation
+        if not rules:
+            return "No data validation rules found in this worksheet"
+        return {
+            "sheet_name": sheet_name,
+            "validation_rules": [
+                {"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules
+            ],
+        }
+
+    @tool
+    def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
+        """Insert empty rows.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_row: Number of the row before which they are inserted.
+            count: How many.
+        """
+        return self._resize(filepath, sheet_name, "row", start_row, count)
+
+    @tool
+    def insert_columns(self, filepath: str, sheet_name: str, start_col: int, count: int = 1) -> str:
+        """Insert empty columns.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_col: Number of the column before which they are inserted.
+            count: How many.
+        """
+        return self._resize(filepath, sheet_name, "column", start_col, count)
+
+    @tool
+    def delete_sheet_rows(
+        self, filepath: str, sheet_name: str, start_row: int, count: int = 1
+    ) -> str:
+        """Delete rows.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_row: Number of the first row.
+            count: How many.
+        """
+        return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
+
+    @tool
+    def delete_sheet_columns(
+        self, filepath: str, sheet_name: str, start_col: int, count: int = 1
+    ) -> str:
+        """Delete columns.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_col: Number of the first column.
+            count: How many.
+        """
+        return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
+
+    def _resize(
+        self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False
+    ) -> str:
+        if count < 1:
+            raise ToolError(f"invalid argument: count must be at least 1, got {echo(count)}")
+        with self._books.edit_sheet(path, title) as sheet:
+            sheets.resize(sheet, axis, start, -count if remove else count)
+        return f"{'Deleted' if remove else 'Inserted'} {count} {axis}(s) starting at {axis} {start} in sheet '{title}'"

@@ -1,0 +1,406 @@
+"""Contents of a sheet besides values: styles, rules, charts, tables and summaries."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentgym.office.spreadsheet.cells import Area, column_name
+from agentgym.office.spreadsheet.workbooks import library
+from agentgym.text.tools import ToolError, echo
+
+CHARTS = {
+    "line": "LineChart",
+    "bar": "BarChart",
+    "pie": "PieChart",
+    "scatter": "ScatterChart",
+    "area": "AreaChart",
+}
+"""The charts of the published server, with their classes in openpyxl."""
+UNSAFE = frozenset(
+    ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
+)
+"""Functions that reach out of the workbook, which the published server refuses too."""
+MAX_FORMULA = 8_192
+"""Characters of a formula, as in Excel."""
+
+_COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
+_NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
+_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*(?:[Cc][0-9]*)?")
+"""Names that Excel would read as cells."""
+_RULES = {
+    "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
+    "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
+    "icon_set": ("IconSetRule", ("icon_style", "type", "values")),
+    "formula": ("FormulaRule", ("formula",)),
+    "cell_is": ("CellIsRule", ("operator", "formula")),
+}
+"""The rules of conditional formats: their makers, and what these need."""
+_TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": math.fsum,
+    "average": lambda values: math.fsum(values) / len(values),
+    "count": len,
+    "min": min,
+    "max": max,
+}
+
+
+def colour(text: str) -> str:
+    """Return a colour with its opacity, eight hexadecimal digits.
+
+    Raises:
+        ToolError: It is none.
+    """
+    match = _COLOUR.fullmatch(text)
+    if not match:
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no colour; write one as RRGGBB, such as FF0000 for "
+            "red"
+        )
+    return f"{match[1] or 'FF'}{match[2]}".upper()
+
+
+def check_formula(formula: str) -> None:
+    """Refuse what Excel could not read, and functions that reach out of the workbook.
+
+    Raises:
+        ToolError: Saying what is wrong.
+    """
+    if not formula.startswith("=") or len(formula) > MAX_FORMULA:
+        raise ToolError(
+            f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, "
+            f"got {echo(formula)}"
+        )
+    tokenizer = library().formula.tokenizer
+    depth = 0
+    try:
+        items = tokenizer.Tokenizer(formula).items
+    except (tokenizer.TokenizerError, IndexError) as error:
+        raise ToolError(f"invalid argument: the formula cannot be read: {error}") from None
+    for item in items:
+        if item.type == "FUNC" and item.subtype == "OPEN" and item.value[:-1].upper() in UNSAFE:
+            raise ToolError(f"invalid argument: unsafe function {item.value[:-1].upper()}")
+        depth += {"OPEN": 1, "CLOSE": -1}.get(item.subtype, 0)
+    if depth or not items:
+        raise ToolError(
+            "invalid argument: the formula has a parenthesis that is not closed, or nothing in it"
+        )
+
+
+def style(cell: Any, changes: Mapping[str, Any]) -> None:
+    """Change those parts of the style of a cell that are given; `changes` holds the arguments of the
+    tool.
+    """
+    styles, size, ink = library().styles, changes["font_size"], changes["font_color"]
+    if size is not None and not 1 <= size <= 409:
+        raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(size)}")
+    font = {
+        "bold": changes["bold"] or None,
+        "italic": changes["italic"] or None,
+        "underline": "single" if changes["underline"] else None,
+        "size": size,
+        "color": None if ink is None else colour(ink),
+    }
+    _change(cell, "font", font)
+    if changes["bg_color"] is not None:
+        cell.fill = styles.PatternFill(
+            "solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"])
+        )
+    if changes["border_style"] is not None:
+        side = styles.Side(
+            style=changes["border_style"], color=colour(changes["border_color"] or "000000")
+        )
+        cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
+    alignment = {"horizontal": changes["alignment"], "wrap_text": changes["wrap_text"] or None}
+    _change(cell, "alignment", alignment)
+    if changes["protection"] is not None:
+        cell.protection = styles.Protection(**changes["protection"])
+    if changes["number_format"] is not None:
+        cell.number_format = changes["number_format"]
+
+
+def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
+    """Change those properties of the font or alignment of a cell that are not None here."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given:
+        copied = copy.copy(getattr(cell, style))
+        for name, value in given.items():
+            setattr(copied, name, value)
+        setattr(cell, style, copied)
+
+
+def rule(conditional_format: Mapping[str, Any]) -> Any:
+    """Return a conditional format out of its `type` and `params`; `fill` and `font` among these may
+    be objects.
+    """
+    kind, params = conditional_format.get("type"), conditional_format.get("params", {})
+    if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
+        raise ToolError(
+            "invalid argument: conditional_format needs params and a type, one of "
+            f"{', '.join(_RULES)}"
+        )
+    maker, needed = _RULES[kind]
+    if any(params.get(name) is None for name in needed) or not all(
+        isinstance(item, (str, int, float))
+        for name in ("formula", "values")
+        for item in params.get(name) or ()
+    ):
+        raise ToolError(
+            f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values "
+            "are lists"
+        )
+    parameters, styles = dict(params), library().styles
+    if isinstance(parameters.get("fill"), Mapping):
+        shade = colour(str(parameters["fill"].get("fgColor", "FFC7CE")))
+        parameters["fill"] = styles.PatternFill("solid", start_color=shade, end_color=shade)
+    if isinstance(parameters.get("font"), Mapping):
+        parameters["font"] = styles.Font(**parameters["font"])
+    return getattr(library().formatting.rule, maker)(**parameters)
+
+
+def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
+    """Return a chart of an area whose first row has the names of the series and whose first column
+    the categories.
+
+    Args:
+        source: The sheet of the area.
+        area: Closed, at least two rows and two columns.
+        kind: One of `CHARTS`.
+        titles: Of the chart, the x axis and the y axis; an empty one is left out.
+    """
+    charts = library().chart
+    diagram = getattr(charts, CHARTS[kind])()
+
+    def reference(left: int, right: int, top: int) -> Any:
+        return charts.Reference(
+            source, min_col=left, max_col=right, min_row=top, max_row=area.bottom
+        )
+
+    right = area.right or area.left
+    categories = reference(area.left, area.left, area.top + 1)
+    if kind == "scatter":
+        for column in range(area.left + 1, right + 1):
+            diagram.series.append(
+                charts.Series(reference(column, column, area.top), categories, title_from_data=True)
+            )
+    else:
+        diagram.add_data(reference(area.left + 1, right, area.top), titles_from_data=True)
+        diagram.set_categories(categories)
+    diagram.title = titles[0] or None
+    if kind != "pie":
+        diagram.x_axis.title, diagram.y_axis.title = titles[1] or None, titles[2] or None
+        diagram.x_axis.delete = diagram.y_axis.delete = False
+    diagram.dataLabels = charts.label.DataLabelList(showVal=True)
+    diagram.width, diagram.height = 15, 7.5
+    return diagram
+
+
+def table(sheet: Any, area: Area, name: str, look: str) -> None:
+    """Make an area of a sheet a table; its first row has the titles of the columns."""
+    book = sheet.parent
+    if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
+        raise ToolError(
+            f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like "
+            "a cell"
+        )
+    names = itertools.chain(book.defined_names, *(each.tables for each in book.worksheets))
+    if name.lower() in map(str.lower, names):
+        raise ToolError(f"conflict: the workbook has something called {name} already")
+    titles = [
+        sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)
+    ]
+    if (
+        area.height < 2
+        or not all(isinstance(title, str) and title for title in titles)
+        or len(set(titles)) < len(titles)
+    ):
+        raise ToolError(
+            "invalid argument: a table needs a row of different texts as titles, and a row below it"
+        )
+    for other in sheet.tables.values():
+        if overlap(area, other.ref):
+            raise ToolError(f"conflict: the range overlaps the table {other.displayName}")
+    tables = library().worksheet.table
+    info = tables.TableStyleInfo(
+        name=look,
+        showFirstColumn=False,
+        showLastColumn=False,
+        showRowStripes=True,
+        showColumnStripes=False,
+    )
+    sheet.add_table(tables.Table(displayName=name, ref=str(area), tableStyleInfo=info))
+
+
+def overlap(area: Area, reference: str) -> bool:
+    """Tell if a closed area and a reference such as `B2:C4` have cells in common."""
+    left, top, right, bottom = library().utils.cell.range_boundaries(reference)
+    return bool(
+        area.left <= right
+        and left <= (area.right or 0)
+        and area.top <= bottom
+        and top <= (area.bottom or 0)
+    )
+
+
+def pivot(
+    rows: Sequence[Sequence[Any]],
+    by: Sequence[str],
+    values: Sequence[str],
+    across: Sequence[str],
+    total: str,
+) -> list[list[Any]]:
+    """Return a summary of a table, its titles first.
+
+    Args:
+        rows: The table; its first row has the titles.
+        by: Titles of the columns whose values name the rows; each combination that occurs gets one,
+            in order.
+        values: Titles of the columns that are summed up.
+        across: Titles of the columns whose combinations split each value into several.
+        total: One of `sum`, `average` (or `mean`), `count`, `min`, `max`.
+    """
+    how = {"mean": "average"}.get(total.lower(), total.lower())
+    if how not in _TOTALS:
+        raise ToolError(
+            f"invalid argument: agg_func must be one of {', '.join(_TOTALS)}, mean, got "
+            f"{echo(total)}"
+        )
+    titles = [_label(title) for title in rows[0]] if rows else []
+    if len(rows) < 2 or not by or not values:
+        raise ToolError(
+            "invalid argument: a summary needs a row of titles, a row below it, rows and values"
+        )
+    at_rows, at_values, at_across = (
+        [_place(titles, name) for name in names] for names in (by, values, across)
+    )
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Sequence[Any]]]] = {}
+    for row in rows[1:]:
+        columns = groups.setdefault(tuple(row[k] for k in at_rows), {})
+        columns.setdefault(tuple(row[k] for k in at_across), []).append(row)
+    split = sorted(set(itertools.chain(*groups.values())), key=_order)
+    heads = list(itertools.product(split, at_values))
+    labels = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
+    return [
+        [*(titles[k] for k in at_rows), *labels],
+        *(
+            [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)]
+            for key in sorted(groups, key=_order)
+        ),
+    ]
+
+
+def _place(titles: Sequence[str], name: str) -> int:
+    key = re.sub(
+        r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE
+    ).lower()
+    lowered = [title.strip().lower() for title in titles]
+    if key not in lowered:
+        raise ToolError(
+            f"invalid argument: there is no column {echo(name)}; the columns: {', '.join(titles)}"
+        )
+    return lowered.index(key)
+
+
+def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
+    """Numbers before texts before what is empty."""
+    numbers = (int, float)
+    return [
+        (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
+        for value in key
+    ]
+
+
+def _label(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _total(
+    how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]], at: int
+) -> float | None:
+    values = [
+        row[at]
+        for row in rows
+        if isinstance(row[at], (int, float)) and not isinstance(row[at], bool)
+    ]
+    return how(values) if values else 0 if how is len else None
+
+
+def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
+    """Describe a cell as the published server does."""
+    name = spot_name(row, column)
+    facts: dict[str, Any] = {"has_validation": False}
+    rules = (
+        rule
+        for rule in sheet.data_validations.dataValidation
+        for area in rule.sqref.ranges
+        if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col
+    )
+    if (rule := next(rules, None)) is not None:
+        facts = {"cell": name, "has_validation": True, **validation(rule, sheet)}
+    return {
+        "address": name,
+        "value": value_at(sheet, row, column),
+        "row": row,
+        "column": column,
+        "validation": facts,
+    }
+
+
+def value_at(sheet: Any, row: int, column: int) -> Any:
+    """Return the value of a cell; unlike `sheet.cell` this does not make one that is missing."""
+    cell = sheet._cells.get((row, column))
+    return None if cell is None else to_jsonable(cell.value)
+
+
+def validation(rule: Any, sheet: Any) -> dict[str, Any]:
+    """Describe a rule for what may be entered as the published server does."""
+    facts = {
+        "validation_type": rule.type,
+        "allow_blank": bool(rule.allowBlank),
+        "operator": rule.operator,
+        "prompt": rule.prompt,
+        "prompt_title": rule.promptTitle,
+        "error_message": rule.error,
+        "error_title": rule.errorTitle,
+    }
+    if rule.type == "list":
+        facts["allowed_values"] = _allowed_values(str(rule.formula1 or ""), sheet)
+    else:
+        facts |= {"formula1": rule.formula1, "formula2": rule.formula2}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _allowed_values(formula: str, sheet: Any) -> list[str]:
+    """Return the values of a list: written out in quotes, or those of a range."""
+    if formula.startswith('"'):
+        return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
+    title, _, cells = formula.lstrip("=").rpartition("!")
+    book, name = sheet.parent, title.strip("'")
+    source = book[name] if name in book.sheetnames else sheet
+    if not re.fullmatch(r"\$?[A-Za-z]{1,3}\$?[0-9]{1,6}(:\$?[A-Za-z]{1,3}\$?[0-9]{1,6})?", cells):
+        return [f"Range: {formula}"]
+    left, top, right, bottom = library().utils.cell.range_boundaries(cells.replace("$", ""))
+    bottom, right = min(bottom, source.max_row), min(right, source.max_column)
+    values = (
+        value_at(source, row, column)
+        for row in range(top, bottom + 1)
+        for column in range(left, right + 1)
+    )
+    return [str(value) for value in values if value is not None][:1000]
+
+
+def to_jsonable(value: Any) -> Any:
+    """Return the value of a cell as JSON has it; dates as text, formulas as they are written."""
+    value = getattr(value, "text", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def spot_name(row: int, column: int) -> str:
+    """Return the address of a cell."""
+    return f"{column_name(column)}{row}"

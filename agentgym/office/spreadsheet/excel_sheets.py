@@ -1,0 +1,311 @@
+"""Access of the tools of `excel` to the sheets of a workbook, and their changes of cells."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agentgym.office.server import Server
+from agentgym.office.spreadsheet import excel_parts as parts
+from agentgym.office.spreadsheet.cell_values import check_content
+from agentgym.office.spreadsheet.cells import Area, parse_area, parse_cell
+from agentgym.office.spreadsheet.formulas import follow, rewrite, shift
+from agentgym.office.spreadsheet.workbooks import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    MAX_TEXT,
+    check_workbook,
+    failures,
+    open_workbook,
+    save_workbook,
+)
+from agentgym.text.tools import ToolError, echo
+
+MAX_AREA = 50_000
+"""Cells that one call reads or changes: half of what a workbook may have."""
+MAX_SHEETS = 200
+"""Sheets of a workbook, as in Google Sheets; Excel is bounded by memory."""
+
+_CACHED_BYTES = 2**19
+"""A larger workbook is not cached: opened, it takes sixty times the memory."""
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Signs that XML cannot hold."""
+_SET = re.compile(r"\{([^{}]*)\}")
+"""A set in an error message of the library."""
+_TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
+"""Titles that Excel allows."""
+
+
+_last_places: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+
+
+def last_place(sheet: Any) -> tuple[int, int]:
+    """Return the last row and column of a sheet that is only looked at. The library looks for them
+    among all cells, and a long sheet is read in many parts; what is known goes with the sheet, which
+    may be large.
+    """
+    if sheet not in _last_places:
+        _last_places[sheet] = sheet.max_row, sheet.max_column
+    return _last_places[sheet]
+
+
+class Workbooks:
+    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
+
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def open(self, path: str) -> Any:
+        """Return a workbook to be changed.
+
+        Raises:
+            ToolError: There is none, or it cannot be read.
+        """
+        check_path(path)
+        if not self._server.context.files.is_file(path):
+            raise ToolError(f"not found: there is no workbook {echo(path)}")
+        return open_workbook(self._server.context.files.read(path))
+
+    def look(self, path: str) -> Any:
+        """Return a workbook to be looked at only: who looks at the same file next gets the same."""
+        check_path(path)
+        files = self._server.context.files
+        data = files.read(path) if files.is_file(path) else b""
+        return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
+
+    def read_sheet(self, path: str, title: str) -> Any:
+        """Return a sheet to be looked at only; see `look`."""
+        return sheet_of(self.look(path), title)
+
+    def save(self, path: str, book: Any, *, new: bool = False) -> None:
+        """Write a workbook; a new one says that it was made now."""
+        now = self._server.context.clock.now()
+        data = save_workbook(book, now, created=now if new else None)
+        check_workbook(data)
+        self._server.context.files.write(path, data)
+
+    @contextmanager
+    def edit(self, path: str) -> Iterator[Any]:
+        """Open a workbook to be changed, which is written at the end if nothing was raised."""
+        book = self.open(path)
+        try:
+            yield book
+            self.save(path, book)
+        except failures() as error:
+            # The library names the values that it allows as a set, whose order is another in each
+            # process.
+            text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
+            raise ToolError(
+                f"invalid argument: the workbook cannot hold this: {text[:300]}"
+            ) from None
+
+    @contextmanager
+    def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
+        """Open a workbook to change one of its sheets."""
+        with self.edit(path) as book:
+            yield sheet_of(book, title)
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(data: bytes) -> Any:
+    """A workbook as it was read last; opening one takes long, and large sheets are read in many
+    pieces.
+    """
+    return open_workbook(data)
+
+
+def check_path(path: str) -> None:
+    """Refuse what is no path of a workbook."""
+    if not path.lower().endswith(".xlsx"):
+        raise ToolError(
+            f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must"
+        )
+
+
+def sheet_of(book: Any, title: str) -> Any:
+    """Return the sheet with a title.
+
+    Raises:
+        ToolError: There is none, or it is a chart.
+    """
+    for sheet in book.worksheets:
+        if sheet.title == title:
+            return sheet
+    raise ToolError(
+        f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}"
+    )
+
+
+def check_title(book: Any, title: str) -> None:
+    """Refuse a title that no new sheet can have."""
+    if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
+        raise ToolError(
+            f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of "
+            "[]:*?/\\"
+        )
+    if title.lower() in map(str.lower, book.sheetnames):
+        raise ToolError(f"conflict: sheet {echo(title)} already exists")
+    if len(book.sheetnames) >= MAX_SHEETS:
+        raise ToolError(f"limit exceeded: a workbook has at most {MAX_SHEETS} sheets")
+
+
+def spot(text: str) -> tuple[int, int]:
+    """Return row and column of a cell that a sheet can have."""
+    row, column = parse_cell(text)
+    if row > MAX_ROWS or column > MAX_COLUMNS:
+        raise ToolError(
+            f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns"
+        )
+    return row, column
+
+
+def area_of(start: str, end: str | None = None) -> Area:
+    """Return the area between two cells, of which `start` may name both, and not more cells than a
+    call may touch.
+    """
+    area = parse_area(f"{start}:{end}" if end else start)
+    if area.bottom is None or area.right is None:
+        raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
+    spot(parts.spot_name(area.bottom, area.right))
+    if area.height * area.width > MAX_AREA:
+        raise ToolError(
+            f"limit exceeded: {area} has {area.height * area.width} cells, a call takes at most "
+            f"{MAX_AREA}"
+        )
+    return area
+
+
+def spots(area: Area) -> Iterator[tuple[int, int]]:
+    """Return rows and columns of the cells of a closed area, row by row."""
+    for row in range(area.top, (area.bottom or 0) + 1):
+        for column in range(area.left, (area.right or 0) + 1):
+            yield row, column
+
+
+def data_area(sheet: Any) -> Area:
+    """From A1 to the last row and column with a cell."""
+    return Area(1, 1, sheet.max_row, sheet.max_column)
+
+
+def put(sheet: Any, row: int, column: int, value: Any) -> None:
+    """Write a value into a cell."""
+    check_content(value, MAX_TEXT)
+    if isinstance(value, str) and _NO_TEXT.search(value):
+        raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
+        raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
+    if row > MAX_ROWS or column > MAX_COLUMNS:
+        raise ToolError(
+            f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+        )
+    cell = sheet.cell(row, column)
+    if type(cell).__name__ == "MergedCell":
+        raise ToolError(
+            f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of it, "
+            "or unmerge it"
+        )
+    cell.value = value
+
+
+def merge(sheet: Any, area: Area) -> None:
+    """Merge an area that no other merged one overlaps."""
+    if area.height * area.width < 2:
+        raise ToolError(f"invalid argument: a merged range has two cells at least, got {area}")
+    for other in sheet.merged_cells.ranges:
+        if parts.overlap(area, str(other)):
+            raise ToolError(f"conflict: {area} overlaps the merged range {other}")
+    sheet.merge_cells(str(area))
+
+
+def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
+    """Copy values, formulas (as they are) and styles."""
+    copies = [
+        (source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)
+    ]
+    for (row, column), (value, style) in zip(spots(area), copies, strict=True):
+        place = row - area.top + top, column - area.left + left
+        put(target, *place, value)
+        target.cell(*place)._style = style
+
+
+def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
+    """Take cells out of a sheet; those below move up, or those to the right move left."""
+    moving = (
+        Area(area.top, area.left, MAX_ROWS, area.right)
+        if up
+        else Area(area.top, area.left, area.bottom, MAX_COLUMNS)
+    )
+    for other in sheet.merged_cells.ranges:
+        if parts.overlap(moving, str(other)):
+            raise ToolError(f"conflict: the merged range {other} is in the way; unmerge it first")
+    for place in spots(area):
+        sheet.cell(*place).value = None
+        sheet.cell(*place).style = "Normal"
+    bottom, right = area.bottom or 0, area.right or 0
+    if up and bottom < sheet.max_row:
+        sheet.move_range(str(Area(bottom + 1, area.left, sheet.max_row, right)), rows=-area.height)
+    if not up and right < sheet.max_column:
+        sheet.move_range(str(Area(area.top, right + 1, bottom, sheet.max_column)), cols=-area.width)
+
+
+def resize(sheet: Any, axis: str, start: int, count: int) -> None:
+    """Insert rows or columns before number `start`, or take some out from there on.
+
+    Merged ranges, tables and the references of all formulas follow.
+
+    Args:
+        sheet: The sheet.
+        axis: `row` or `column`.
+        start: The first of them, from 1.
+        count: How many; below 0 for taking out.
+    """
+    most = MAX_ROWS if axis == "row" else MAX_COLUMNS
+    if start < 1 or start > most or count == 0 or abs(count) > most:
+        raise ToolError(
+            f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and "
+            f"{echo(abs(count))}"
+        )
+    if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
+        raise ToolError(f"invalid argument: {axis} {start} is beyond the last filled one")
+    merged = [str(each) for each in sheet.merged_cells.ranges]
+    for each in merged:
+        sheet.unmerge_cells(each)
+    change = f"{'insert' if count > 0 else 'delete'}_{'rows' if axis == 'row' else 'cols'}"
+    getattr(sheet, change)(start, abs(count))
+    for reference in (shift(each, axis, start, count) for each in merged):
+        if ":" in reference:
+            sheet.merge_cells(reference)
+    _follow(sheet, axis, start, count)
+
+
+def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
+    for table in list(sheet.tables.values()):
+        reference = shift(table.ref, axis, start, count)
+        first = spot(table.ref.split(":")[0])[0]
+        if ":" not in reference or (axis == "row" and count < 0 and start <= first < start - count):
+            del sheet.tables[table.displayName]
+        else:
+            table.ref = reference
+            if table.autoFilter is not None:
+                table.autoFilter.ref = reference
+    rewrite_all(sheet.parent, functools.partial(follow, sheet.title, axis, start, count))
+
+
+def rewrite_all(book: Any, change: Any) -> None:
+    """Change all references; `change` gets the title of the formula's sheet, that of the reference,
+    and its rest.
+    """
+    for sheet in book.worksheets:
+        for row in sheet.iter_rows():
+            for cell in row:
+                if cell.data_type == "f" and isinstance(cell.value, str):
+                    cell.value = rewrite(cell.value, functools.partial(change, sheet.title))

@@ -1,0 +1,267 @@
+"""Formulas of spreadsheets: their syntax, and the references in them.
+
+The language is that of cells: numbers, texts, truth values, errors, references, arrays in braces,
+operators and calls of functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from agentgym.office.spreadsheet.cell_values import SYNTAX, CellError
+from agentgym.office.spreadsheet.cells import (
+    Area,
+    column_name,
+    column_number,
+    parse_area,
+    quote_title,
+    split_sheet,
+)
+
+Node: TypeAlias = tuple[Any, ...]
+"""A parsed formula: what it is, then its parts."""
+
+MAX_DEPTH = 40
+"""Levels of a formula, whose parsing and computing recurse: brackets, arguments, right sides."""
+
+_END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
+_REFERENCE = (
+    r"(?:(?:'(?:[^']|'')+'|[A-Za-z_][\w.]*)!)?"
+    rf"(?:\$?[A-Za-z]{{1,3}}\$?[1-9][0-9]{{0,6}}(?::{_END})?|\$?[A-Za-z]{{1,3}}:\$?[A-Za-z]{{1,3}}|\$?[1-9][0-9]{{0,6}}:\$?[1-9][0-9]{{0,6}})(?![\w(])"
+)
+_TOKEN = re.compile(
+    rf"""(?P<space>\s+)|(?P<text>"(?:[^"]|"")*")|(?P<reference>{_REFERENCE})|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"""
+    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
+    re.DOTALL,
+)
+_BINARY = {
+    "=": 1,
+    "<>": 1,
+    "<": 1,
+    ">": 1,
+    "<=": 1,
+    ">=": 1,
+    "&": 2,
+    "+": 3,
+    "-": 3,
+    "*": 4,
+    "/": 4,
+    "^": 6,
+}
+"""The precedence of each operator; one of a higher number binds closer, and a sign closest."""
+
+
+class _Syntax(Exception):
+    pass
+
+
+def tokens(formula: str) -> Iterator[tuple[str, str]]:
+    """Return kind and text of each token of a formula without its `=`; what is none has the kind
+    `bad`.
+    """
+    at = 0
+    while match := _TOKEN.match(formula, at):
+        yield match.lastgroup or "", match.group()
+        at = match.end()
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(formula: str) -> Node:
+    """The tree of a formula that begins with `=`; `("fault", "#ERROR!")` where it cannot be
+    read.
+    """
+    try:
+        return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
+    except _Syntax:
+        return ("fault", SYNTAX)
+
+
+class _Parser:
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._left = [*tokens, ("end", "")][::-1]
+        self._depth = 0
+
+    def whole(self) -> Node:
+        node = self._binary(0)
+        if self._left[-1][0] != "end":
+            raise _Syntax
+        return node
+
+    def _take(self, sign: str) -> bool:
+        if self._left[-1] == ("sign", sign):
+            self._left.pop()
+            return True
+        return False
+
+    def _binary(self, least: int) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _Syntax
+        node = self._unary()
+        while self._left[-1][0] == "sign" and _BINARY.get(self._left[-1][1], 0) > least:
+            sign = self._left.pop()[1]
+            node = ("binary", sign, node, self._binary(_BINARY[sign]))
+        self._depth -= 1
+        return node
+
+    def _unary(self) -> Node:
+        if self._left[-1] in (("sign", "-"), ("sign", "+")):
+            # A sign binds closer than a power: -2^2 is 4.
+            return ("unary", self._left.pop()[1], self._binary(_BINARY["^"]))
+        node = self._atom()
+        while self._take("%"):
+            node = ("unary", "%", node)
+        return node
+
+    def _atom(self) -> Node:
+        match self._left.pop():
+            case "number", text:
+                return ("value", float(text))
+            case "text", text:
+                return ("value", text[1:-1].replace('""', '"'))
+            case "fault", text:
+                return ("fault", CellError(text))
+            case "reference", text:
+                title, rest = split_sheet(text)
+                return ("reference", title and title.lower(), parse_area(rest))
+            case "name", text:
+                return self._named(text.upper())
+            case "sign", "(":
+                node = self._binary(0)
+                if self._take(")"):
+                    return node
+            case "sign", "{":
+                return self._array()
+        raise _Syntax
+
+    def _array(self) -> Node:
+        """Parse an array after its opening brace: commas go to the right, semicolons down."""
+        widths, items = [0], []
+        while True:
+            items.append(self._binary(0))
+            widths[-1] += 1
+            if self._take("}"):
+                return ("array", tuple(widths), items)
+            if self._take(";"):
+                widths.append(0)
+            elif not self._take(","):
+                raise _Syntax
+
+    def _named(self, name: str) -> Node:
+        if not self._take("("):
+            return ("value", name == "TRUE") if name in ("TRUE", "FALSE") else ("name", name)
+        node: Node = ("call", name, self._arguments())
+        if name == "LAMBDA" and self._take("("):
+            node = ("apply", node, self._arguments())
+        return node
+
+    def _arguments(self) -> list[Node]:
+        arguments: list[Node] = []
+        while not self._take(")"):
+            if arguments and not (self._take(",") or self._take(";")):
+                raise _Syntax
+            is_empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
+            arguments.append(("value", None) if is_empty else self._binary(0))
+        return arguments
+
+
+def parts_of(node: Node) -> Iterator[Node]:
+    """Return a tree and all its parts, from left to right.
+
+    It does not recurse: `1+1+…` is a tree as deep as it is long.
+    """
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        match node[0]:
+            case "call" | "array":
+                waiting += reversed(node[2])
+            case "apply":
+                waiting += [*reversed(node[2]), node[1]]
+            case "unary" | "binary":
+                waiting += reversed(node[2:])
+
+
+def references(node: Node) -> Iterator[tuple[str | None, Area]]:
+    """Return the areas that a tree refers to, from left to right."""
+    return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
+
+
+def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
+    """Return a formula with each reference replaced by what `change` makes of its sheet and the
+    rest of it; texts in it stay.
+    """
+    return "=" + "".join(
+        change(*split_sheet(text)) if kind == "reference" else text
+        for kind, text in tokens(formula[1:])
+    )
+
+
+def shift(reference: str, axis: str, start: int, count: int) -> str:
+    """Return a reference after rows or columns were inserted before number `start`, or taken out
+    from there on.
+
+    Args:
+        reference: Without its sheet.
+        axis: `row` or `column`.
+        start: The first of them.
+        count: How many; below 0 for taking out. A reference to nothing but these becomes `#REF!`.
+    """
+    ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
+    part = 3 if axis == "row" else 1
+    numbers = [int(end[3] or 0) if axis == "row" else column_number(end[1]) for end in ends]
+    if not numbers[0]:
+        return reference
+    first, last, after = numbers[0], numbers[-1] or OPEN, start + max(0, -count)
+    if count < 0 and start <= first and last < after:
+        return "#REF!"
+    first = first if first < start else first + count if first >= after else start
+    last = last if last < start else last + count if last >= after else start - 1
+    for end, place in zip(ends, (first, last), strict=False):
+        if end[part]:
+            end[part] = str(place) if axis == "row" else column_name(place)
+    return ":".join(map("".join, ends))
+
+
+OPEN = 10**9
+"""Beyond any row and column: where an open range ends."""
+_END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
+
+
+def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
+    """Return a reference after a sheet got a new title.
+
+    Args:
+        old: The title of the sheet.
+        new: Its new title.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
+
+
+def follow(
+    sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
+) -> str:
+    """Return a reference after rows or columns of a sheet were inserted or taken out.
+
+    Args:
+        sheet: The title of the sheet.
+        axis: See `shift`, as for `start` and `count`.
+        start: The first of them.
+        count: How many.
+        own: The title of the sheet of the formula.
+        named: The title that the reference names, if it does.
+        rest: The reference without it.
+    """
+    is_there = (named or own).lower() == sheet.lower()
+    return _with_sheet(named, shift(rest, axis, start, count) if is_there else rest)
+
+
+def _with_sheet(title: str | None, rest: str) -> str:
+    return rest if title is None else f"{quote_title(title)}!{rest}"

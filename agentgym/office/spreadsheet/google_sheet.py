@@ -1,0 +1,449 @@
+"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed when they are
+read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from agentgym.office.context import OfficeContext
+from agentgym.office.server import Server
+from agentgym.office.spreadsheet.cell_values import from_python
+from agentgym.office.spreadsheet.formulas import retitle
+from agentgym.office.spreadsheet.spreadsheets import (
+    GRID,
+    SCHEMA,
+    Cell,
+    Spreadsheets,
+    properties_of,
+)
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, tool
+
+Id = Annotated[str, Field(description="Id of the spreadsheet.")]
+Title = Annotated[str, Field(description="Title of the sheet.")]
+
+
+class Query(TypedDict):
+    """A range to be read."""
+
+    spreadsheet_id: Id
+    sheet: Title
+    range: NotRequired[
+        Annotated[str, Field(description="Cells in A1 notation; the whole sheet by default.")]
+    ]
+
+
+class Recipient(TypedDict):
+    """A person and what he or she may do."""
+
+    email_address: Annotated[str, Field(description="Address of the person.")]
+    role: Annotated[
+        Literal["reader", "commenter", "writer"], Field(description="What the person may do.")
+    ]
+
+
+class GoogleSheet(Server):
+    """A Google Sheets account and what of its spreadsheets is shared with others."""
+
+    name: ClassVar[str] = "google_sheet"
+    schema: ClassVar[str] = SCHEMA
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self._books = Spreadsheets(self)
+
+    # For the authors of tasks.
+
+    def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
+        """Make a spreadsheet of rows of Python values, texts as they are; its id. Dates and times
+        become such cells.
+        """
+        spreadsheet = self._books.add(title)
+        for name, rows in sheets.items():
+            lines = [
+                {k: from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")}
+                for row in rows
+            ]
+            width = max([GRID[1], *(max(line, default=0) for line in lines)])
+            sheet = self._books.add_sheet(spreadsheet, name, max(GRID[0], len(lines)), width)
+            self._books.put(sheet, dict(enumerate(lines, 1)))
+        return spreadsheet
+
+    def spreadsheet(self, title: str) -> str | None:
+        """Return the id of the first made spreadsheet with a title, capitals aside, or None."""
+        spreadsheet_id: str | None = self.store.value(
+            "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
+        )
+        return spreadsheet_id
+
+    def titles(self) -> dict[str, str]:
+        """Return the title of each spreadsheet by its id, first made first."""
+        return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
+
+    def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
+        """Return the computed values of a sheet, the first one by default, down to the last filled
+        row.
+
+        Rows end with their last filled cell; an empty cell is None; a date that was typed in is the
+        text that was typed.
+        """
+        sheet_row = (
+            self._books.sheet(spreadsheet, sheet)
+            if sheet is not None
+            else self._books.sheets(spreadsheet)[0]
+        )
+        return self._books.exact_values(sheet_row)
+
+    def sheet_titles(self, spreadsheet: str) -> list[str]:
+        """Return the titles of the sheets of a spreadsheet, in order."""
+        return [row["title"] for row in self._books.sheets(spreadsheet)]
+
+    def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
+        """Return the numbers of rows and columns of a sheet, empty ones included."""
+        row = self._books.sheet(spreadsheet, sheet)
+        return row["row_count"], row["column_count"]
+
+    def permissions(self, spreadsheet: str) -> dict[str, str]:
+        """Return the role of each address that a spreadsheet is shared with."""
+        return {
+            row["email_address"]: row["role"]
+            for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
+        }
+
+    # The tools.
+
+    @tool
+    def get_sheet_data(
+        self,
+        spreadsheet_id: str,
+        sheet: str,
+        range: str | None = None,
+        include_grid_data: bool = False,
+    ) -> Any:
+        """Values of a sheet, formulas computed. Rows and cells that are empty at the end are left out.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
+            include_grid_data: Give of each cell what was entered, its value and how it is shown.
+        """
+        row = self._books.sheet(spreadsheet_id, sheet)
+        if include_grid_data:
+            return self._grid_data(row, range)
+        value_range = {
+            "range": self._books.range_name(row, range),
+            "values": self._books.values(row, range),
+        }
+        return {"spreadsheetId": spreadsheet_id, "valueRanges": [value_range]}
+
+    @tool
+    def get_sheet_formulas(self, spreadsheet_id: str, sheet: str, range: str | None = None) -> Any:
+        """What was entered into the cells of a sheet, formulas as they are written.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            range: Cells in A1 notation; the whole sheet by default.
+        """
+        return self._books.entries(self._books.sheet(spreadsheet_id, sheet), range)
+
+    @tool
+    def update_cells(
+        self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]
+    ) -> Any:
+        """Enter values into a range, row by row, as if typed: formulas, numbers and dates in texts count as such.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            range: Cells in A1 notation; a single cell is the upper left corner.
+            data: Rows of values; null leaves a cell as it is, an empty text empties it.
+        """
+        row = self._books.sheet(spreadsheet_id, sheet)
+        return {
+            "spreadsheetId": spreadsheet_id,
+            "updatedCells": self._books.enter(row, range, data),
+            "updatedRows": len(data),
+            "updatedColumns": max(map(len, data), default=0),
+        }
+
+    @tool
+    def batch_update_cells(
+        self, spreadsheet_id: str, sheet: str, ranges: dict[str, list[list[Any]]]
+    ) -> Any:
+        """Enter values into several ranges of a sheet, all or none.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            ranges: Rows of values by range in A1 notation.
+        """
+        row = self._books.sheet(spreadsheet_id, sheet)
+        with self.store.change():
+            responses = [
+                {"range": area, "updatedCells": self._books.enter(row, area, data)}
+                for area, data in ranges.items()
+            ]
+        return {
+            "spreadsheetId": spreadsheet_id,
+            "totalUpdatedCells": sum(each["updatedCells"] for each in responses),
+            "responses": responses,
+        }
+
+    @tool
+    def add_rows(
+        self, spreadsheet_id: str, sheet: str, count: int, start_row: int | None = None
+    ) -> Any:
+        """Insert empty rows.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            count: How many.
+            start_row: Index of the first new row, from 0; below the last row by default.
+        """
+        return self._insert(spreadsheet_id, sheet, "row", count, start_row)
+
+    @tool
+    def add_columns(
+        self, spreadsheet_id: str, sheet: str, count: int, start_column: int | None = None
+    ) -> Any:
+        """Insert empty columns.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            count: How many.
+            start_column: Index of the first new column, from 0; right of the last one by default.
+        """
+        return self._insert(spreadsheet_id, sheet, "column", count, start_column)
+
+    @tool
+    def list_sheets(self, spreadsheet_id: str) -> list[str]:
+        """Titles of the sheets of a spreadsheet.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+        """
+        return [row["title"] for row in self._books.sheets(spreadsheet_id)]
+
+    @tool
+    def copy_sheet(
+        self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str
+    ) -> Any:
+        """Copy a sheet into a spreadsheet, which may be the same.
+
+        Args:
+            src_spreadsheet: Id of the spreadsheet to copy from.
+            src_sheet: Title of the sheet to copy.
+            dst_spreadsheet: Id of the spreadsheet to copy to.
+            dst_sheet: Title of the copy.
+        """
+        source = self._books.sheet(src_spreadsheet, src_sheet)
+        self._books.sheets(dst_spreadsheet)
+        target = self._books.add_sheet(
+            dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"]
+        )
+        self._books.put(target, self._books.lines(source))
+        self._books.touch(dst_spreadsheet)
+        return {"sheetId": target["number"], "title": dst_sheet}
+
+    @tool
+    def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
+        """Give a sheet another title; formulas that name it follow.
+
+        Args:
+            spreadsheet: Id of the spreadsheet.
+            sheet: Title of the sheet.
+            new_name: Its new title.
+        """
+        row = self._books.sheet(spreadsheet, sheet)
+        if new_name.lower() != row["title"].lower():
+            self._books.check_title(spreadsheet, new_name)
+        self.store.update("sheets", row["id"], title=new_name)
+        self._books.rewrite_references(spreadsheet, partial(retitle, row["title"], new_name))
+        self._books.touch(spreadsheet)
+        renamed = {"properties": {"title": new_name}}
+        return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
+
+    @tool
+    def get_multiple_sheet_data(self, queries: list[Query]) -> list[dict[str, Any]]:
+        """Values of several ranges, each with its query; a query that fails has an `error` in place of `data`.
+
+        Args:
+            queries: The ranges.
+        """
+        results: list[dict[str, Any]] = []
+        for query in queries:
+            asked: dict[str, Any] = {"range": None, **query}
+            try:
+                row = self._books.sheet(query["spreadsheet_id"], query["sheet"])
+                results.append({**asked, "data": self._books.values(row, asked["range"])})
+            except ToolError as error:
+                results.append({**asked, "error": str(error)})
+        return results
+
+    @tool
+    def get_multiple_spreadsheet_summary(
+        self, spreadsheet_ids: list[str], rows_to_fetch: int = 5
+    ) -> list[dict[str, Any]]:
+        """Titles, sheets and first rows of several spreadsheets; one that is not found has an `error`.
+
+        Args:
+            spreadsheet_ids: Ids of the spreadsheets.
+            rows_to_fetch: Rows of each sheet, its headers among them.
+        """
+        if rows_to_fetch < 1:
+            raise ToolError(
+                f"invalid argument: rows_to_fetch must be at least 1, got {rows_to_fetch}"
+            )
+        results = []
+        for spreadsheet in spreadsheet_ids:
+            entry: dict[str, Any] = {"spreadsheet_id": spreadsheet, "title": None, "sheets": []}
+            try:
+                sheets = self._books.sheets(spreadsheet)
+                entry["title"] = self.store.get("spreadsheets", spreadsheet)["title"]
+                entry["sheets"] = [self._summary(sheet, rows_to_fetch) for sheet in sheets]
+                results.append({**entry, "error": None})
+            except ToolError as error:
+                results.append({**entry, "error": str(error)})
+        return results
+
+    @tool
+    def create_spreadsheet(self, title: str) -> Any:
+        """Make a spreadsheet with one empty sheet, Sheet1.
+
+        Args:
+            title: Title of the spreadsheet.
+        """
+        spreadsheet = self._books.add(title)
+        self._books.add_sheet(spreadsheet, "Sheet1", *GRID)
+        return {"spreadsheetId": spreadsheet, "title": title, "folder": "root"}
+
+    @tool
+    def create_sheet(self, spreadsheet_id: str, title: str) -> Any:
+        """Add an empty sheet to a spreadsheet.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            title: Title of the new sheet.
+        """
+        self._books.sheets(spreadsheet_id)
+        row = self._books.add_sheet(spreadsheet_id, title, *GRID)
+        self._books.touch(spreadsheet_id)
+        return {
+            "sheetId": row["number"],
+            "title": title,
+            "index": row["number"],
+            "spreadsheetId": spreadsheet_id,
+        }
+
+    @tool
+    def list_spreadsheets(self) -> list[dict[str, str]]:
+        """Ids and titles of the spreadsheets, first made first."""
+        return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
+
+    @tool
+    def share_spreadsheet(
+        self, spreadsheet_id: str, recipients: list[Recipient], send_notification: bool = True
+    ) -> Any:
+        """Share a spreadsheet with others, or change what they may do.
+
+        Args:
+            spreadsheet_id: Id of the spreadsheet.
+            recipients: The people.
+            send_notification: Tell them by mail.
+        """
+        self._books.sheets(spreadsheet_id)
+        outcomes = [
+            self._share(
+                spreadsheet_id, each["email_address"], each["role"], notified=send_notification
+            )
+            for each in recipients
+        ]
+        return {
+            "successes": [each for each in outcomes if "error" not in each],
+            "failures": [each for each in outcomes if "error" in each],
+        }
+
+    # Shared by the tools.
+
+    def _insert(
+        self, spreadsheet: str, sheet: str, axis: str, count: int, start: int | None
+    ) -> dict[str, Any]:
+        self._books.insert(spreadsheet, sheet, axis, count, start)
+        inserted = {"dimension": f"{axis.upper()}S", f"inserted{axis.capitalize()}s": count}
+        return {"spreadsheetId": spreadsheet, "replies": [{"insertDimension": inserted}]}
+
+    def _grid_data(self, sheet: Row, text: str | None) -> Any:
+        book = self.store.get("spreadsheets", sheet["spreadsheet"])
+        rows = [
+            {"values": [_cell_data(cell) if cell else {} for cell in row]}
+            for row in self._books.cells(sheet, text)
+        ]
+        return {
+            "spreadsheetId": book["id"],
+            "properties": {"title": book["title"], **_SETTINGS},
+            "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
+        }
+
+    def _summary(self, sheet: Row, rows: int) -> dict[str, Any]:
+        last = min(rows, sheet["row_count"])
+        first, *others = self._books.values(sheet, f"1:{last}") or [[]]
+        return {
+            "title": sheet["title"],
+            "sheet_id": sheet["number"],
+            "headers": first,
+            "first_rows": others,
+            "error": None,
+        }
+
+    def _share(
+        self, spreadsheet: str, address: str, role: str, *, notified: bool
+    ) -> dict[str, Any]:
+        if not _ADDRESS.fullmatch(address) or len(address) > 254:
+            return {
+                "email_address": address,
+                "error": "invalid argument: email_address must be an address like name@example.com",
+            }
+        known = {"spreadsheet": spreadsheet, "email_address": address}
+        if permissions := self.store.find("permissions", **known):
+            permission_id = permissions[0]["id"]
+            self.store.update("permissions", permission_id, role=role, notified=notified)
+        else:
+            permission_id = self.context.new_id("permission", 20)
+            self.store.insert(
+                "permissions", id=permission_id, **known, role=role, notified=notified
+            )
+        return {"email_address": address, "role": role, "permissionId": permission_id}
+
+
+_SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
+"""Settings of every spreadsheet: how dates are read, when formulas are computed, whose day it is."""
+_ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
+
+
+def _cell_data(cell: Cell) -> dict[str, Any]:
+    shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
+    if cell.entered is None:  # an array of a formula has expanded into it
+        return shown
+    kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
+    return {"userEnteredValue": {kind: cell.entered}, **shown}
+
+
+def _kind(value: Any) -> str:
+    return (
+        "boolValue"
+        if isinstance(value, bool)
+        else "stringValue"
+        if isinstance(value, str)
+        else "numberValue"
+    )

@@ -1,0 +1,109 @@
+"""Operators of formulas, and functions around the values of their operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import InvalidOperation
+from statistics import StatisticsError
+from typing import Any
+
+from agentgym.office.spreadsheet.cell_values import (
+    COMPARISONS,
+    DIVISION,
+    MAX_TEXT,
+    NOT_AVAILABLE,
+    NUMBER,
+    VALUE,
+    CellError,
+    FormulaError,
+    Grid,
+    SerialDate,
+    number,
+    ordering,
+    text_of,
+)
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose exceptions become errors of a cell."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except FormulaError as stop:
+            return stop.error
+        except ZeroDivisionError:
+            return DIVISION
+        except (OverflowError, InvalidOperation, StatisticsError):
+            return NUMBER
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return VALUE  # a wrong number of arguments, a wrong value
+
+    return call
+
+
+def plain(value: Any) -> Any:
+    """Return a value that a cell can hold, an error in place of any other."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return NUMBER
+    return value if isinstance(value, (str, int, float)) else VALUE
+
+
+def size_of(value: Any) -> int:
+    """Return the steps that a value is worth besides those of its cells: long texts take time."""
+    if isinstance(value, Grid):
+        return value.height * value.width // 4
+    return len(value) // 100 if isinstance(value, str) else 0
+
+
+def at(value: Any, row: int, column: int) -> Any:
+    """Return the value of a grid at a place; one row or column stands for all, beyond others is
+    nothing.
+    """
+    if not isinstance(value, Grid):
+        return value
+    row, column = (0 if value.height == 1 else row), (0 if value.width == 1 else column)
+    if row >= value.height or column >= value.width:
+        return NOT_AVAILABLE
+    return value.cells.get((row, column))
+
+
+def operate(sign: str, *operands: Any) -> Any:
+    """Return what an operator makes of its operands, of which an error is the value."""
+    for operand in operands:
+        if isinstance(operand, CellError):
+            return operand
+    if sign == "&":
+        joined = "".join(map(text_of, operands))
+        return joined if len(joined) <= MAX_TEXT else VALUE
+    if sign in COMPARISONS:
+        left, right = operands
+        return COMPARISONS[sign](ordering(left, right), ordering(right, left))
+    numbers = [number(operand) for operand in operands]
+    for value in numbers:
+        if isinstance(value, CellError):
+            return value
+    result = _arithmetic(sign, *numbers)
+    dates = [isinstance(operand, SerialDate) for operand in operands]
+    is_date = (
+        sign in "+-"
+        and (dates == [True, False] or (dates == [False, True] and sign == "+"))
+        and isinstance(result, float)
+    )
+    return SerialDate(result) if is_date else result
+
+
+def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
+    if right is None:
+        return {"%": left / 100, "-": -left, "+": left}[sign]
+    if sign == "/":
+        return left / right if right else DIVISION
+    if sign == "^":
+        try:
+            power = left**right
+        except (OverflowError, ZeroDivisionError):
+            return NUMBER
+        return NUMBER if isinstance(power, complex) else power
+    result = {"+": left + right, "-": left - right, "*": left * right}[sign]
+    return result if math.isfinite(result) else NUMBER

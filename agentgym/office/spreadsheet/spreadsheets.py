@@ -1,0 +1,469 @@
+"""The records of Google Sheets: spreadsheets, their sheets, the filled cells of each row, and with
+whom they are shared.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from agentgym.office.context import iso
+from agentgym.office.server import Server
+from agentgym.office.spreadsheet.cell_values import (
+    SerialDate,
+    parse_input,
+    raw,
+    text_of,
+    trim,
+    validate,
+)
+from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
+from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells
+from agentgym.office.spreadsheet.formulas import follow, rewrite
+from agentgym.office.spreadsheet.unsupported import check_supported
+from agentgym.office.store import Row, Store
+from agentgym.text.tools import ToolError, echo
+
+CellT = TypeVar("CellT")
+
+MAX_CELLS = 10_000_000
+"""Cells of the sheets of one spreadsheet, filled or not, as in the real service."""
+MAX_COLUMNS = 18_278
+"""Columns of a sheet: the last one is ZZZ, as in the real service."""
+MAX_READ = 200_000
+"""Cells that one call gives: a few megabytes of JSON."""
+MAX_SHEETS = 200
+"""Sheets of one spreadsheet, as in the real service."""
+GRID = (1000, 26)
+"""Rows and columns of a new sheet, as in the real service."""
+
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
+
+SCHEMA = """
+CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
+CREATE TABLE sheets (
+    id INTEGER PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), number INTEGER NOT NULL,
+    title TEXT NOT NULL COLLATE NOCASE, row_count INTEGER NOT NULL, column_count INTEGER NOT NULL,
+    UNIQUE (spreadsheet, number), UNIQUE (spreadsheet, title)
+);
+CREATE TABLE lines (
+    sheet INTEGER NOT NULL REFERENCES sheets(id), row INTEGER NOT NULL, cells TEXT NOT NULL, PRIMARY KEY (sheet, row)
+) WITHOUT ROWID;
+CREATE TABLE permissions (
+    id TEXT PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), email_address TEXT NOT NULL COLLATE NOCASE,
+    role TEXT NOT NULL, notified BOOL NOT NULL, UNIQUE (spreadsheet, email_address)
+);
+"""
+
+
+class Cell(NamedTuple):
+    """A filled cell.
+
+    Attributes:
+        content: The cell as it is kept; None where the array of a formula has expanded into it.
+        result: The result of its formula, or of the one that has expanded into it.
+    """
+
+    content: Any
+    result: Any
+
+    @property
+    def is_formula(self) -> bool:
+        """Return whether a formula was entered."""
+        return isinstance(self.content, dict) and "f" in self.content
+
+    @property
+    def entered(self) -> Any:
+        """Return the formula or bare value that was entered, None where nothing was."""
+        return self.content["f"] if self.is_formula else raw(self.content)
+
+    @property
+    def typed(self) -> Any:
+        """Return what was typed, an empty text where nothing was."""
+        if isinstance(self.content, dict):
+            return self.content["f" if "f" in self.content else "s"]
+        return "" if self.content is None else self.content
+
+    @property
+    def value(self) -> Any:
+        """Return the bare value; a date is the number of its day."""
+        if self.content is None or self.is_formula:
+            return validate(self.result)
+        return raw(self.content)
+
+    @property
+    def shown(self) -> Any:
+        """Return the value as the account gives it: typed texts as they are, dates as texts."""
+        if self.content is None or self.is_formula:
+            return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
+        return self.content["s"] if isinstance(self.content, dict) else self.content
+
+    @property
+    def text(self) -> str:
+        """Return the value as a text."""
+        return text_of(self.shown)
+
+    @property
+    def exact(self) -> Any:
+        """Return the value with numbers in texts as numbers, and dates as they were typed."""
+        if isinstance(self.content, dict) and "f" not in self.content:
+            return self.content["s" if self.content.get("k") else "v"]
+        return self.shown
+
+
+def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
+    """Return the rows of an area.
+
+    Raises:
+        ToolError: They have too many cells.
+    """
+    count = sum(map(len, rows))
+    if count > MAX_READ:
+        raise ToolError(
+            f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
+        )
+    return rows
+
+
+class Spreadsheets:
+    """The spreadsheets of an account. A row is kept as the JSON of its filled cells by column.
+
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._computed: tuple[Store | None, int, dict[str, Results]] = (None, 0, {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_computed": (None, 0, {})}
+
+    def add(self, title: str) -> str:
+        """Make a spreadsheet without sheets; return its id."""
+        if not title.strip() or len(title) > 255:
+            raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
+        context = self._server.context
+        new_id, now = str(UUID(context.new_id("spreadsheet", 32))), iso(context.clock.tick())
+        self._server.store.insert("spreadsheets", id=new_id, title=title, created=now, modified=now)
+        return new_id
+
+    def sheets(self, spreadsheet: str) -> list[Row]:
+        """Return the sheets of a spreadsheet in order.
+
+        Raises:
+            ToolError: There is no such spreadsheet.
+        """
+        self._server.store.get("spreadsheets", spreadsheet)
+        return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
+
+    def sheet(self, spreadsheet: str, title: str) -> Row:
+        """Return the sheet with a title.
+
+        Raises:
+            ToolError: There is none.
+        """
+        sheet = self._sheet_or_none(spreadsheet, title)
+        if sheet is None:
+            titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
+            raise ToolError(
+                f"not found: the spreadsheet has no sheet {echo(title)}; its sheets: {titles}"
+            )
+        return sheet
+
+    def _sheet_or_none(self, spreadsheet: str, title: str) -> Row | None:
+        return self._server.store.row(
+            "SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?", spreadsheet, title
+        )
+
+    def check_title(self, spreadsheet: str, title: str) -> None:
+        """Refuse a title that no other sheet of a spreadsheet can have."""
+        if not title.strip() or len(title) > 100:
+            raise ToolError("invalid argument: a sheet needs a title of 1 to 100 characters")
+        if self._sheet_or_none(spreadsheet, title) is not None:
+            raise ToolError(f"conflict: the spreadsheet has a sheet {echo(title)} already")
+
+    def add_sheet(self, spreadsheet: str, title: str, rows: int, columns: int) -> Row:
+        """Make an empty sheet."""
+        self.check_title(spreadsheet, title)
+        self._check_size(spreadsheet, rows * columns)
+        store = self._server.store
+        number = len(store.find("sheets", spreadsheet=spreadsheet))
+        if number >= MAX_SHEETS:
+            raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_SHEETS} sheets")
+        sheet = {
+            "spreadsheet": spreadsheet,
+            "number": number,
+            "title": title,
+            "row_count": rows,
+            "column_count": columns,
+        }
+        return store.get("sheets", store.insert("sheets", **sheet))
+
+    def _check_size(self, spreadsheet: str, more: int) -> None:
+        sql = "SELECT total(row_count * column_count) FROM sheets WHERE spreadsheet = ?"
+        if self._server.store.value(sql, spreadsheet) + more > MAX_CELLS:
+            raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_CELLS} cells")
+
+    def touch(self, spreadsheet: str) -> None:
+        """Note that a spreadsheet was changed now."""
+        self._server.store.update(
+            "spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick())
+        )
+
+    def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
+        """Return the filled cells of some rows, by row and column."""
+        sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
+        rows = self._server.store.tuples(sql, sheet["id"], first, last)
+        lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
+        return {
+            row: {int(column): cell for column, cell in cells.items()}
+            for (row, _), cells in zip(rows, lines, strict=True)
+        }
+
+    def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
+        """Replace rows; one without cells is removed."""
+        store, sheet_id = self._server.store, sheet["id"]
+        if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
+            for row in lines:
+                store.delete("lines", sheet=sheet_id, row=row)
+        store.insert_all(
+            "lines",
+            (
+                {"sheet": sheet_id, "row": row, "cells": _to_json(dict(sorted(cells.items())))}
+                for row, cells in lines.items()
+                if cells
+            ),
+        )
+
+    def area(self, sheet: Row, text: str | None) -> Area:
+        """Return the area of a sheet that a reference names; all of the sheet without one.
+
+        Raises:
+            ToolError: It is no reference, or to cells outside of the sheet.
+        """
+        title, rest = split_sheet(text) if text else (None, "")
+        if title is not None and title.lower() != sheet["title"].lower():
+            raise ToolError(
+                f"invalid argument: the range {echo(text)} names another sheet than "
+                f"{echo(sheet['title'])}"
+            )
+        area = parse_area(rest) if rest else Area(1, 1, None, None)
+        rows, columns = sheet["row_count"], sheet["column_count"]
+        if max(area.top, area.bottom or 0) > rows or max(area.left, area.right or 0) > columns:
+            raise ToolError(
+                f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} "
+                "columns"
+            )
+        return area.clip(rows, columns)
+
+    def range_name(self, sheet: Row, text: str | None) -> str:
+        """Return a reference as the service writes it, with the title of the sheet."""
+        return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
+
+    def _cells(self, sheet: Row, area: Area) -> list[list[Cell | None]]:
+        """Return the rows of an area without empty ones at the end, each up to its last filled
+        cell.
+        """
+        results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
+        filled: dict[int, dict[int, Cell]] = {}
+        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
+            for column, cell in cells.items():
+                if area.left <= column <= (area.right or 0):
+                    filled.setdefault(row, {})[column] = Cell(cell, results.get((row, column)))
+        for (row, column), value in results.items():
+            if (
+                area.top <= row <= (area.bottom or 0)
+                and area.left <= column <= (area.right or 0)
+                and column not in filled.get(row, {})
+                and value is not None
+            ):
+                filled.setdefault(row, {})[column] = Cell(None, value)
+        columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
+        return [
+            [filled[row].get(column) for column in columns[row]] if row in filled else []
+            for row in range(area.top, max(filled, default=area.top - 1) + 1)
+        ]
+
+    def cells(self, sheet: Row, text: str | None) -> list[list[Cell | None]]:
+        """Return the rows of the area that a reference names, all of the sheet without one; empty
+        ones at the end are left out, and each ends with its last filled cell.
+
+        Raises:
+            ToolError: The area has too many cells, or is not one of the sheet.
+        """
+        return _within_limit(self._cells(sheet, self.area(sheet, text)))
+
+    def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
+        """Return the values of an area: what was typed, numbers and truth values as such, and the
+        results of formulas; see `cells`.
+        """
+        if self._results(sheet["spreadsheet"]):
+            return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
+
+    def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
+        """Return the values of an area of a sheet without formulas, as they are shown; see
+        `cells`.
+        """
+        filled: dict[int, list[Any]] = {}
+        right = area.right or 0
+        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
+            if area.left == 1 and len(cells) <= right and next(reversed(cells)) == len(cells):
+                values = list(cells.values())  # a row without gaps; they are in order
+            else:
+                last = max([k for k in cells if area.left <= k <= right], default=0)
+                values = [cells.get(k, "") for k in range(area.left, last + 1)]
+            if values:
+                filled[row] = [v["s"] if isinstance(v, dict) else v for v in values]
+        return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
+
+    def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
+        """Return what was entered into an area; see `cells`."""
+        rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
+        return trim([trim(row, "") for row in rows], [])
+
+    def exact_values(self, sheet: Row) -> list[list[Any]]:
+        """Return the values of a sheet, however large it is: numbers in texts as numbers, dates as
+        they were typed, None for an empty cell.
+        """
+        rows = self._cells(sheet, self.area(sheet, None))
+        return [[cell.exact if cell else None for cell in row] for row in rows]
+
+    def _results(self, spreadsheet: str) -> Results:
+        """Return the results of all formulas of a spreadsheet, by the title of the sheet in small
+        letters; computed once after each change of the account.
+        """
+        store = self._server.store
+        if self._computed[:2] != (store, store.changes):
+            self._computed = (store, store.changes, {})
+        results = self._computed[2]
+        if spreadsheet not in results:
+            results[spreadsheet] = self._compute(spreadsheet)
+        return results[spreadsheet]
+
+    def _compute(self, spreadsheet: str) -> Results:
+        store = self._server.store
+        sheets = {row["title"].lower(): row for row in self.sheets(spreadsheet)}
+        sql = "SELECT 1 FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ') LIMIT 1"
+        with_formulas = [key for key, row in sheets.items() if store.value(sql, row["id"])]
+        if not with_formulas:
+            return {}
+
+        def load(title: str) -> SheetCells | None:
+            row = sheets.get(title)
+            if row is None:
+                return None
+            return SheetCells(self.lines(row), row["row_count"], row["column_count"])
+
+        changed = store.get("spreadsheets", spreadsheet)["modified"]
+        return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
+
+    def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
+        """Enter values into an area, of which one cell stands for all to its right and below;
+        return how many.
+
+        Raises:
+            ToolError: They do not fit into it, or one does not fit into a cell.
+        """
+        area = self.area(sheet, text)
+        height, width = len(data), max(map(len, data), default=0)
+        room = (
+            Area(area.top, area.left, sheet["row_count"], sheet["column_count"])
+            if (area.height, area.width) == (1, 1)
+            else area
+        )
+        if height > room.height or width > room.width:
+            raise ToolError(
+                f"invalid argument: {height} rows of {width} cells do not fit into "
+                f"{self.range_name(sheet, text)}; add_rows and add_columns make room"
+            )
+        lines = self.lines(sheet, area.top, area.top + height - 1)
+        for row, values in enumerate(data, area.top):
+            cells = lines.setdefault(row, {})
+            for column, value in enumerate(values, area.left):
+                cell = parse_input(value)
+                if isinstance(cell, dict) and "f" in cell:
+                    check_supported(cell["f"])
+                if cell is not None:
+                    cells[column] = cell
+                elif value is not None:
+                    cells.pop(column, None)
+        self.put(sheet, lines)
+        self.touch(sheet["spreadsheet"])
+        return sum(value is not None for values in data for value in values)
+
+    def insert(
+        self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
+    ) -> None:
+        """Insert empty rows or columns behind the first `start`, at the end by default; all
+        references follow.
+
+        Raises:
+            ToolError: The sheet is not there, or it would become too large.
+        """
+        sheet = self.sheet(spreadsheet, title)
+        rows, columns = sheet["row_count"], sheet["column_count"]
+        size, other = (rows, columns) if axis == "row" else (columns, rows)
+        start = size if start is None else start
+        if count < 1 or not 0 <= start <= size:
+            raise ToolError(
+                f"invalid argument: count must be at least 1, start 0 to {size}; got "
+                f"{echo(count)} and {echo(start)}"
+            )
+        if axis == "column" and columns + count > MAX_COLUMNS:
+            raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
+        self._check_size(spreadsheet, count * other)
+        self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
+        lines = self.lines(sheet)
+        self._server.store.delete("lines", sheet=sheet["id"])
+        self.put(sheet, _spread(lines, axis, start, count))
+        self.rewrite_references(
+            spreadsheet, functools.partial(follow, sheet["title"], axis, start + 1, count)
+        )
+        self.touch(spreadsheet)
+
+    def rewrite_references(self, spreadsheet: str, change: Any) -> None:
+        """Change all references of formulas.
+
+        Args:
+            spreadsheet: The id of the spreadsheet.
+            change: Gets the title of the formula's sheet, that of the reference, and its rest.
+        """
+        for sheet in self.sheets(spreadsheet):
+            changed: dict[int, dict[int, Any]] = {}
+            sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
+            for line in self._server.store.rows(sql, sheet["id"]):
+                changed |= self.lines(sheet, line["row"], line["row"])
+            for cell in (cell for cells in changed.values() for cell in cells.values()):
+                if isinstance(cell, dict) and "f" in cell:
+                    cell["f"] = rewrite(cell["f"], functools.partial(change, sheet["title"]))
+            self.put(sheet, changed)
+
+
+def properties_of(sheet: Row) -> dict[str, Any]:
+    """Describe a sheet as the service does."""
+    return {
+        "sheetId": sheet["number"],
+        "title": sheet["title"],
+        "index": sheet["number"],
+        "sheetType": "GRID",
+        "spreadsheetId": sheet["spreadsheet"],
+        "gridProperties": {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]},
+    }
+
+
+def _spread(
+    lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
+) -> dict[int, dict[int, Any]]:
+    """Return rows after `count` rows or columns were inserted behind the first `start`."""
+    if axis == "row":
+        return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
+    return {
+        row: {k + count if k > start else k: cell for k, cell in cells.items()}
+        for row, cells in lines.items()
+    }

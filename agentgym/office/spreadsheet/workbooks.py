@@ -1,0 +1,388 @@
+"""Workbooks in the format of Excel: written with the same bytes each time, read after a look at
+what they claim to hold.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+from xml.sax.saxutils import escape
+
+from agentgym.office.context import START
+from agentgym.office.libraries import install_hint
+from agentgym.office.spreadsheet.cell_values import trim
+from agentgym.office.spreadsheet.cells import column_name, column_number
+from agentgym.text.tools import ToolError
+
+MAX_BYTES = 64 * 2**20
+"""Bytes of all parts of a workbook, unpacked: an archive may claim far more than it is long."""
+MAX_PARTS = 2_000
+"""Files in a workbook; a sheet with charts has a few."""
+MAX_CELLS = 100_000
+"""Cells of a workbook: opening one takes about 20 µs a cell."""
+MAX_ROWS = 100_000
+"""Rows of a sheet: no more than there may be cells."""
+MAX_COLUMNS = 16_384
+"""Columns of a sheet, as in Excel."""
+MAX_SPREAD = 1_000_000
+"""Cells from the first column to the last filled one of each row, in all."""
+MAX_OTHERS = 30_000
+"""XML elements of other kinds, such as styles and rules."""
+MAX_SHARED = 2_000_000
+"""Characters of the longest formula times the cells that share one: each of them is worked out
+when a workbook is opened.
+"""
+MAX_TEXT = 32_767
+"""Characters of a cell, as in Excel; the library cuts longer texts."""
+
+UNREADABLE = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
+    TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
+)  # fmt: skip
+"""Errors of Python's own libraries for a broken workbook."""
+
+_CONTENT = frozenset(("v", "is", "t", "si"))
+"""XML elements for the values of cells, of which a cell has few."""
+_CELLS = frozenset(("row", "c", "f"))
+"""XML elements that make up cells besides; all others are counted together."""
+_OPENED = frozenset(("mergeCell", "hyperlink", "table"))
+"""XML elements whose range the library spells out cell by cell."""
+_BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
+"""Bytes that may stand before the first sign of XML: marks of its encoding and white space."""
+_EMPTY = re.compile(rb"<sheetData\s*/>|<sheetData></sheetData>")
+_MAX_WHOLE = 2**53
+"""The library writes numbers as floats, which have all integers up to this one."""
+_STAMP = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry: the earliest that an archive can have, so that the bytes are the same
+each time.
+"""
+
+
+def library() -> Any:
+    """Return the library that reads and writes workbooks; loaded on first use, since it takes long.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
+        import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
+    return openpyxl
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Return the errors of the libraries for a broken workbook, or for a value that does not fit
+    into one.
+    """
+    kinds = vars(library().utils.exceptions).values()
+    return *UNREADABLE, *(
+        kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
+    )
+
+
+def write_workbook(
+    sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
+) -> bytes:
+    """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth
+    values, dates, times, None.
+
+    Args:
+        sheets: Rows by title of the sheet; the first sheet is the active one.
+        created: The time at which the workbook says that it was made.
+    """
+    tables = {title: list(rows) for title, rows in sheets.items()}
+    if all(map(_is_plain_sheet, tables.values())):
+        return _fill(_empty_workbook(tuple(tables), created), list(tables.values()))
+    return _write(tables, created)
+
+
+def _write(tables: Mapping[str, Sequence[Sequence[Any]]], created: datetime) -> bytes:
+    """Write a workbook with the library, cell by cell."""
+    book = library().Workbook(write_only=True)
+    for title, rows in tables.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    return save_workbook(book, created, created=created)
+
+
+@functools.lru_cache(maxsize=32)  # a task writes workbooks of a few kinds
+def _empty_workbook(titles: Sequence[str], created: datetime) -> bytes:
+    """Return a workbook of empty sheets, as `write_workbook` does."""
+    return _write(dict.fromkeys(titles, ()), created)
+
+
+def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
+    """Return a workbook of empty sheets with plain rows in them, sheet by sheet: in the bytes of the
+    library, and a sixth of its time.
+    """
+    sheets = {f"xl/worksheets/sheet{k}.xml": rows for k, rows in enumerate(tables, 1)}
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(empty)) as source, _Archive(out, "w") as filled:
+        for name in source.namelist():
+            part = source.read(name)
+            filled.writestr(name, _fill_sheet(part, sheets[name]) if name in sheets else part)
+    return out.getvalue()
+
+
+def _is_plain_sheet(rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether all cells of a sheet are empty, numbers, or texts that stand for themselves:
+    no formulas, error values, line ends or blanks around.
+    """
+    return all(value is None or _is_plain(value) for row in rows for value in row)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is str:
+        return (
+            value[:1] not in ("", "=", "#", " ")
+            and value[-1] != " "
+            and value.isprintable()
+            and len(value) <= MAX_TEXT
+        )
+    if type(value) is int:
+        return abs(value) <= _MAX_WHOLE
+    return type(value) is float and math.isfinite(value)
+
+
+def _fill_sheet(sheet: bytes, rows: Sequence[Sequence[Any]]) -> bytes:
+    """Return the XML of an empty sheet with plain cells in it."""
+    names = [column_name(k) for k in range(1, 1 + max(map(len, rows), default=0))]
+    lines = [
+        f'<row r="{number}">{"".join(_cells(names, number, row))}</row>'
+        for number, row in enumerate(rows, 1)
+    ]
+    data = f"<sheetData>{''.join(lines)}</sheetData>".encode()
+    return _EMPTY.sub(lambda _: data, sheet, count=1)
+
+
+def _cells(names: Sequence[str], number: int, row: Sequence[Any]) -> list[str]:
+    return [
+        f'<c r="{name}{number}" t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        if isinstance(value, str)
+        else f'<c r="{name}{number}" t="n"><v>{value:.16g}</v></c>'
+        for name, value in zip(names, row, strict=False)
+        if value is not None
+    ]
+
+
+def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
+    """Return the values of all sheets of a workbook by title: rows down to the last filled one,
+    each up to its last filled cell.
+
+    Numbers are int where they are whole; dates are `datetime`. A formula is the value that was
+    stored with it, or else None.
+
+    Raises:
+        ToolError: It is no workbook, or too large.
+    """
+    check_workbook(data)
+    sheets = {}
+    try:
+        book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
+            rows = sheet.iter_rows(values_only=True)
+            sheets[sheet.title] = trim(
+                [trim([_whole(value) for value in row], None) for row in rows], []
+            )
+    except failures() as error:
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
+    return sheets
+
+
+def open_workbook(data: bytes) -> Any:
+    """Return a workbook to be changed, with its formulas.
+
+    Raises:
+        ToolError: It is no workbook, or too large.
+    """
+    check_workbook(data)
+    try:
+        return library().load_workbook(io.BytesIO(data))
+    except failures() as error:
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
+
+
+@functools.lru_cache(maxsize=4)  # a result is checked after each call
+def hidden_parts(data: bytes) -> tuple[str, ...]:
+    """Return the names of what `read_workbook` does not tell from a plain table: hidden sheets, rows
+    and columns, and cells with formulas.
+
+    Raises:
+        ToolError: It is no workbook, or too large.
+    """
+    names = []
+    for sheet in open_workbook(data).worksheets:
+        names += [sheet.title] if sheet.sheet_state != "visible" else []
+        for lines in (sheet.row_dimensions, sheet.column_dimensions):
+            names += [f"{sheet.title}!{key}" for key, line in lines.items() if line.hidden]
+        cells = (cell for row in sheet.iter_rows() for cell in row)
+        names += [f"{sheet.title}!{cell.coordinate}" for cell in cells if cell.data_type == "f"]
+    return tuple(names)
+
+
+def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
+    """Return the bytes of a workbook, which depend on nothing but its content and the times."""
+    book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
+    if created is not None:
+        book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
+    out = io.BytesIO()
+    library().writer.excel.ExcelWriter(book, _Archive(out, "w", zipfile.ZIP_DEFLATED)).save()
+    return out.getvalue()
+
+
+class _Archive(zipfile.ZipFile):
+    """An archive whose entries do not tell when they were made."""
+
+    def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
+        entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
+        entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+        entry.external_attr = 0o600 << 16
+        super().writestr(entry, data)
+
+    def write(self, filename: Any, arcname: Any = None, *_: Any, **__: Any) -> None:
+        self.writestr(arcname, Path(filename).read_bytes())
+
+
+@functools.lru_cache(maxsize=4)  # what is written is opened again by the next call
+def check_workbook(data: bytes) -> None:
+    """Look through a workbook without opening it as one: sizes as declared and as unpacked, number
+    and places of its cells.
+
+    Raises:
+        ToolError: It is no archive of XML, it is too large, or its XML declares entities.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+            if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_BYTES:
+                raise ToolError(
+                    f"limit exceeded: a workbook has at most {MAX_PARTS} parts and {MAX_BYTES} bytes unpacked"
+                )
+            look = _Look()
+            for part in parts:
+                with archive.open(part) as stream:
+                    look.through(stream)
+    except (*UNREADABLE, RuntimeError) as error:
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
+
+
+class _Look:
+    """Counts what is in the parts of a workbook."""
+
+    def __init__(self) -> None:
+        self._bytes = self._cells = self._spread = self._others = self._opened = 0
+        self._row = self._column = self._shared = self._longest = self._began = 0
+
+    def through(self, stream: Any) -> None:
+        """Count one part, chunk by chunk.
+
+        It is XML if it begins as such: what it is called is no matter.
+        """
+        parser = self._parser = expat.ParserCreate()
+        parser.StartElementHandler = self._element
+        parser.StartDoctypeDeclHandler = self._doctype
+        self._row = self._column = 0
+        chunk = stream.read(2**16)
+        xml = chunk != b"" and chunk.lstrip(_BEFORE)[:1] in (b"<", b"")
+        while chunk:
+            self._bytes += len(chunk)
+            if self._bytes > MAX_BYTES:
+                raise ToolError(
+                    f"limit exceeded: a workbook has at most {MAX_BYTES} bytes unpacked"
+                )
+            if xml:
+                parser.Parse(chunk)
+            chunk = stream.read(2**16)
+        if xml:
+            parser.Parse(b"", True)  # noqa: FBT003 - it has no name
+
+    def _doctype(self, *_: Any) -> None:
+        raise ToolError("invalid argument: the XML of a workbook must not declare a document type")
+
+    def _element(self, name: str, attributes: dict[str, str]) -> None:
+        kind = name.rpartition(":")[2]
+        if kind in _CONTENT:
+            return
+        if kind == "c":
+            self._cell(attributes.get("r", ""))
+        elif kind == "row":
+            self._row, self._column = int(attributes.get("r", self._row + 1)), 0
+        elif kind == "f":
+            self._shared += attributes.get("t") == "shared"
+            self._began = self._parser.CurrentByteIndex
+            self._parser.EndElementHandler = self._formula
+        elif kind in _OPENED:
+            self._opened += _size(attributes.get("ref", ""))
+        if kind not in _CELLS:
+            self._others += 1
+        if (
+            self._cells > MAX_CELLS
+            or self._opened > MAX_CELLS
+            or self._spread > MAX_SPREAD
+            or self._others > MAX_OTHERS
+        ):
+            raise ToolError(
+                f"limit exceeded: a workbook has at most {MAX_CELLS} cells, {MAX_SPREAD} with the empty ones before them"
+            )
+        if self._row > MAX_ROWS or self._column > MAX_COLUMNS:
+            raise ToolError(
+                f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+            )
+
+    def _formula(self, _: str) -> None:
+        self._longest = max(self._longest, self._parser.CurrentByteIndex - self._began)
+        self._parser.EndElementHandler = None
+        if self._shared * self._longest > MAX_SHARED:
+            raise ToolError(
+                f"limit exceeded: shared formulas of a workbook come to more than {MAX_SHARED} characters"
+            )
+
+    def _cell(self, place: str) -> None:
+        letters = place.rstrip("0123456789")
+        before = self._column
+        self._column = column_number(letters) if letters else before + 1
+        self._row = int(place[len(letters) :] or self._row)
+        self._cells += 1
+        self._spread += max(1, self._column - before)
+
+
+def _size(reference: str) -> int:
+    """Count the cells that a reference such as `A1:C4` spans."""
+    ends = [part.replace("$", "") for part in reference.split(":")]
+    spots = [
+        (
+            column_number(end.rstrip("0123456789")),
+            int(end[len(end.rstrip("0123456789")) :] or MAX_ROWS),
+        )
+        for end in ends
+        if end
+    ]
+    return (
+        (abs(spots[0][0] - spots[-1][0]) + 1) * (abs(spots[0][1] - spots[-1][1]) + 1)
+        if spots
+        else 0
+    )
+
+
+def _whole(value: Any) -> Any:
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )

@@ -1,0 +1,61 @@
+"""SQL statements that agents write: their canonical form, and the rows that they insert.
+
+It imports sqlglot, which takes 0.3 s to load and is in an extra, so it is itself imported when it is
+first needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+
+from agentgym.office.warehouse.bounded_parser import parse_sql
+
+_LONGEST = 100_000
+"""The characters of the longest statement that is parsed, which takes about a second."""
+
+
+@functools.lru_cache(maxsize=1024)
+def canonical_query(query: str, dialect: str) -> str:
+    """Return a script as its dialect writes it, whatever its letter case and optional words; the
+    script itself if it cannot be parsed.
+    """
+    try:
+        statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
+        for comment in (each for each in statements if isinstance(each, exp.Comment)):
+            comment.set("kind", str(comment.args["kind"]).upper())  # the parser keeps its case
+        return ";".join(each.sql(dialect) for each in statements) or query
+    except (SqlglotError, RecursionError):  # it is deep, or its dialect cannot write it
+        return query
+
+
+def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the rows that a script inserts as literals: the table, and the columns with values.
+
+    Columns without a name, of a statement that lists none, have their places as names.
+    """
+    for statement in _parse(query, dialect):
+        if not isinstance(statement, exp.Insert) or not isinstance(
+            statement.expression, exp.Values
+        ):
+            continue
+        target = statement.this
+        table = target.this if isinstance(target, exp.Schema) else target
+        columns = [column.name.lower() for column in target.expressions]
+        for row in statement.expression.expressions:
+            values = [value.sql(dialect) for value in row.expressions]
+            names = columns or [str(k) for k in range(len(values))]
+            yield ".".join(part.name for part in table.parts), list(zip(names, values, strict=True))
+
+
+def _parse(query: str, dialect: str) -> list[exp.Expr]:
+    if len(query) > _LONGEST:
+        return []
+    try:
+        return [each for each in parse_sql(query, dialect) if each is not None]
+    except (SqlglotError, RecursionError, ValueError):
+        return []

@@ -1,0 +1,314 @@
+"""A DuckDB in a process of its own, which can be stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from agentgym.office.libraries import install_hint
+from agentgym.office.warehouse.macros import COUNTERS, HIDDEN, MACROS
+from agentgym.text.tools import HostLimitError, ToolError
+
+SECONDS = 60.0
+"""Time of the processor that a request may take: a hundred times what the limits on work leave
+to most of them, and those of tasks take milliseconds.
+"""
+
+SCRIPT_SECONDS = 120.0
+"""Time of the processor that all requests of a script may take together."""
+
+WALL_SECONDS = 600.0
+"""Time on the clock after which a host counts as stuck: many times as long, since others may use
+the same processors.
+"""
+
+MEMORY = "512MB"
+"""Memory of one DuckDB: many offices share a machine."""
+
+_EXCEEDED = "limit exceeded: Resources exceeded during query execution"
+_SPENT = {
+    "rows": "the statement joins or makes more than {} rows; join on keys, or ask for less",
+    "framed": "more than {} rows are in windows that are read again for each of them; ask for less",
+    "long": "the statement makes more than {} long texts or arrays; ask for less",
+    "compared": "the statement compares more than {} pairs of texts; ask for less",
+    "huge": "the statement makes more than {} very long texts or arrays; ask for less",
+    "steps": "Recursion exceeded max iteration count ({})",
+}
+"""What has run out, by the name of the sequence that counts it."""
+
+_PROGRAM = Path(__file__).with_name("duckdb_process.py")
+_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
+"""Optimizers that choose by statistics, which a copy does not share: with them its rows could come
+in another order.
+"""
+_OPENING = (
+    "SET TimeZone = 'UTC'",
+    f"SET disabled_optimizers = '{_OPTIMIZERS}'",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+)
+"""Settings that DuckDB takes after it was opened only: times in UTC, and no way to files or to
+variables of Python.
+"""
+_CONFIG: dict[str, Any] = {
+    "threads": 1,
+    "async_threads": 0,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
+"""One thread, so that results have one order; nothing from the network and nothing on the disk."""
+
+
+class _Host:
+    """The process that starts those of the engines; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._abandoned: deque[int] = deque()
+        self._owner = os.getpid()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", str(_PROGRAM)),
+                    *(str(theirs.fileno()), json.dumps(sys.path)),
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt from the keyboard is for this process alone
+            )
+        weakref.finalize(self, _hang_up, self._control, process)
+
+    @property
+    def usable(self) -> bool:
+        """Report whether it is a child of this process, and not of one that this was forked
+        from.
+        """
+        return self._owner == os.getpid()
+
+    def start(self) -> tuple[Connection, int]:
+        """Start a process; return the connection to it, and its number."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs, self._lock:
+            while self._abandoned:
+                self._ask(str(self._abandoned.popleft()).encode())
+            pid = self._ask(b"start", theirs.fileno())
+            return Connection(ours.detach()), pid
+
+    def end(self, pid: int) -> int:
+        """End a process if it has not ended; return its exit status as `os.wait` has it."""
+        with self._lock:
+            return self._ask(str(pid).encode())
+
+    def abandon(self, pid: int) -> None:
+        """Leave a process, which ends as its connection is closed, to be ended with the next start.
+
+        The garbage collector may call this anywhere, in a thread that has the lock too, and
+        between a question to the host and its answer.
+        """
+        self._abandoned.append(pid)
+
+    def _ask(self, question: bytes, *files: int) -> int:
+        try:
+            socket.send_fds(self._control, [question], files)
+            answer = self._control.recv(64)
+            if not answer:
+                raise ConnectionError("the process that starts those of DuckDB has ended")
+        except BaseException:  # after an interrupt in between the next would be told this answer
+            self._control.close()
+            _host_of.cache_clear()  # the next engine starts another
+            raise
+        return int(answer)
+
+
+def _hang_up(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """Let a host end."""
+    control.close()
+    process.wait()
+
+
+@functools.cache
+def _host_of(process: int) -> _Host:
+    return _Host()
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Time of the processor for several requests together.
+
+    Attributes:
+        left: The seconds that are left; None if each request has its own.
+    """
+
+    left: float | None = None
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Context whose requests have the time of one script."""
+        self.left = SCRIPT_SECONDS
+        try:
+            yield
+        finally:
+            self.left = None
+
+
+class Database:
+    """A DuckDB of one dialect. After a `HostLimitError` it has ended.
+
+    Args:
+        dialect: The dialect.
+        allowance: The time that its requests share.
+
+    Attributes:
+        pid: The number of its process.
+    """
+
+    def __init__(self, dialect: str, allowance: Allowance) -> None:
+        with sql_hint():
+            if find_spec("duckdb") is None:  # it is imported by the other process alone
+                raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
+        self._counters = COUNTERS[dialect]
+        self._allowance = allowance
+        self._owner = os.getpid()
+        self._host = _host_of(self._owner)
+        try:
+            self._connection, self.pid = self._host.start()
+        except OSError:  # the host has ended
+            self._host = _host_of(self._owner)
+            self._connection, self.pid = self._host.start()
+        self._answers = select.poll()  # kept, as `Connection.poll` makes one each time
+        self._answers.register(self._connection, select.POLLIN)
+        self._dropped = weakref.finalize(self, _drop, self._host, self._connection, self.pid)
+        statements = [
+            *_OPENING,
+            "CREATE SCHEMA lib",
+            *(f"CREATE SEQUENCE lib.{name} MAXVALUE {n}" for name, n in self._counters.items()),
+            *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]),
+            *(
+                f"CREATE MACRO {hidden}() AS "
+                f"CAST(error('there is no column or function {name}') AS VARCHAR)"
+                for hidden, name in HIDDEN.items()
+            ),
+            "SET lock_configuration = true",
+        ]
+        self._ask(SECONDS, _CONFIG, statements, dict(self._counters))
+
+    @property
+    def usable(self) -> bool:
+        """Report whether it runs and belongs to this process, and not to one that this was forked
+        from.
+        """
+        return self._dropped.alive and self._owner == os.getpid()
+
+    def request(self, method: str, *arguments: Any) -> Any:
+        """Ask for a method of the other process's session; return its result.
+
+        Raises:
+            ToolError: DuckDB refuses it.
+            HostLimitError: It takes too much time or memory.
+        """
+        left = self._allowance.left
+        # A timer of 0 seconds would never run out.
+        return self._ask(
+            SECONDS if left is None else max(0.01, min(SECONDS, left)), method, arguments
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+    def _ask(self, seconds: float, *message: Any) -> Any:
+        try:
+            self._connection.send((seconds, *message))
+            if not self._answers.poll(1_000 * WALL_SECONDS):
+                raise EOFError
+            kind, value, used = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        except BaseException:  # an interrupt in between: what comes next would answer this
+            self._end()
+            raise
+        if self._allowance.left is not None:
+            self._allowance.left -= used
+        if kind == "memory":
+            self._end()  # parts of it may have given out
+            raise HostLimitError(
+                f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
+            )
+        if kind == "bytes":
+            self._end()  # the next statement finds as much free as after any other
+            raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
+        if kind == "work":
+            spent = _SPENT[value.rstrip("0123456789")]
+            raise ToolError(f"{_EXCEEDED}: {spent.format(f'{self._counters.get(value, 0):,}')}")
+        if kind != "ok":
+            prefix = "limit exceeded" if kind == "limit" else "invalid argument"
+            raise ToolError(f"{prefix}: {_explain(value)}")
+        return value
+
+    def _end(self) -> int | None:
+        """End the process; return its exit status, None if it has none or belongs to another."""
+        if self._dropped.detach() is None:
+            return None
+        self._connection.close()
+        if not self._host.usable:
+            return None
+        with contextlib.suppress(OSError):  # the host itself has ended
+            return self._host.end(self.pid)
+        return None
+
+    def _ended(self) -> HostLimitError:
+        """Return the error of a process that has ended, or has to be."""
+        status = self._end()
+        if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
+            what = f"the statement ran for more than {SECONDS:g} seconds"
+            if self._allowance.left is not None and self._allowance.left < SECONDS:
+                what = f"the script ran for more than {SCRIPT_SECONDS:g} seconds"
+            return HostLimitError(f"limit exceeded: {what}; ask for less")
+        return HostLimitError(
+            f"limit exceeded: the statement needs more than {MEMORY} of memory or too much time; "
+            "ask for less"
+        )
+
+
+def sql_hint() -> contextlib.AbstractContextManager[None]:
+    """Return a context that says how to get DuckDB and SQLGlot where one of them is missing."""
+    return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
+
+
+def _drop(host: _Host, connection: Connection, pid: int) -> None:
+    """Let the process of a database end that was dropped."""
+    connection.close()
+    if host.usable:
+        host.abandon(pid)
+
+
+def _explain(text: str) -> str:
+    """Return the first lines of what DuckDB says, without its kind of error and without its names
+    for things.
+    """
+    text = (
+        text.split("\n\n", maxsplit=1)[0]
+        .split("\nLINE ", maxsplit=1)[0]
+        .split("\nDid you mean", maxsplit=1)[0]
+    )
+    kind, colon, rest = text.partition(": ")
+    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]

@@ -1,0 +1,50 @@
+"""The base class of the servers that have an SQL engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from agentgym.office.context import OfficeContext
+from agentgym.office.server import Server
+from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.tables import TableName, path
+from agentgym.office.warehouse.values import Rows
+
+ALL_ROWS = 10_000_000
+"""A limit beyond the records of any table, to read all of it."""
+
+
+class EngineServer(Server):
+    """A server whose episode has an SQL engine.
+
+    Attributes:
+        dialect: The dialect that the engine is asked in.
+        engine: The tables.
+    """
+
+    dialect: ClassVar[str]
+    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self.engine = Engine(self.dialect)
+
+    def read_all(self, name: TableName) -> Rows:
+        """Return all records of a table, in the order in which they were put in."""
+        return self.engine.read(
+            f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
+        )
+
+    def version(self) -> object:
+        """Return what is equal later as long as nothing of the server and its engine has changed."""
+        return super().version(), self.engine.version()
+
+    def undo_points(self) -> Iterator[Callable[[], None]]:
+        """Yield the undo points of the server and of its engine."""
+        yield from super().undo_points()
+        yield self.engine.undo_point()
+
+    def close(self) -> None:
+        """Release the engine's memory outside of Python."""
+        self.engine.close()

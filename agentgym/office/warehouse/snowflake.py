@@ -1,0 +1,278 @@
+"""Snowflake: databases, schemas and tables, asked in its SQL."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agentgym.office.warehouse.database import sql_hint
+from agentgym.office.warehouse.engine_server import EngineServer
+from agentgym.office.warehouse.tables import Column, Schema, TableName
+from agentgym.office.warehouse.values import fit, from_snowflake, snowflake_type, to_json
+from agentgym.text.tools import ToolError, echo, tool
+
+if TYPE_CHECKING:
+    from agentgym.office.warehouse.snowflake_dialect import SnowSQL
+    from agentgym.office.warehouse.stages import Stages
+
+MAX_NAME_CHARS = 1_000
+"""Characters of a table's name with its database and schema, each of at most 255."""
+MAX_ROWS = 10_000
+"""Records of one result; its size is limited, too."""
+
+
+class Snowflake(EngineServer):
+    """The tools of a Snowflake account, and what tasks fill and read it with."""
+
+    name: ClassVar[str] = "snowflake"
+    dialect: ClassVar[str] = "snowflake"
+    schema: ClassVar[str] = """
+        CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);
+        CREATE TABLE stages (id INTEGER PRIMARY KEY, name TEXT UNIQUE, created TEXT);
+        CREATE TABLE stage_files (
+            id INTEGER PRIMARY KEY, stage TEXT, path TEXT, data BLOB, size INTEGER, md5 TEXT, modified TEXT, UNIQUE (stage, path)
+        );
+    """
+
+    @tool
+    def list_databases(self) -> str:
+        """List the databases."""
+        names = sorted(name for name in self.engine.schemas if "." not in name)
+        return _block([{"DATABASE_NAME": name} for name in names])
+
+    @tool
+    def list_schemas(self, database: str) -> str:
+        """List the schemas of a database.
+
+        Args:
+            database: The database, such as `SALES`.
+        """
+        named = self._known(database, "database")
+        schemas = [
+            {"SCHEMA_NAME": name.split(".", 1)[1]}
+            for name in sorted(self.engine.schemas)
+            if name.startswith(f"{named}.")
+        ]
+        return _block(schemas, database=database)
+
+    @tool
+    def list_tables(self, database: str, schema: str) -> str:
+        """List the tables of a schema.
+
+        Args:
+            database: The database.
+            schema: The schema, such as `PUBLIC`.
+        """
+        within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
+        catalog, _, place = within.partition(".")
+        tables = [
+            {
+                "TABLE_CATALOG": catalog,
+                "TABLE_SCHEMA": place,
+                "TABLE_NAME": name[1],
+                "COMMENT": table.comment or None,
+            }
+            for name, table in sorted(self.engine.tables.items())
+            if name[0] == within
+        ]
+        return _block(tables, database=database, schema=schema)
+
+    @tool
+    def describe_table(self, table_name: str) -> str:
+        """Describe the columns of a table in alphabetical order: name, default, whether it may be null, type, comment.
+
+        Args:
+            table_name: The table, as `database.schema.table`.
+        """
+        (within, name) = self._table(table_name)
+        columns = [
+            {
+                "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
+                "DATA_TYPE": snowflake_type(column.type), "COMMENT": column.comment or None,
+            }
+            for column in sorted(self.engine.tables[within, name].columns, key=lambda each: each.name)
+        ]  # fmt: skip
+        database, _, schema = within.partition(".")
+        return _block(columns, database=database, schema=schema, table=name)
+
+    @tool
+    def read_query(self, query: str) -> str:
+        """Run a query: SELECT, SHOW, DESCRIBE or LIST.
+
+        Args:
+            query: One statement in Snowflake's SQL.
+        """
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        read = self._stages(warehouse).reader(tree)
+        rows = read() if read else warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
+        if rows is None:
+            raise ToolError(
+                "invalid argument: this statement gives no rows; run it with write_query"
+            )
+        records, note = fit(rows)
+        return _block(records, **({"note": note.strip()} if note else {}))
+
+    @tool
+    def write_query(self, query: str) -> str:
+        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
+
+        Args:
+            query: One statement in Snowflake's SQL.
+        """
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        stages = self._stages(warehouse)
+        if warehouse.reads(tree) or stages.reader(tree):
+            raise ToolError(
+                "invalid argument: this statement changes nothing; run it with read_query"
+            )
+        write = stages.writer(tree)
+        outcome = write() if write else warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        count = sum(outcome.counts.values())
+        parts = [f"{number} {action}" for action, number in outcome.counts.items()]
+        effect = ", ".join(parts) or outcome.message.rstrip(".") or outcome.kind.replace("_", " ")
+        return f"Query succeeded: {count} rows affected ({effect}). data_id: {_data_id(query)}"
+
+    @tool
+    def create_table(self, query: str) -> str:
+        """Create a table.
+
+        Args:
+            query: A CREATE TABLE statement in Snowflake's SQL.
+        """
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        if warehouse.kind(tree) != "CREATE TABLE":
+            raise ToolError(
+                f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}"
+            )
+        outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        effect = (
+            outcome.message or f"Table {outcome.target and outcome.target[1]} successfully created."
+        )
+        return f"{effect} data_id: {_data_id(query)}"
+
+    @tool
+    def append_insight(self, insight: str) -> str:
+        """Add an insight about the data to the memo.
+
+        Args:
+            insight: The insight.
+        """
+        if not insight.strip():
+            raise ToolError("invalid argument: the insight is empty")
+        self.store.insert("insights", insight=insight)
+        return "Insight added to memo"
+
+    # For tasks.
+
+    def load(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        rows: Sequence[Sequence[Any]],
+        keys: Sequence[str] = (),
+    ) -> None:
+        """Make or replace a table, with its database and schema, and fill it with records.
+
+        Args:
+            table: Its name, as `DATABASE.SCHEMA.TABLE`, in the case in which it is to be kept.
+            columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER,
+                FLOAT, DATE, TIMESTAMP_NTZ.
+            rows: The records, their values in the order of the columns.
+            keys: The columns of its primary key.
+        """
+        database, schema, name = table.split(".")
+        now = self.context.clock.now()
+        for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
+            self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
+        definitions = [
+            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys)
+            for label, kind in columns.items()
+        ]
+        self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
+        self.session.setdefault("database", database)
+        self.session.setdefault("schema", schema)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return all records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were
+        put in.
+
+        Raises:
+            ToolError: There is no such table.
+        """
+        return self.read_all(self._table(table)).objects()
+
+    def comments(self, table: str) -> dict[str, str]:
+        """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
+        return {
+            column.name: column.comment for column in self.engine.tables[self._table(table)].columns
+        }
+
+    def set_comment(self, table: str, column: str, text: str) -> None:
+        """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
+        self._warehouse().set_comment(self._table(table), column, text)
+
+    def insights(self) -> list[str]:
+        """Return the memo."""
+        return [row["insight"] for row in self.store.find("insights")]
+
+    def _warehouse(self) -> SnowSQL:
+        with sql_hint():
+            from agentgym.office.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
+
+        return SnowSQL(self.engine, self.context.clock.now(), self.session)
+
+    def _stages(self, warehouse: SnowSQL) -> Stages:
+        from agentgym.office.warehouse.stages import Stages  # noqa: PLC0415 - as above
+
+        return Stages(self, warehouse)
+
+    def _known(self, name: str, kind: str) -> str:
+        """Return a database or schema, in capitals where there is none of just that name."""
+        for each in (name, name.upper()):
+            if each in self.engine.schemas and (kind == "schema" or "." not in each):
+                return each
+        raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
+
+    def _table(self, name: str) -> TableName:
+        if len(name) > MAX_NAME_CHARS:
+            raise ToolError(f"not found: there is no table {echo(name)}")
+        parts = name.split(".")
+        if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
+            return f"{parts[0]}.{parts[1]}", parts[2]
+        warehouse = self._warehouse()
+        return warehouse.find_table(warehouse.parse_name(name, "table"))
+
+
+def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
+    """Return records as text: lines about them, and then a block for each, a line for each field."""
+    rows = [
+        "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
+        for record in records
+    ]
+    about = [f"{name}: {text}" for name, text in lines.items()]
+    body = "\n".join([*about, "data:" if rows else "data: []", *rows])
+    return f"type: data\ndata_id: {_data_id(body)}\n{body}"
+
+
+def _data_id(text: str) -> str:
+    """Return an identifier of an answer, which depends on it alone."""
+    return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a field shows it: a text as it is, unless it would be read as something
+    else.
+    """
+    if isinstance(value, str) and not _MISLEADING.search(value):
+        return value
+    return to_json(value)
+
+
+_MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")
+"""Texts that break the lines of a block, or that look like a value that is missing."""

@@ -1,0 +1,148 @@
+"""Statements of a warehouse, told apart by their syntax trees and run on the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from agentgym.office.warehouse.ddl import alter, comment, create, drop
+from agentgym.office.warehouse.tables import path
+from agentgym.office.warehouse.translation import READS, Warehouse
+from agentgym.office.warehouse.values import MAX_BYTES, ConversionResult
+from agentgym.text.tools import ToolError
+
+
+def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
+    """Carry out a statement.
+
+    Args:
+        warehouse: Where.
+        tree: The statement.
+        writes: Whether it may change anything.
+        limit: The most records to give.
+
+    Raises:
+        ToolError: It is refused; nothing has changed.
+    """
+    try:
+        if warehouse.reads(tree):
+            return _read(warehouse, tree, limit)
+        if isinstance(tree, READS):
+            raise ToolError(
+                "permission denied: a query cannot hold a statement that changes something"
+            )
+        if not writes:
+            raise ToolError(
+                "permission denied: only SELECT, SHOW and DESCRIBE can be run here, not "
+                f"{warehouse.kind(tree)}"
+            )
+        action = warehouse.own_action(tree) or _ACTIONS.get(type(tree))
+        if action is None:
+            kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
+            instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
+            raise ToolError(f"invalid argument: {kind} is not supported; {instead}")
+        return action(warehouse, tree)
+    except RecursionError:
+        raise ToolError("invalid argument: the statement is nested too deeply") from None
+    except sqlglot.errors.SqlglotError as error:
+        raise ToolError(f"invalid argument: {str(error)[:300]}") from None
+
+
+def _words(command: exp.Command) -> str:
+    """Return the first words of a statement that SQLGlot does not know: two say what is made."""
+    words = [str(command.this), *str(command.args.get("expression") or "").split()]
+    return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
+
+
+def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionResult:
+    if isinstance(tree, (exp.Show, exp.Describe)):
+        rows = warehouse.show(tree)
+        rows.records = rows.records[:limit]
+        return ConversionResult(tree.key.upper(), rows)
+    sql, needed, seed = warehouse.translate(tree)
+    return ConversionResult(
+        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed, MAX_BYTES)
+    )
+
+
+def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
+    """Carry out an INSERT, UPDATE, DELETE or MERGE."""
+    if isinstance(tree, exp.Delete) and not tree.this:
+        tree.set("this", tree.args["tables"][0])
+        tree.set("tables", None)
+    table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(table, exp.Table):
+        raise ToolError(f"invalid argument: {warehouse.kind(tree)} needs the name of a table")
+    target = warehouse.find_table(table)
+    if warehouse.engine.tables[target].view:
+        raise ToolError(
+            f"invalid argument: {'.'.join(target)} is a view; its rows cannot be changed"
+        )
+    for assignment in tree.find_all(exp.EQ):
+        if isinstance(assignment.parent, exp.Update) and isinstance(assignment.this, exp.Column):
+            assignment.this.set("table", None)
+    start = [f"DELETE FROM {path(target)}"] if tree.args.get("overwrite") else []
+    tree.set("overwrite", None)
+    sql, needed, seed = warehouse.translate(tree)
+    merges = isinstance(tree, exp.Merge)
+    # DuckDB answers with one count; of a MERGE it has to be asked what was done with each row.
+    statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
+    answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, [target], seed)
+    if not merges:
+        counts = {_EFFECTS[tree.key]: int(answer[0][0])}
+    else:
+        actions = Counter(row[0].lower() for row in answer)
+        # The warehouses leave out a count of deleted rows that is 0, and no other.
+        counts = {
+            name: actions[action]
+            for action, name in _EFFECTS.items()
+            if actions[action] or action != "delete"
+        }
+    return ConversionResult(tree.key.upper(), counts=counts, target=target)
+
+
+def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult:
+    table = tree.expressions[0]
+    if not isinstance(table, exp.Table):
+        raise ToolError("invalid argument: TRUNCATE needs the name of a table")
+    if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
+        return ConversionResult("TRUNCATE_TABLE")
+    name = warehouse.find_table(table)
+    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, [name])
+    return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
+
+
+_EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
+"""The name of the count of each action, in the order in which the warehouses give them."""
+
+_SUPPORTED = (
+    "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE, ALTER and DROP of "
+    "tables, views and schemas"
+)
+_INSTEAD = {
+    "CALL": "send the statements of the procedure",
+    "EXPLAIN": "run the query itself",
+    "EXPORT": "use bigquery_export_table",
+    "GRANT": "there is one user, who may do everything",
+    "LOADDATA": "use bigquery_load_csv_data",
+    "REVOKE": "there is one user, who may do everything",
+    "SET": "write the value itself",
+    "UNDROP": "what was dropped is gone",
+}
+"""Ways to do without a statement, by its first word."""
+
+_ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {
+    exp.Insert: _change_rows,
+    exp.Update: _change_rows,
+    exp.Delete: _change_rows,
+    exp.Merge: _change_rows,
+    exp.TruncateTable: _truncate,
+    exp.Create: create,
+    exp.Drop: drop,
+    exp.Alter: alter,
+    exp.Comment: comment,
+}

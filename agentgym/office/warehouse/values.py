@@ -1,0 +1,304 @@
+"""Values and types of the warehouses and of DuckDB, in both directions, and the records of a
+result.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from math import isfinite
+from typing import Any, TypeAlias
+
+from agentgym.text.validation import check_choice
+
+MAX_BYTES = 1 << 20
+"""Bytes of JSON that the records of one result may have: more than any context window holds."""
+
+to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
+
+View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
+"""Columns and records of a view of the information schema."""
+
+Shape: TypeAlias = tuple[str, Sequence[Any]]
+"""A type of DuckDB as plain data: its kind, and the names and shapes of its parts."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The result of a query: names and DuckDB types of the columns, and records of plain JSON
+    values.
+
+    Attributes:
+        total: The number of records; more than `records` has where it was cut.
+        too_long: Whether records were left out for their length.
+    """
+
+    names: list[str]
+    types: list[str]
+    records: list[list[Any]]
+    total: int
+    too_long: bool = False
+
+    @classmethod
+    def of_texts(cls, names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
+        """Return records that are complete, in columns of texts."""
+        return cls(
+            list(names),
+            ["VARCHAR"] * len(names),
+            [list(record) for record in records],
+            len(records),
+        )
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return the records by name of column."""
+        return [dict(zip(self.names, record, strict=True)) for record in self.records]
+
+    def to_csv(self, delimiter: str = ",", header: bool = True) -> str:
+        """Return the records as CSV."""
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        writer.writerows([self.names] * header)
+        writer.writerows(map(_csv_cell, record) for record in self.records)
+        return text.getvalue()
+
+    def to_json_lines(self) -> str:
+        """Return the records as JSON, one a line."""
+        return "".join(to_json(row) + "\n" for row in self.objects())
+
+
+@dataclass(slots=True)
+class ConversionResult:
+    """The effect of a statement.
+
+    Attributes:
+        kind: Its kind: SELECT, INSERT, CREATE_TABLE, …
+        rows: The records, of a query.
+        counts: The numbers of records that were inserted, updated and deleted.
+        target: The table that it changed.
+        message: A sentence about it, if there is one.
+    """
+
+    kind: str
+    rows: Rows | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    target: tuple[str, str] | None = None
+    message: str = ""
+
+
+def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
+    """Return the records that a result can hold, and a line about those that it cannot."""
+    retained = rows.objects()
+    if len(to_json(retained).encode()) > MAX_BYTES:  # with what separates them, so maybe not all
+        retained = list(_first_rows(retained))
+    if len(retained) == rows.total:
+        return retained, ""
+    why = (
+        f"a result holds at most {MAX_BYTES} bytes"
+        if rows.too_long or len(retained) < len(rows.records)
+        else "of the limit on their number"
+    )
+    return retained, (
+        f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
+        "LIMIT and OFFSET.\n"
+    )
+
+
+def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the records that have at most `MAX_BYTES` together."""
+    size = 0
+    for row in rows:
+        size += len(to_json(row).encode())
+        if size > MAX_BYTES:
+            return
+        yield row
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return to_json(value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def pack_values(values: Sequence[Any]) -> str:
+    """Return the values of a column as a JSON array."""
+    kinds = set(map(type, values))
+    if kinds <= {str, int, float, type(None)} and all(
+        isfinite(value) for value in values if type(value) is float
+    ):
+        return to_json(values)
+    return to_json(list(map(_text, values)))
+
+
+def _text(value: Any) -> str | None:
+    """Return a value of a task as text that DuckDB casts to the type of its column."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return (
+            value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
+        )
+    if isinstance(value, (list, dict)):
+        return to_json(value)
+    if isinstance(value, bytes):
+        return "".join(f"\\x{byte:02X}" for byte in value)
+    return str(value)
+
+
+def to_plain(shape: Shape, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column of a type as plain JSON."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return values
+    if kinds <= {date, type(None)}:
+        return [None if value is None else value.isoformat() for value in values]
+    return list(map(converter(shape), values))
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types that are plain JSON already."""
+
+
+def converter(shape: Shape) -> Callable[[Any], Any]:
+    """Return the function that makes plain JSON of the values of a type: dates in ISO 8601, moments
+    in UTC, decimals without loss.
+    """
+    kind, parts = shape
+    if kind in ("list", "array"):
+        item = converter(parts[0][1])
+        return lambda value: None if value is None else [item(each) for each in value]
+    if kind == "struct":
+        fields = {name: converter(part) for name, part in parts}
+        return lambda value: (
+            None
+            if value is None
+            else {name: convert(value[name]) for name, convert in fields.items()}
+        )
+    zone = "Z" if "time zone" in kind else ""
+    return lambda value: _to_jsonable(value, zone)
+
+
+def _to_jsonable(value: Any, zone: str) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return (
+            value
+            if value - value == 0
+            else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+        )
+    if isinstance(value, (date, time)):
+        return value.isoformat() + zone
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): _to_jsonable(item, "") for key, item in value.items()}
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a decimal as a JSON number where its digits survive that, as text otherwise; anything
+    else as text.
+    """
+    if not isinstance(value, Decimal):
+        return str(value)
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else format(value, "f").rstrip("0")
+
+
+_BIGQUERY = {
+    "BIGINT": "INT64", "INTEGER": "INT64", "HUGEINT": "INT64", "SMALLINT": "INT64", "TINYINT": "INT64", "UBIGINT": "INT64",
+    "DOUBLE": "FLOAT64", "FLOAT": "FLOAT64", "VARCHAR": "STRING", "BOOLEAN": "BOOL", "DATE": "DATE", "TIME": "TIME",
+    "TIMESTAMP": "DATETIME", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP", "BLOB": "BYTES", "JSON": "JSON", "INTERVAL": "INTERVAL",
+    "UUID": "STRING", '"NULL"': "INT64",
+}  # fmt: skip
+_FROM_BIGQUERY = {
+    "INT64": "BIGINT", "INTEGER": "BIGINT", "INT": "BIGINT", "FLOAT64": "DOUBLE", "FLOAT": "DOUBLE", "STRING": "VARCHAR",
+    "BOOL": "BOOLEAN", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIME": "TIME", "DATETIME": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP WITH TIME ZONE", "NUMERIC": "DECIMAL(38,9)", "BIGNUMERIC": "DECIMAL(38,18)",
+    "BYTES": "BLOB", "JSON": "JSON",
+}  # fmt: skip
+
+_SNOWFLAKE = {
+    "BIGINT": "NUMBER(38,0)", "INTEGER": "NUMBER(38,0)", "HUGEINT": "NUMBER(38,0)", "SMALLINT": "NUMBER(38,0)",
+    "UBIGINT": "NUMBER(38,0)", "DOUBLE": "FLOAT", "FLOAT": "FLOAT", "VARCHAR": "VARCHAR(16777216)", "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE", "TIME": "TIME(9)", "TIMESTAMP": "TIMESTAMP_NTZ(9)", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ(9)",
+    "BLOB": "BINARY(8388608)", "JSON": "VARIANT", '"NULL"': "VARCHAR(16777216)",
+}  # fmt: skip
+_FROM_SNOWFLAKE = {
+    "NUMBER": "DECIMAL(38,0)", "INT": "BIGINT", "INTEGER": "BIGINT", "BIGINT": "BIGINT", "FLOAT": "DOUBLE", "DOUBLE": "DOUBLE",
+    "VARCHAR": "VARCHAR", "STRING": "VARCHAR", "TEXT": "VARCHAR", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIME": "TIME",
+    "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP_TZ": "TIMESTAMP WITH TIME ZONE", "VARIANT": "JSON", "OBJECT": "JSON", "ARRAY": "JSON", "BINARY": "BLOB",
+}  # fmt: skip
+
+
+def bigquery_type(duck: str) -> str:
+    """Return BigQuery's name of a type of DuckDB."""
+    if duck.endswith("[]"):
+        return f"ARRAY<{bigquery_type(duck[:-2])}>"
+    if duck.startswith("STRUCT("):
+        return f"STRUCT<{', '.join(f'{name} {bigquery_type(kind)}' for name, kind in _fields(duck[7:-1]))}>"
+    if duck.startswith("DECIMAL"):
+        return "BIGNUMERIC" if int(re.findall(r"\d+", duck)[1]) > 9 else "NUMERIC"
+    return _BIGQUERY.get(duck, duck)
+
+
+def from_bigquery(name: str) -> str:
+    """Return the DuckDB type that a type of BigQuery is kept as.
+
+    Raises:
+        ValueError: There is no such type.
+    """
+    if name.upper().startswith("ARRAY<"):
+        return f"{from_bigquery(name[6:-1])}[]"
+    check_choice("type", name.upper(), list(_FROM_BIGQUERY))
+    return _FROM_BIGQUERY[name.upper()]
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    """Return names and types of the fields of a DuckDB STRUCT."""
+    fields, depth, start = [], 0, 0
+    for k, sign in enumerate(f"{text},"):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            part = text[start:k].strip()
+            name, _, kind = (
+                part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
+            )
+            fields.append((name, kind))
+            start = k + 1
+    return fields
+
+
+def snowflake_type(duck_name: str) -> str:
+    """Return Snowflake's name of a type of DuckDB."""
+    if duck_name.startswith("DECIMAL"):
+        return duck_name.replace("DECIMAL", "NUMBER")
+    return "ARRAY" if duck_name.endswith("[]") else _SNOWFLAKE.get(duck_name, duck_name)
+
+
+def snowflake_bare(duck_name: str) -> str:
+    """Return Snowflake's name of a type as the information schema writes it: without precision."""
+    name = snowflake_type(duck_name).partition("(")[0]
+    return "TEXT" if name == "VARCHAR" else name
+
+
+def from_snowflake(name: str) -> str:
+    """Return the DuckDB type that a type of Snowflake is kept as.
+
+    Raises:
+        ValueError: There is no such type.
+    """
+    base, bracket, rest = name.upper().partition("(")
+    if base in ("NUMBER", "DECIMAL", "NUMERIC") and bracket:
+        return f"DECIMAL({rest}"
+    check_choice("type", base, list(_FROM_SNOWFLAKE))
+    return _FROM_SNOWFLAKE[base]

@@ -1,0 +1,197 @@
+"""Limits of a statement that are counted in work.
+
+What a statement does is counted by sequences of DuckDB while it works: rows that it looks at or
+makes, rounds of a recursion, long texts. A sequence that runs out ends the statement, at the same
+place on every host. A statement that cannot do much, by the sizes of its tables, is not changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlglot import exp
+
+from agentgym.office.warehouse.macros import RECURSIONS, copies_of_arguments
+from agentgym.office.warehouse.tables import TableName
+from agentgym.office.warehouse.trees import Node, is_cte, nodes_of
+from agentgym.text.tools import ToolError
+
+MAX_FREE_ROWS = 1_000_000
+"""Combinations of rows up to which a statement is not counted: it takes milliseconds for them."""
+
+_GENERATED_ROWS = 1_000_000.0
+"""Rows that an array or a function can give at most (`lib.upto`, `lib.few`)."""
+
+MAX_COPIES = 20_000
+"""Nodes that a tree may gain where functions of `lib` repeat their arguments. DuckDB binds some ten
+thousand a second, and nested calls multiply.
+"""
+
+_MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample)
+"""Sources whose number of rows is not that of a table."""
+
+_PLAIN_WINDOWS = (
+    *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag),
+    *(exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Sum, exp.Avg, exp.Count, exp.Min),
+    exp.Max,
+)
+"""Functions of windows that take about as long for a row in a long frame as in a short one."""
+
+
+def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> None:
+    """Make a translated statement count its work.
+
+    Args:
+        tree: The statement in the terms of DuckDB; it is changed.
+        rows_of: A bound on the rows of a table, infinite if none is known.
+
+    Raises:
+        ToolError: The functions in it multiply when they are written out.
+    """
+    _check_copies(tree)
+    queries = list(tree.find_all(exp.Select))
+    for number, recursion in enumerate(list(_recursions(tree))):
+        for query in list(recursion.find_all(exp.Select)):
+            step = exp.Select(expressions=[_count(f"steps{number % RECURSIONS}")])
+            _demand(query, exp.Subquery(this=step))
+    # The query of a view will be run on tables as they are later.
+    is_view = isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW"
+    if not is_view and _combinations(tree, rows_of) <= MAX_FREE_ROWS:
+        return
+    for query in queries:
+        if query.args.get("from_"):
+            _count_rows(query)
+    for change in list(tree.find_all(exp.Update, exp.Delete)):
+        if change.args.get("from_") or change.args.get("using"):
+            _count_rows(change)
+    for join in [*tree.find_all(exp.Join), *tree.find_all(exp.Merge)]:
+        if join.args.get("on"):
+            join.set("on", _counted(join.args["on"]))
+
+
+def _recursions(tree: exp.Expression) -> Iterator[Node]:
+    """Yield the recursive terms of the common table expressions of a statement."""
+    for item in tree.find_all(exp.CTE):
+        term = item.this.unnest() if isinstance(item.this, exp.Subquery) else item.this
+        if isinstance(term, exp.SetOperation) and any(
+            table.name.lower() == item.alias.lower() and not table.args.get("db")
+            for table in term.expression.find_all(exp.Table)
+        ):
+            yield term.expression
+
+
+def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> float:
+    """Return a bound on the rows that any part of a statement can make: the product of all sources,
+    infinite for a recursion.
+    """
+    named = {item.alias.lower(): item.this for item in tree.find_all(exp.CTE)}
+    sizes: dict[str, float] = {}
+
+    def size_of(node: Node) -> float:
+        own = [
+            part
+            for part in nodes_of(node)
+            if isinstance(part, (exp.Table, *_MAKERS)) and _belongs(part, node)
+        ]
+        size = math.prod(1 + size_of_source(part) for part in own if isinstance(part, exp.Table))
+        made = sum(isinstance(part, _MAKERS) for part in own)
+        return float(size * _GENERATED_ROWS**made) if made < 50 else math.inf
+
+    def size_of_source(source: Any) -> float:
+        if not is_cte(source):
+            return rows_of((source.db, source.name))
+        name = source.name.lower()
+        if name not in sizes:
+            sizes[name] = math.inf  # of one that refers to itself
+            sizes[name] = size_of(named[name])
+        return sizes[name]
+
+    return size_of(tree)
+
+
+def _belongs(node: Node, query: Node) -> bool:
+    """Tell the sources of a query from those of the common table expressions in it."""
+    holder = node.find_ancestor(exp.CTE)
+    return holder is None or holder is query.find_ancestor(exp.CTE)
+
+
+def _count(name: str) -> Node:
+    """Return a condition that is true until a sequence has run out, which ends the statement."""
+    return exp.GT(
+        this=exp.Anonymous(this="nextval", expressions=[exp.Literal.string(f"lib.{name}")]),
+        expression=exp.Literal.number(0),
+    )
+
+
+def _demand(query: Node, condition: Node) -> None:
+    where = query.args.get("where")
+    both = exp.and_(condition, where.this, copy=False) if where else condition
+    query.set("where", exp.Where(this=both))
+
+
+def _count_rows(query: Node) -> None:
+    """Count the rows that a query looks at, and those in windows that go over all of them for each
+    row.
+    """
+    if where := query.args.get("where"):
+        where.set("this", _counted(where.this))
+    _demand(query, _count("rows"))
+    if any(
+        not isinstance(window.this, _PLAIN_WINDOWS) and window.find_ancestor(exp.Select) is query
+        for window in query.find_all(exp.Window)
+    ):
+        _demand(query, _count("framed"))
+
+
+def _counted(condition: Node) -> Node:
+    """Return a condition that counts how often it is asked where DuckDB has to ask it of each pair
+    of rows.
+    """
+    parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+    return exp.and_(*map(_counted_part, parts), copy=False)
+
+
+def _counted_part(part: Node) -> Node:
+    plain = part.unnest()
+    hashed = isinstance(plain, (exp.EQ, exp.NullSafeEQ)) and all(
+        len(_sources(side)) == 1 for side in (plain.this, plain.expression)
+    )
+    if hashed or len(_sources(plain)) < 2 or plain.find(exp.Query):
+        return part
+    return exp.Case(ifs=[exp.If(this=_count("rows"), true=part.copy())])
+
+
+def _sources(node: Node) -> set[str]:
+    """Return the names of the tables whose columns are in an expression, or where one has none, the
+    columns.
+    """
+    columns = list(node.find_all(exp.Column))
+    named = all(column.table for column in columns)
+    return {column.table if named else column.sql() for column in columns}
+
+
+def _check_copies(tree: exp.Expression) -> None:
+    """Refuse calls of functions of `lib` that multiply, one in an argument of the other."""
+    factors: dict[int, int] = {}
+    copies = 0
+    for node in nodes_of(tree):
+        factor = factors.get(id(node.parent), 1) * _repeated(node)
+        factors[id(node)] = factor
+        copies += factor - 1
+        if copies > MAX_COPIES:
+            raise ToolError(
+                "limit exceeded: Resources exceeded during query execution: Not enough resources "
+                "for query planning - the query is too complex; nest fewer functions"
+            )
+
+
+def _repeated(node: Node) -> int:
+    """Return how often the function around an argument repeats it."""
+    call = node.parent
+    if not isinstance(call, exp.Anonymous) or not call.name.startswith("lib."):
+        return 1
+    repeated = copies_of_arguments(call.name[4:])
+    place = node.index or 0
+    return repeated[place] if place < len(repeated) else 1

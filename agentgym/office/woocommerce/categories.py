@@ -1,0 +1,228 @@
+"""Categories, tags and reviews of the shop's products."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from agentgym.office.store import Row
+from agentgym.office.woocommerce.context import ShopPart, slug_of, words, words_in
+from agentgym.office.woocommerce.shapes import (
+    NewCategory,
+    TermData,
+    validate,
+)
+from agentgym.text.tools import ToolError, echo, tool
+
+TERMS = {"categories": "category", "tags": "tag"}
+"""Tables of terms, with what one of each is called in errors."""
+
+_COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
+  WHERE l.term_id = {0}.id AND p.status = 'publish')"""
+"""SQL: number of published products of a category or tag."""
+
+
+_CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
+"""A new category, but for its name and slug."""
+
+_SHOWN = {
+    "categories": ("id", "name", "slug", "parent", "description", "display"),
+    "tags": ("id", "name", "slug"),
+}
+"""Fields that each category or tag is shown with."""
+
+
+class Categories(ShopPart):
+    """Categories and tags of products, which WordPress calls terms."""
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, name: str, parent: int = 0) -> int:
+        """Add a category and return its id."""
+        return int(self._create({"name": name, "parent": parent})["id"])
+
+    def all(self) -> list[Row]:
+        """Return all categories as the API shows them, by id."""
+        return self._show("categories", self._shop.select_ids("categories", {}, "id"))
+
+    # -- for other parts -----------------------------------------------------------------------
+
+    def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
+        """Return the id of a term that is given by name or id; a name that is new is added.
+
+        Args:
+            table: `categories` or `tags`.
+            term: Name or id.
+            ids: Ids of the terms of this table by name; a new one is added here too.
+        """
+        if isinstance(term, int):
+            return term
+        if term not in ids:
+            slug = slug_of(term, self._shop.column_values(table, "slug"))
+            new = _CATEGORY if table == "categories" else {"description": ""}
+            ids[term] = self._store.insert(table, **new | {"name": term, "slug": slug})
+        return ids[term]
+
+    def assign(self, product_id: int, data: Row, kind: str) -> None:
+        """Put a product into the categories and tags that are given; a variation has none.
+
+        Args:
+            product_id: Id of the product.
+            data: Fields with `categories` or `tags`, or without them to leave these as they are.
+            kind: Type of the product.
+
+        Raises:
+            ToolError: There is no such category or tag.
+        """
+        for table, name in TERMS.items():
+            if table in data and kind != "variation":
+                terms = list(dict.fromkeys(term["id"] for term in data[table]))
+                for term in terms:
+                    self._store.get(table, term, name)
+                if not terms and table == "categories":
+                    terms = [1]  # a product is Uncategorized at least
+                self._store.delete(f"product_{table}", product_id=product_id)
+                links = [{"product_id": product_id, "term_id": term} for term in terms]
+                self._store.insert_all(f"product_{table}", links)
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_products_categories_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        search: str | None = None,
+        parent: int | None = None,
+        hideEmpty: bool = False,
+    ) -> list[Row]:
+        """List product categories.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in the name.
+            parent: Only those right below this category; 0 for the top.
+            hideEmpty: Leave out those without products.
+        """
+        where = {
+            words_in("name"): words(search),
+            "parent = ?": parent,
+            f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None,
+        }
+        ids = self._shop.select_ids("categories", where, "id", page, perPage)
+        return self._show("categories", ids)
+
+    @tool
+    def woo_products_categories_create(self, categoryData: NewCategory) -> Row:
+        """Create a product category.
+
+        Args:
+            categoryData: The category.
+        """
+        return self._create(validate(TermData, categoryData, "categoryData", ["name"]))
+
+    @tool
+    def woo_products_tags_list(
+        self, perPage: int = 10, page: int = 1, search: str | None = None, hideEmpty: bool = False
+    ) -> list[Row]:
+        """List product tags.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in the name.
+            hideEmpty: Leave out those without products.
+        """
+        where = {
+            words_in("name"): words(search),
+            f"{_COUNT.format('tags')} >= ?": 1 if hideEmpty else None,
+        }
+        return self._show("tags", self._shop.select_ids("tags", where, "id", page, perPage))
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _create(self, data: Row) -> Row:
+        name, parent = data["name"], data.get("parent", 0)
+        if parent:
+            self._store.get("categories", parent, "category")
+        sql = "SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?"
+        if self._store.value(sql, name, parent):
+            raise ToolError(f"conflict: there is a category {echo(name)} with this parent already")
+        slug = slug_of(data.get("slug") or name, self._shop.column_values("categories", "slug"))
+        if "menuOrder" in data:
+            data["menu_order"] = data.pop("menuOrder")
+        fields = {**_CATEGORY, **data, "parent": parent, "slug": slug}
+        return self._show("categories", [self._store.insert("categories", **fields)])[0]
+
+    def _show(self, table: str, ids: list[int]) -> list[Row]:
+        sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
+        counts = {row["id"]: row["n"] for row in self._store.rows(sql)}
+        return [
+            {
+                **{name: row[name] for name in _SHOWN[table]},
+                **{name: row[name] for name in ("menu_order", "image") if row.get(name)},
+                "count": counts[row["id"]],
+            }
+            for row in self._shop.rows_by_id(table, ids)
+        ]
+
+
+class Reviews(ShopPart):
+    """Reviews of products."""
+
+    def add(self, product_id: int, reviewer: str, review: str, rating: int, **fields: Any) -> int:
+        """Add a review and return its id.
+
+        Args:
+            product_id: Id of the product.
+            reviewer: Name of the customer.
+            review: Text.
+            rating: Stars, from 1 to 5.
+            **fields: `reviewer_email`, `status`, `verified` or `date_created`.
+        """
+        record = {
+            "status": "approved",
+            "reviewer_email": "",
+            "verified": False,
+            **fields,
+            "date_created": self._shop.date_of(fields),
+        }
+        with self._store.change():
+            self._store.get("products", product_id)
+            new_id = self._store.insert(
+                "reviews",
+                product_id=product_id,
+                reviewer=reviewer,
+                review=review,
+                rating=rating,
+                **record,
+            )
+            approved = self._store.find("reviews", product_id=product_id, status="approved")
+            mean = sum(row["rating"] for row in approved) / max(1, len(approved))
+            self._store.update(
+                "products", product_id, average_rating=f"{mean:.2f}", rating_count=len(approved)
+            )
+        return new_id
+
+    @tool
+    def woo_products_reviews_list(
+        self,
+        productId: int | None = None,
+        perPage: int = 10,
+        page: int = 1,
+        status: Literal["all", "hold", "approved", "spam", "trash"] = "approved",
+    ) -> list[Row]:
+        """List product reviews, latest first.
+
+        Args:
+            productId: Only of this product.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Status.
+        """
+        where = {"product_id = ?": productId, "status = ?": None if status == "all" else status}
+        rows = self._shop.select_page("reviews", where, "date_created DESC, id DESC", page, perPage)
+        for row in rows:
+            row["date_created"] = self._shop.site_time(row["date_created"])
+            del row["verified"]
+        return rows

@@ -1,0 +1,226 @@
+"""Customers of the shop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from agentgym.office.store import Row
+from agentgym.office.woocommerce.context import (
+    ShopPart,
+    free_name,
+    given_fields,
+    merge_meta,
+    show_meta,
+    words,
+    words_in,
+)
+from agentgym.office.woocommerce.shapes import (
+    CustomerData,
+    NewCustomer,
+    validate,
+    validate_record,
+)
+from agentgym.text.tools import ToolError, echo, tool
+
+_NAMES = ("email", "username", "first_name", "last_name")  # columns that a caller may set
+_CUSTOMER: Row = {
+    "email": "",
+    "username": "",
+    "first_name": "",
+    "last_name": "",
+    "role": "customer",
+    "date_created": "",
+    "date_modified": "",
+    "details": {"billing": {}, "shipping": {}},
+    "meta_data": [],
+}
+"""A new customer."""
+
+_ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
+"""SQL by the name of an order, where that is not `id`."""
+
+
+class Customers(ShopPart):
+    """Customers; the first one is the administrator."""
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
+        """Add one customer as `add_all` does and return the id."""
+        record = {"email": email, "first_name": first_name, "last_name": last_name, **fields}
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Add customers and return their ids, in order.
+
+        Args:
+            records: Fields of the REST API, with `email`; besides, `role` and `date_created` (a
+                datetime, now by default).
+
+        Raises:
+            ValueError: A field is misspelt.
+            ToolError: A value is wrong, or an address is taken.
+        """
+        customers = [
+            {
+                **validate_record(CustomerData, record, ("role", "date_created")),
+                "date_created": self._shop.date_of(record),
+            }
+            for record in records
+        ]
+        with self._store.change():
+            return self._insert(customers)
+
+    def all(self) -> list[Row]:
+        """Return all customers, the administrator included, as the API shows them, by id."""
+        return self._show_all(self._shop.select_ids("customers", {}, "id"))
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_customers_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        search: str | None = None,
+        email: str | None = None,
+        role: Literal["all", "customer", "administrator", "shop_manager"] = "customer",
+        orderby: Literal["id", "include", "name", "registered_date"] = "id",
+        order: Literal["asc", "desc"] = "desc",
+    ) -> list[Row]:
+        """List customers, highest id first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words in names, user name or email address.
+            email: Email address.
+            role: Role.
+            orderby: Sort key.
+            order: Direction.
+        """
+        where = {
+            words_in(*_NAMES): words(search),
+            "email = ?": email,
+            "role = ?": None if role == "all" else role,
+        }
+        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # the id makes the order total
+        return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
+
+    @tool
+    def woo_customers_get(self, customerId: int) -> Row:
+        """Get a customer.
+
+        Args:
+            customerId: Customer.
+        """
+        self._store.get("customers", customerId)
+        return self._show_all([customerId])[0]
+
+    @tool
+    def woo_customers_create(self, customerData: NewCustomer) -> Row:
+        """Create a customer.
+
+        Args:
+            customerData: The customer, with an email.
+        """
+        data = validate(CustomerData, customerData, "customerData")
+        [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
+        self._shop.fire("customer.created", new_id)
+        return self.woo_customers_get(new_id)
+
+    @tool
+    def woo_customers_update(self, customerId: int, customerData: dict[str, Any]) -> Row:
+        """Change fields of a customer; the user name stays.
+
+        Args:
+            customerId: Customer.
+            customerData: Fields to change, as in creating.
+        """
+        data = validate(CustomerData, customerData, "customerData")
+        row = self._store.get("customers", customerId)
+        if data.get("username", row["username"]) != row["username"]:
+            raise ToolError("invalid argument: username: a user name stays as it is")
+        sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
+        owner = self._store.value(sql, data.get("email"), customerId)
+        if owner:
+            raise ToolError(
+                f"conflict: customer {owner} has the email address {echo(data['email'])}"
+            )
+        self._store.update("customers", **_merge(row, data, self._shop.tick()))
+        self._shop.fire("customer.updated", customerId)
+        return self.woo_customers_get(customerId)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _insert(self, records: Sequence[Row]) -> list[int]:
+        """Add validated customers, which have a `date_created`."""
+        emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
+        usernames = {
+            str(name).lower() for name in self._shop.column_values("customers", "username")
+        }
+        rows = []
+        for key, data in enumerate(records, self._shop.next_id("customers")):
+            email = data.get("email", "").lower()
+            if not email:
+                raise ToolError("invalid argument: a customer needs an email")
+            if email in emails:
+                raise ToolError(
+                    f"conflict: another customer has the email address {echo(data['email'])}"
+                )
+            username = data.get("username") or free_name(email.partition("@")[0], usernames)
+            if username.lower() in usernames:
+                raise ToolError(f"conflict: another customer has the user name {echo(username)}")
+            emails.add(email)
+            usernames.add(username.lower())
+            date = data["date_created"]
+            new = {
+                **_CUSTOMER,
+                "id": key,
+                "role": data.get("role", "customer"),
+                "date_created": date,
+            }
+            rows.append(_merge(new, {**data, "username": username}, date))
+        self._store.insert_all("customers", rows)
+        return [row["id"] for row in rows]
+
+    def _show_all(self, ids: list[int]) -> list[Row]:
+        """Return customers as the server shows them; a user name only where it is not the first
+        part of the email address, as the shop makes it.
+        """
+        return [
+            {
+                "id": row["id"],
+                "email": row["email"],
+                "first_name": row["first_name"],
+                "last_name": row["last_name"],
+                "role": row["role"],
+                **_chosen_username(row),
+                "billing": given_fields(row["details"]["billing"]),
+                "shipping": given_fields(row["details"]["shipping"]),
+                "meta_data": show_meta(row["meta_data"]),
+                "date_created": self._shop.site_time(row["date_created"]),
+                "date_modified": self._shop.site_time(row["date_modified"]),
+            }
+            for row in self._shop.rows_by_id("customers", ids)
+        ]
+
+
+def _chosen_username(row: Row) -> Row:
+    made = row["email"].partition("@")[0].lower()
+    return {} if row["username"] == made else {"username": row["username"]}
+
+
+def _merge(row: Row, data: Row, now: str) -> Row:
+    """Return a customer after a change."""
+    names = {name: data[name] for name in _NAMES if name in data}
+    old = row["details"]
+    details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}
+    return {
+        **row,
+        **names,
+        "date_modified": now,
+        "details": details,
+        "meta_data": merge_meta(row, data),
+    }

@@ -1,0 +1,333 @@
+"""Orders of the shop."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import WithJsonSchema
+
+from agentgym.office.store import Row
+from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
+from agentgym.office.woocommerce.lines import OrderLines
+from agentgym.office.woocommerce.money import money, totals
+from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
+from agentgym.office.woocommerce.shapes import (
+    MAX_AMOUNT,
+    STATUSES,
+    ChangedRecord,
+    NewOrder,
+    OrderData,
+    validate,
+    validate_record,
+)
+from agentgym.office.woocommerce.stock import Stock
+from agentgym.office.woocommerce.views import show_orders
+from agentgym.text.tools import ToolError, echo, tool
+
+ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
+"""Status of orders to list; `any` and `trash` are accepted too."""
+
+_BOOKING = ("processing", "completed", "on-hold")
+"""An order that comes to one of these statuses takes its products from the stock, once."""
+
+_RELEASING = ("pending", "cancelled")
+"""An order that comes to one of these statuses gives back what it took."""
+
+_NEW: Row = {
+    "status": "pending",
+    "currency": "",
+    "customer_id": None,
+    "date_created": "",
+    "date_modified": "",
+    "date_paid": None,
+    "date_completed": None,
+    "booked": False,
+    "details": {
+        "billing": {},
+        "shipping": {},
+        "payment_method": "",
+        "payment_method_title": "",
+        "transaction_id": "",
+        "customer_note": "",
+    },
+    "meta_data": [],
+}
+"""A new order."""
+
+_DETAILS = tuple(_NEW["details"])  # fields in the column `details`
+_DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
+_PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
+"""Fields that change the prices of an order; the addresses do by their taxes."""
+
+_WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, variation_id))"
+"""SQL: the order has a product, or its variation."""
+
+
+class Orders(ShopPart):
+    """Orders, which move the stock and the sales of products.
+
+    An order takes its products from the stock when it comes to processing, completed or on-hold,
+    once, below zero if need be, and counts them as sold; it gives them back when it comes to
+    pending or cancelled. Refunds put back the quantities they name. Deletion and the other statuses
+    leave the stock alone.
+
+    Args:
+        shop: Context of the shop.
+        lines: Composition of the items of orders.
+        stock: Stock and sales of products.
+        notes: Notes of orders.
+        refunds: Refunds of orders.
+    """
+
+    def __init__(
+        self,
+        shop: ShopContext,
+        lines: OrderLines,
+        stock: Stock,
+        notes: OrderNotes,
+        refunds: Refunds,
+    ) -> None:
+        super().__init__(shop)
+        self._lines = lines
+        self._stock = stock
+        self._notes = notes
+        self._refunds = refunds
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, **record: Any) -> int:
+        """Add one order as `add_all` does and return its id."""
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Mapping[str, Any]], take_stock: bool = False) -> list[int]:
+        """Add orders and return their ids, in order. Totals are computed from the lines.
+
+        Args:
+            records: Fields of the REST API; `date_created` (now by default), `date_paid` and
+                `date_completed` are datetimes. The latter two are that of creation by default,
+                where the status implies them. Without `billing` it is that of the customer.
+            take_stock: Whether the orders take from the stock and add to the sales of their
+                products; by default these stand as filled, with the orders counted in already.
+
+        Raises:
+            ValueError: A field is misspelt.
+            ToolError: A value is wrong, or a product or customer is not there.
+        """
+        orders, customers = [], {row["id"]: row for row in self._store.find("customers")}
+        for record in records:
+            data = validate_record(OrderData, record, _DATES)
+            customer = customers.get(data.get("customer_id", 0))
+            if customer and "billing" not in data:
+                names = {name: customer[name] for name in ("first_name", "last_name", "email")}
+                data["billing"] = {**names, **customer["details"]["billing"]}
+            for name in _DATES:
+                if data.get(name) or name == "date_created":
+                    data[name] = self._shop.date_of(data, name)
+            orders.append(data)
+        with self._store.change():
+            return self._insert(orders, take_stock)
+
+    def all(self) -> list[Row]:
+        """Return all orders as the API shows them, those in the trash too, by id."""
+        return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_orders_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        status: list[ListedStatus] | None = None,
+        customer: int | None = None,
+        product: int | None = None,
+        dateAfter: str | None = None,
+        dateBefore: str | None = None,
+        orderby: Literal["date", "id", "include", "title", "slug"] = "date",
+        order: Literal["asc", "desc"] = "desc",
+    ) -> list[Row]:
+        """List orders, newest first; those in the trash only if status names it.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            status: Statuses.
+            customer: Only of this customer; 0 for guests.
+            product: Only with this product.
+            dateAfter: Created after, in site time unless it names a zone.
+            dateBefore: Created before, likewise.
+            orderby: Sort key.
+            order: Direction.
+        """
+        statuses = [name for name in dict.fromkeys(status or ()) if name != "any"]
+        unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
+        if unknown:
+            raise ToolError(
+                f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got "
+                f"{echo(unknown[0])}"
+            )
+        where = {
+            _WITH_PRODUCT: product,
+            "status IN (SELECT value FROM json_each(?))": statuses or None,
+            "status <> ?": None if statuses else "trash",
+            "coalesce(customer_id, 0) = ?": customer,
+            "date_created > ?": self._shop.parse_date(dateAfter, "dateAfter"),
+            "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
+        }
+        column = "date_created" if orderby == "date" else "id"
+        # Orders of one date keep the order of their ids, as in the published server.
+        by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
+        return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
+
+    @tool
+    def woo_orders_get(self, orderId: int) -> Row:
+        """Get an order.
+
+        Args:
+            orderId: Order.
+        """
+        self._store.get("orders", orderId)
+        return show_orders(self._shop, [orderId])[0]
+
+    @tool
+    def woo_orders_create(self, orderData: NewOrder) -> Row:
+        """Create an order; other fields of the REST API (status, customer_id, coupon_lines …) are accepted too.
+        Prices are those of the products unless a line gives its total.
+
+        Args:
+            orderData: The order.
+        """
+        data = validate(OrderData, orderData, "orderData")
+        with self._store.change():
+            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
+            if data.get("status") == "refunded":
+                self._refunds.refund_rest(new_id)
+            self._shop.fire("order.created", new_id)
+        return self.woo_orders_get(new_id)
+
+    @tool
+    def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
+        """Change an order; totals follow.
+
+        Args:
+            orderId: Order.
+            orderData: Fields to change, as in creating; a line with an id is changed (quantity 0 removes it), one without is added.
+        """
+        data = validate(OrderData, orderData, "orderData")
+        with self._store.change():
+            old = self._store.get("orders", orderId)
+            old_items = self._store.find("items", order_id=orderId)
+            new = self._merge(old, data, self._shop.tick())
+            items = [dict(item) for item in old_items]
+            if data.keys() & _PRICING:
+                items = self._lines.compose(new, old_items, data, self._lines.look_up([data]))
+            self._stock.settle(old_items, items, old["booked"], new["booked"])
+            self._store.delete("items", order_id=orderId)
+            new_ids = itertools.count(self._shop.next_id("items"))
+            for item in items:
+                item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
+            self._store.insert_all("items", items)
+            self._store.update("orders", **new | _checked_totals(items))
+            self._refunds.check_total(orderId)
+            if new["status"] != old["status"]:
+                self._notes.add_status_change(orderId, old["status"], new["status"])
+                if new["status"] == "refunded":
+                    self._refunds.refund_rest(orderId)
+            self._shop.fire("order.updated", orderId)
+        return self.woo_orders_get(orderId)
+
+    @tool
+    def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
+        """Delete an order; the stock stays as it is.
+
+        Args:
+            orderId: Order.
+            force: Delete for good; otherwise it goes to the trash.
+        """
+        return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
+
+    @tool
+    def woo_orders_batch_update(
+        self,
+        create: list[dict[str, Any]] | None = None,
+        update: list[ChangedRecord] | None = None,
+        delete: list[int] | None = None,
+    ) -> dict[str, list[Row]]:
+        """Create, update and delete up to 100 orders; an item that fails gives its error.
+
+        Args:
+            create: Records to create.
+            update: Records to change, each with its id.
+            delete: Ids to delete for good.
+        """
+        return self._shop.run_batch(
+            create=(create, self.woo_orders_create),
+            update=(update, self.woo_orders_update),
+            delete=(delete, self.woo_orders_delete),
+        )
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
+        """Add validated orders, which have a `date_created`."""
+        prices = self._lines.look_up(records)
+        currency = self._shop.setting("woocommerce_currency")
+        rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
+        for key, data in enumerate(records, self._shop.next_id("orders")):
+            date = data["date_created"]
+            new = {**_NEW, "id": key, "currency": currency, "date_created": date}
+            order = self._merge(new, data, date)
+            order |= {name: data[name] for name in _DATES if name in data}
+            items = self._lines.compose(order, (), data, prices)
+            if take_stock:
+                self._stock.settle((), items, was_booked=False, booked=order["booked"])
+            for item in items:
+                item |= {"id": next(item_ids), "order_id": key}
+                if not take_stock and order["booked"] and item["type"] == "line_item":
+                    product = prices.products.get(item["variation_id"] or item["product_id"])
+                    if product and product["manage_stock"]:
+                        item["reduced"] = item["quantity"]
+            rows.append({**order, **_checked_totals(items)})
+            all_items += items
+        self._store.insert_all("orders", rows)
+        self._store.insert_all("items", all_items)
+        return [row["id"] for row in rows]
+
+    def _merge(self, order: Row, data: Row, now: str) -> Row:
+        """Return an order after a change of everything but its items."""
+        status = data.get("status", order["status"])
+        if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
+            status = "processing"
+        new = {
+            **order,
+            "status": status,
+            "currency": data.get("currency", order["currency"]),
+            "booked": status in _BOOKING or (order["booked"] and status not in _RELEASING),
+            "date_modified": now,
+        }
+        if status in ("processing", "completed") or data.get("set_paid"):
+            new["date_paid"] = order["date_paid"] or now
+        if status == "completed" != order["status"]:
+            new["date_completed"] = now
+        if "customer_id" in data:
+            new["customer_id"] = data["customer_id"] or None
+            if data["customer_id"]:
+                self._store.get("customers", data["customer_id"])
+        details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
+        for name in ("billing", "shipping"):
+            details[name] = {**order["details"][name], **data.get(name, {})}
+        return {**new, "details": details, "meta_data": merge_meta(order, data)}
+
+
+def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
+    """Return the sums of an order.
+
+    Raises:
+        ToolError: It is worth too much.
+    """
+    sums = totals(items)
+    if sums["total"] + sums["discount_total"] + sums["discount_tax"] > MAX_AMOUNT * 100:
+        raise ToolError(f"limit exceeded: an order is worth {money(MAX_AMOUNT * 100)} at most")
+    return sums

@@ -1,0 +1,381 @@
+"""Products of the shop and their variations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Literal
+
+from agentgym.office.store import Row
+from agentgym.office.woocommerce.categories import TERMS, Categories
+from agentgym.office.woocommerce.context import (
+    ShopContext,
+    ShopPart,
+    merge_meta,
+    slug_of,
+    words,
+    words_in,
+)
+from agentgym.office.woocommerce.shapes import (
+    ChangedRecord,
+    NewProduct,
+    ProductData,
+    parse_amount,
+    validate,
+    validate_record,
+)
+from agentgym.office.woocommerce.stock import stock_status
+from agentgym.office.woocommerce.views import (
+    PRODUCT,
+    PRODUCT_DETAILS,
+    select_products,
+    show_products,
+)
+from agentgym.text.tools import ToolError, echo, tool
+
+_COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
+"""Columns that a caller may set."""
+
+_AUTHOR_FIELDS = ("date_created", "total_sales", "parent_id")
+"""Fields that only the author of a task may set."""
+
+ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
+_ORDERS: dict[ProductOrder, str] = {
+    "date": "date_created",
+    "id": "id",
+    "include": "id",
+    "title": "name",
+    "slug": "slug",
+    "price": "CAST(price AS REAL)",
+    "popularity": "total_sales",
+    "rating": "CAST(average_rating AS REAL)",
+}
+"""SQL by the name of an order. Prices and ratings are texts, which would sort 10 before 9."""
+
+_IN_TEXTS = words_in("name", "sku", "json_extract(details, '$.description', '$.short_description')")
+_IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id IN (
+  WITH RECURSIVE tree(id) AS (SELECT value FROM json_each(?)
+    UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
+  SELECT id FROM tree))"""
+"""SQL: the product is in one of the categories of a list, or in one below them."""
+
+_IN_TAG = (
+    "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
+)
+
+
+class Products(ShopPart):
+    """Products and their variations.
+
+    Args:
+        shop: Context of the shop.
+        categories: Categories and tags, which a new product may name.
+    """
+
+    def __init__(self, shop: ShopContext, categories: Categories) -> None:
+        super().__init__(shop)
+        self._categories = categories
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, name: str, **fields: Any) -> int:
+        """Add one product as `add_all` does and return its id."""
+        return self.add_all([{"name": name, **fields}])[0]
+
+    def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Add products and return their ids, in order.
+
+        Args:
+            records: Fields of the REST API, with these freedoms: `date_created` is a datetime (now
+                by default), `total_sales` may be set, `categories` and `tags` are names or ids (new
+                names are added), a `stock_quantity` makes the stock managed, `meta_data` may be a
+                mapping, `parent_id` makes a variation.
+
+        Raises:
+            ValueError: A field is misspelt.
+            ToolError: A value is wrong, or a SKU is taken.
+        """
+        products = []
+        ids = {
+            table: {row["name"]: row["id"] for row in self._store.find(table)} for table in TERMS
+        }
+        with self._store.change():
+            for given in records:
+                record = dict(given)
+                for table in TERMS.keys() & record.keys():
+                    record[table] = [
+                        {"id": self._categories.find_or_add(table, term, ids[table])}
+                        for term in record[table]
+                    ]
+                if isinstance(record.get("meta_data"), Mapping):
+                    meta = record["meta_data"].items()
+                    record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
+                record.setdefault("manage_stock", record.get("stock_quantity") is not None)
+                product = validate_record(ProductData, record, _AUTHOR_FIELDS)
+                products.append({**product, "date_created": self._shop.date_of(record)})
+            return self._insert(products)
+
+    def all(self) -> list[Row]:
+        """Return all products but variations, those in the trash too, as the API shows them."""
+        return select_products(self._shop, {"type <> ?": "variation"}, "id")
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_products_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        search: str | None = None,
+        status: Literal["publish", "draft", "private", "pending"] | None = None,
+        category: str | None = None,
+        tag: str | None = None,
+        sku: str | None = None,
+        featured: bool | None = None,
+        onSale: bool | None = None,
+        minPrice: str | None = None,
+        maxPrice: str | None = None,
+        stockStatus: Literal["instock", "outofstock", "onbackorder"] | None = None,
+        orderby: ProductOrder = "date",
+        order: Literal["asc", "desc"] = "desc",
+    ) -> list[Row]:
+        """List products, newest first.
+
+        Args:
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+            search: Words, each in name, SKU or a description.
+            status: Status.
+            category: Category ids, separated by commas; those below count too.
+            tag: Tag ids, separated by commas.
+            sku: SKUs, separated by commas.
+            featured: Featured or not.
+            onSale: On sale or not.
+            minPrice: Lowest price.
+            maxPrice: Highest price.
+            stockStatus: Stock status.
+            orderby: Sort key.
+            order: Direction.
+        """
+        where = {
+            "type <> ?": "variation",
+            "status <> ?": "trash",
+            "status = ?": status,
+            _IN_TEXTS: words(search),
+            _IN_CATEGORY: _id_list(category, "category"),
+            _IN_TAG: _id_list(tag, "tag"),
+            "sku IN (SELECT value FROM json_each(?))": _split(sku),
+            "featured = ?": featured,
+            "on_sale = ?": onSale,
+            "price <> '' AND CAST(price AS REAL) >= ?": _price_bound(minPrice, "minPrice"),
+            "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
+            "stock_status = ?": stockStatus,
+        }
+        # Products of one date keep the order of their ids, as in the published server.
+        by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
+        return select_products(self._shop, where, by, page, perPage)
+
+    @tool
+    def woo_products_get(self, productId: int) -> Row:
+        """Get a product.
+
+        Args:
+            productId: Product.
+        """
+        self._store.get("products", productId)
+        return show_products(self._shop, [productId])[0]
+
+    @tool
+    def woo_products_create(self, productData: NewProduct) -> Row:
+        """Create a product; other fields of the REST API (tags, weight, meta_data …) are accepted too.
+
+        Args:
+            productData: The product.
+        """
+        data = validate(ProductData, productData, "productData")
+        with self._store.change():
+            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
+            self._shop.fire("product.created", new_id)
+        return self.woo_products_get(new_id)
+
+    @tool
+    def woo_products_update(self, productId: int, productData: dict[str, Any]) -> Row:
+        """Change fields of a product.
+
+        Args:
+            productId: Product.
+            productData: Fields to change, as in creating; lists replace the old ones, a null value removes an item of meta_data.
+        """
+        data = validate(ProductData, productData, "productData")
+        with self._store.change():
+            row = self._store.get("products", productId)
+            sku, slug, kind = data.get("sku"), data.get("slug"), data.get("type", row["type"])
+            sql = "SELECT 1 FROM products WHERE sku = ? AND id <> ?"
+            if sku and self._store.value(sql, sku, productId):
+                raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
+            data["slug"] = row["slug"]
+            if slug:
+                others = self._shop.column_values("products", "slug") - {row["slug"]}
+                data["slug"] = slug_of(slug, others)
+            if kind != row["type"] and "variation" in (kind, row["type"]):
+                raise ToolError(
+                    "invalid argument: type: a variation stays one, and no product becomes one"
+                )
+            product = self._merge(row, data, self._shop.tick())
+            self._store.update("products", **product)
+            self._categories.assign(productId, data, product["type"])
+            self._sync_parent(product["parent_id"] or productId)
+            self._shop.fire("product.updated", productId)
+        return self.woo_products_get(productId)
+
+    @tool
+    def woo_products_delete(self, productId: int, force: bool = False) -> Row:
+        """Delete a product.
+
+        Args:
+            productId: Product.
+            force: Delete for good; otherwise it goes to the trash, where no list shows it.
+        """
+        product = self._shop.delete_or_trash(
+            "products", "product", productId, force, self.woo_products_get
+        )
+        if force:
+            self._sync_parent(product.get("parent_id"))
+        return product
+
+    @tool
+    def woo_products_batch_update(
+        self,
+        create: list[dict[str, Any]] | None = None,
+        update: list[ChangedRecord] | None = None,
+        delete: list[int] | None = None,
+    ) -> dict[str, list[Row]]:
+        """Create, update and delete up to 100 products; an item that fails gives its error.
+
+        Args:
+            create: Records to create.
+            update: Records to change, each with its id.
+            delete: Ids to delete for good.
+        """
+        return self._shop.run_batch(
+            create=(create, self.woo_products_create),
+            update=(update, self.woo_products_update),
+            delete=(delete, self.woo_products_delete),
+        )
+
+    @tool
+    def woo_products_variations_list(
+        self, productId: int, perPage: int = 10, page: int = 1
+    ) -> list[Row]:
+        """List the variations of a variable product.
+
+        Args:
+            productId: Product.
+            perPage: Items a page, at most 100.
+            page: Page, from 1.
+        """
+        self._store.get("products", productId)
+        return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _insert(self, records: Sequence[Row]) -> list[int]:
+        """Add validated products, which have a `date_created`."""
+        slugs = self._shop.column_values("products", "slug")
+        skus = self._shop.column_values("products", "sku")
+        rows: list[Row] = []
+        for key, data in enumerate(records, self._shop.next_id("products")):
+            sku = data.get("sku")
+            if sku and sku in skus:
+                raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
+            skus.add(sku)
+            name, kind = data.get("name") or "Product", data.get("type", "simple")
+            slug = slug_of(data.get("slug") or name, slugs)
+            if data.get("parent_id"):
+                self._store.get("products", data["parent_id"], type="variable")
+                kind = "variation"
+            elif kind == "variation":
+                raise ToolError(
+                    "invalid argument: type: a variation is of a product; it cannot be made by "
+                    "itself"
+                )
+            new = {
+                **PRODUCT,
+                "id": key,
+                **{field: data[field] for field in _AUTHOR_FIELDS if field in data},
+            }
+            named = {**data, "name": name, "slug": slug, "type": kind}
+            rows.append(self._merge(new, named, data["date_created"]))
+        self._store.insert_all("products", rows)
+        for row, data in zip(rows, records, strict=True):
+            self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
+        for parent in dict.fromkeys(row["parent_id"] for row in rows):
+            self._sync_parent(parent)
+        return [row["id"] for row in rows]
+
+    def _merge(self, row: Row, data: Row, now: str) -> Row:
+        """Return a product after a change; price, sale and stock status follow from the rest."""
+        new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
+        details = {
+            **row["details"],
+            **{name: data[name] for name in PRODUCT_DETAILS.keys() & data.keys()},
+        }
+        for name in ("date_on_sale_from", "date_on_sale_to"):
+            if name in data:
+                details[name] = self._shop.parse_date(data[name], name)
+        if "dimensions" in data:
+            details["dimensions"] = {**row["details"]["dimensions"], **data["dimensions"]}
+        if not new["manage_stock"]:
+            if data.get("stock_quantity") is not None:
+                raise ToolError(
+                    "invalid argument: stock_quantity is kept only by a product with manage_stock "
+                    "true"
+                )
+            new["stock_quantity"] = None
+        else:
+            new["stock_quantity"] = new["stock_quantity"] or 0
+            new["stock_status"] = stock_status(new["stock_quantity"], new["backorders"])
+        new["on_sale"] = _is_on_sale(new, details, self._shop.now())
+        new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
+        return {**new, "details": details, "meta_data": merge_meta(row, data)}
+
+    def _sync_parent(self, id: int | None) -> None:
+        """Give a variable product the least price of its variations."""
+        if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
+            sql = """SELECT price, on_sale FROM products
+                WHERE parent_id = ? AND status = 'publish' AND price <> ''"""
+            rows = self._store.rows(sql, id)
+            self._store.update(
+                "products",
+                id,
+                price=min((row["price"] for row in rows), key=Decimal, default=""),
+                on_sale=any(row["on_sale"] for row in rows),
+            )
+
+
+def _is_on_sale(row: Row, details: Row, now: str) -> bool:
+    sale, regular = row["sale_price"], row["regular_price"]
+    start, end = details["date_on_sale_from"] or now, details["date_on_sale_to"] or now
+    return bool(sale and regular and Decimal(sale) < Decimal(regular) and start <= now <= end)
+
+
+def _price_bound(text: str | None, name: str) -> float | None:
+    price = parse_amount(text or "", name)
+    return float(price) if price else None
+
+
+def _split(text: str | None) -> list[str] | None:
+    return [part.strip() for part in text.split(",")] if text else None
+
+
+def _id_list(text: str | None, name: str) -> list[int] | None:
+    """Parse ids with commas between them."""
+    parts = _split(text)
+    if parts is None:
+        return None
+    # Numbers of 19 digits and more may be beyond the integers of SQLite.
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise ToolError(
+            f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
+        )
+    return [int(part) for part in parts]

@@ -1,0 +1,115 @@
+"""WooCommerce server: 55 tools with the names and the data of the REST API (version 3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from agentgym.office.context import OfficeContext
+from agentgym.office.server import Server
+from agentgym.office.woocommerce.categories import Categories, Reviews
+from agentgym.office.woocommerce.context import ShopContext
+from agentgym.office.woocommerce.coupons import Coupons
+from agentgym.office.woocommerce.customers import Customers
+from agentgym.office.woocommerce.lines import OrderLines
+from agentgym.office.woocommerce.orders import Orders
+from agentgym.office.woocommerce.products import Products
+from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
+from agentgym.office.woocommerce.reports import Reports
+from agentgym.office.woocommerce.settings import Settings, Webhooks
+from agentgym.office.woocommerce.shipping_and_taxes import Shipping, Taxes
+from agentgym.office.woocommerce.stock import Stock
+from agentgym.office.woocommerce.tables import PRESETS, TABLES
+
+
+class WooCommerce(Server):
+    """A shop; whoever calls is its administrator.
+
+    Behaviour that it shares with WooCommerce:
+
+    * Sums, discounts and taxes are computed in whole cents from the lines of an order (`money`).
+    * Orders move the stock and the sales of products, below zero if need be (`orders.Orders`).
+    * `date_…` is in the time of the site (the setting `gmt_offset`), `date_…_gmt` in GMT.
+    * Whether a product is on sale is settled when it is saved.
+    * Items of `meta_data` are matched by id or key; a null value removes one.
+
+    Authors of tasks fill it through its parts with `add` and `add_all`, and read it with `all`:
+    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1 in the
+    order of filling, but category 1 is Uncategorized, and customer 1 the administrator.
+
+    Args:
+        context: Clock, identifiers and files; servers of one office share it.
+
+    Attributes:
+        products: Products and their variations.
+        categories: Categories and tags of products.
+        reviews: Reviews of products.
+        orders: Orders.
+        notes: Notes of orders.
+        refunds: Refunds of orders.
+        customers: Customers.
+        coupons: Coupons.
+        reports: Reports.
+        shipping: Shipping zones.
+        taxes: Tax rates and classes.
+        settings: Settings, payment gateways and the system.
+        webhooks: Webhooks, with the events that were delivered to them.
+    """
+
+    name: ClassVar[str] = "woocommerce"
+    schema: ClassVar[str] = TABLES + PRESETS
+    # The order of the published server, by resource: prompts list the tools in it.
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        woo_products_list woo_products_get woo_products_create woo_products_update
+        woo_products_delete woo_products_batch_update woo_products_variations_list
+        woo_products_categories_list woo_products_categories_create woo_products_tags_list
+        woo_products_reviews_list
+        woo_orders_list woo_orders_get woo_orders_create woo_orders_update woo_orders_delete
+        woo_orders_batch_update woo_orders_notes_create woo_orders_refunds_create
+        woo_customers_list woo_customers_get woo_customers_create woo_customers_update
+        woo_coupons_list woo_coupons_get woo_coupons_create woo_coupons_update woo_coupons_delete
+        woo_reports_sales woo_reports_top_sellers woo_reports_customers woo_reports_orders
+        woo_reports_products woo_reports_stock woo_reports_low_stock
+        woo_shipping_zones_list woo_shipping_zones_get woo_shipping_zones_create
+        woo_shipping_zones_update woo_shipping_zone_methods_list woo_shipping_zone_methods_create
+        woo_tax_rates_list woo_tax_rates_get woo_tax_rates_create woo_tax_classes_list
+        woo_system_status woo_system_tools_list woo_system_tools_run
+        woo_settings_list woo_settings_get
+        woo_payment_gateways_list woo_payment_gateways_get woo_payment_gateways_update
+        woo_webhooks_list woo_webhooks_create
+        """.split()
+    )
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        shop = ShopContext(self)
+        stock = Stock(shop)
+        self.categories = Categories(shop)
+        self.products = Products(shop, self.categories)
+        self.reviews = Reviews(shop)
+        self.coupons = Coupons(shop)
+        self.notes = OrderNotes(shop)
+        self.refunds = Refunds(shop, stock, self.notes)
+        lines = OrderLines(shop, self.coupons)
+        self.orders = Orders(shop, lines, stock, self.notes, self.refunds)
+        self.customers = Customers(shop)
+        self.reports = Reports(shop)
+        self.shipping = Shipping(shop)
+        self.taxes = Taxes(shop)
+        self.settings = Settings(shop)
+        self.webhooks = Webhooks(shop)
+        self.parts = (
+            self.products,
+            self.categories,
+            self.reviews,
+            self.orders,
+            self.notes,
+            self.refunds,
+            self.customers,
+            self.coupons,
+            self.reports,
+            self.shipping,
+            self.taxes,
+            self.settings,
+            self.webhooks,
+        )

@@ -1,0 +1,423 @@
+"""Fields of products, orders, customers and coupons that a caller may set, their validation, and the
+parameters of tools that take such a record: any object, with a schema of its main fields.
+
+Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
+record may be sent back as it was read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    with_config,
+)
+from typing_extensions import TypedDict
+
+from agentgym.office.store import Row
+from agentgym.text.tools import ToolError, echo
+
+MAX_AMOUNT = 10**9
+"""Largest amount of money: sums of orders, in cents, stay far below the 64 bits of a column."""
+
+STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
+"""Statuses of an order that a caller may set, in the order of the report on orders."""
+
+_CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
+"""Numbers are accepted for texts, as in the REST API: a price comes with and without quotes."""
+
+_ECHO_CHARS = 120  # a path into a record can be as long as its caller likes; errors stay short
+
+
+def _amount(value: object) -> str:
+    """Convert an amount of money to text with at most two decimals; an empty text stays empty."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError('an amount is written like "12.50"')
+    text = str(value).strip()
+    if not text:
+        return ""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError('an amount is written like "12.50"') from None
+    if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
+        raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
+    number = abs(number)  # -0 is 0
+    if not -2 <= int(number.as_tuple().exponent) <= 0:
+        number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return format(number, "f")
+
+
+Amount = Annotated[str, BeforeValidator(_amount)]
+Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
+Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
+Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
+Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
+Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
+ProductStatus = Literal["publish", "draft", "private", "pending"]
+ProductType = Literal["simple", "grouped", "external", "variable"]
+OrderStatus = Literal[
+    "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
+]
+
+
+class Meta(TypedDict, total=False):
+    """A custom field."""
+
+    id: Id
+    key: Annotated[str, Field(description="Name")]
+    value: Annotated[Any, Field(description="Value"), WithJsonSchema({"type": "string"})]
+
+
+class Term(TypedDict):
+    """A category or tag of a product."""
+
+    id: Annotated[Id, Field(description="Id")]
+
+
+class Dimensions(TypedDict, total=False):
+    """The size of a product."""
+
+    length: str
+    width: str
+    height: str
+
+
+class Image(TypedDict, total=False):
+    """A picture of a product."""
+
+    id: Id
+    src: Annotated[str, Field(description="Address of the picture")]
+    name: str
+    alt: Annotated[str, Field(description="Text in its place")]
+
+
+class Attribute(TypedDict, total=False):
+    """A property of a product, or the choice of it that a variation is."""
+
+    id: Id
+    name: str
+    position: Id
+    visible: bool
+    variation: bool
+    options: list[str]
+    option: str
+
+
+@with_config(_CONFIG)
+class ProductData(TypedDict, total=False):
+    """A product."""
+
+    name: Annotated[str, Field(description="Name")]
+    slug: str
+    type: Annotated[
+        ProductType | Literal["variation"],
+        Field(description="Kind of product"),
+        WithJsonSchema({"type": "string", "enum": list(get_args(ProductType))}),
+    ]  # a variation may be sent back as it was read, and not be made
+    status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
+    featured: Annotated[bool, Field(description="Show among the featured products")]
+    catalog_visibility: Annotated[
+        Literal["visible", "catalog", "search", "hidden"],
+        Field(description="Where customers find it"),
+    ]
+    description: Annotated[str, Field(description="Long description, HTML allowed")]
+    short_description: Annotated[str, Field(description="Short description")]
+    sku: Annotated[str, Field(max_length=100, description="Stock keeping unit, unique")]
+    regular_price: Annotated[Amount, Field(description="Price such as 12.50")]
+    sale_price: Annotated[Amount, Field(description="Reduced price")]
+    date_on_sale_from: str | None
+    date_on_sale_to: str | None
+    virtual: bool
+    downloadable: bool
+    tax_status: Literal["taxable", "shipping", "none"]
+    tax_class: str
+    manage_stock: Annotated[bool, Field(description="Keep count of the stock")]
+    stock_quantity: Annotated[Stock | None, Field(description="Pieces in stock, with manage_stock")]
+    stock_status: Literal["instock", "outofstock", "onbackorder"]
+    backorders: Literal["no", "notify", "yes"]
+    low_stock_amount: Stock | None
+    sold_individually: bool
+    weight: str
+    dimensions: Dimensions
+    reviews_allowed: bool
+    purchase_note: str
+    categories: Annotated[list[Term], Field(description="Categories by id")]
+    tags: list[Term]
+    images: Annotated[list[Image], Field(description="Pictures")]
+    attributes: list[Attribute]
+    default_attributes: list[Attribute]
+    menu_order: Stock
+    meta_data: list[Meta]
+
+
+@with_config(_CONFIG)
+class TermData(TypedDict, total=False):
+    """A category or tag."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, description="Name")]
+    slug: Annotated[str, Field(description="Name in addresses")]
+    parent: Annotated[Id, Field(description="Id of the category above")]
+    description: Annotated[str, Field(description="Description")]
+    display: Annotated[
+        Literal["default", "products", "subcategories", "both"],
+        Field(description="What its page shows"),
+    ]
+    menu_order: Stock
+    menuOrder: Annotated[Stock, Field(description="Place in the list")]
+    image: Annotated[Image, Field(description="Picture")]
+
+
+class Address(TypedDict, total=False):
+    """A billing or shipping address."""
+
+    first_name: str
+    last_name: str
+    company: str
+    address_1: str
+    address_2: str
+    city: str
+    state: str
+    postcode: str
+    country: str
+    email: str
+    phone: str
+
+
+class LineItem(TypedDict, total=False):
+    """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
+
+    id: Id
+    product_id: Annotated[Id | None, Field(description="Product")]
+    variation_id: Id | None
+    sku: str | None
+    name: str
+    quantity: Annotated[Quantity, Field(description="Pieces")]
+    tax_class: str
+    subtotal: Amount
+    total: Amount
+    meta_data: list[Meta]
+
+
+class ShippingLine(TypedDict, total=False):
+    """A way of shipping in an order."""
+
+    id: Id
+    method_id: str | None
+    method_title: str
+    total: Amount
+    meta_data: list[Meta]
+
+
+class FeeLine(TypedDict, total=False):
+    """A fee in an order."""
+
+    id: Id
+    name: str | None
+    tax_class: str
+    total: Amount
+    meta_data: list[Meta]
+
+
+class CouponLine(TypedDict):
+    """A coupon in an order."""
+
+    code: str
+
+
+@with_config(_CONFIG)
+class OrderData(TypedDict, total=False):
+    """An order."""
+
+    status: OrderStatus
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+    customer_id: Id
+    customer_note: str
+    billing: Annotated[Address, Field(description="Billing address: first_name, email, city ...")]
+    shipping: Annotated[Address, Field(description="Shipping address")]
+    payment_method: Annotated[str, Field(description="Id of the payment gateway")]
+    payment_method_title: Annotated[str, Field(description="Name of the payment method")]
+    transaction_id: str
+    set_paid: Annotated[bool, Field(description="Paid already: the order becomes processing")]
+    line_items: Annotated[list[LineItem], Field(description="Products ordered")]
+    shipping_lines: Annotated[
+        list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
+    ]
+    fee_lines: list[FeeLine]
+    coupon_lines: list[CouponLine]
+    meta_data: list[Meta]
+
+
+@with_config(_CONFIG)
+class RefundLine(TypedDict, total=False):
+    """A line of an order that is paid back, in part or whole."""
+
+    id: Annotated[Id, Field(description="Id of the line")]
+    quantity: Annotated[Quantity, Field(description="Pieces that go back to the stock")]
+    refund_total: Annotated[Refunded, Field(description="Amount without tax")]
+    refund_tax: Annotated[list[RefundTax], Field(description="Tax by rate")]
+
+
+class RefundTax(TypedDict):
+    """Tax of a line that is paid back, by the id of the rate."""
+
+    id: Annotated[Id, Field(description="Id of the tax rate")]
+    refund_total: Annotated[Refunded, Field(description="Amount")]
+
+
+@with_config(_CONFIG)
+class CustomerData(TypedDict, total=False):
+    """A customer."""
+
+    email: Annotated[Email, Field(description="Email address, unique")]
+    first_name: Annotated[str, Field(description="First name")]
+    last_name: Annotated[str, Field(description="Last name")]
+    username: Annotated[str, Field(min_length=1, max_length=60, description="User name")]
+    password: Annotated[str, Field(description="Password")]
+    billing: Annotated[Address, Field(description="Billing address")]
+    shipping: Annotated[Address, Field(description="Shipping address")]
+    meta_data: Annotated[list[Meta], Field(description="Custom fields")]
+
+
+@with_config(_CONFIG)
+class CouponData(TypedDict, total=False):
+    """A coupon."""
+
+    code: Annotated[
+        str, Field(min_length=1, max_length=100, description="Code that customers enter")
+    ]
+    amount: Annotated[Amount, Field(description="Amount of money, or percentage")]
+    status: ProductStatus
+    discount_type: Annotated[
+        Literal["percent", "fixed_cart", "fixed_product"],
+        Field(description="What the amount means"),
+    ]
+    description: str
+    date_expires: Annotated[str | None, Field(description="Last moment, ISO 8601")]
+    individual_use: Annotated[bool, Field(description="Not with other coupons")]
+    product_ids: Annotated[list[Id], Field(description="Only for these products")]
+    excluded_product_ids: Annotated[list[Id], Field(description="Not for these products")]
+    usage_limit: Annotated[Id | None, Field(description="Uses in all")]
+    usage_limit_per_user: Annotated[Id | None, Field(description="Uses by one customer")]
+    limit_usage_to_x_items: Annotated[Id | None, Field(description="Items it applies to, at most")]
+    free_shipping: Annotated[bool, Field(description="Grants free shipping")]
+    product_categories: list[Id]
+    excluded_product_categories: list[Id]
+    exclude_sale_items: Annotated[bool, Field(description="Not for products on sale")]
+    minimum_amount: Annotated[Amount, Field(description="Least worth of the order")]
+    maximum_amount: Annotated[Amount, Field(description="Greatest worth of the order")]
+    email_restrictions: list[str]
+    meta_data: list[Meta]
+
+
+def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
+    """Return the fields of a record that may be set.
+
+    Args:
+        shape: One of the types above.
+        data: Record of a caller.
+        name: Name of the record in errors.
+        required: Fields that it must have.
+
+    Raises:
+        ToolError: A field is missing or cannot have its value.
+    """
+    try:
+        fields: Row = _adapter(shape).validate_python(data)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        path = ".".join([name, *map(str, problem["loc"])])[:_ECHO_CHARS]
+        raise ToolError(
+            f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
+        ) from None
+    missing = [field for field in required if field not in fields]
+    if missing:
+        raise ToolError(f"invalid argument: {name}.{missing[0]} is missing")
+    return fields
+
+
+def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
+    """Return the fields of a record of a task's author, for whom a misspelt field is an error.
+
+    Args:
+        shape: One of the types above.
+        record: The record.
+        extra: Names of more fields, which are passed on unchecked.
+
+    Raises:
+        ValueError: The record has an unknown field.
+        ToolError: A field cannot have its value.
+    """
+    names = dict.fromkeys([*shape.__annotations__, *extra])
+    unknown = record.keys() - names.keys()
+    if unknown:
+        raise ValueError(f"no field is called {sorted(unknown)[0]!r}; there are {', '.join(names)}")
+    given = {name: record[name] for name in extra if name in record}
+    return validate(shape, record, "record") | given
+
+
+def parse_amount(value: object, name: str) -> str:
+    """Convert an amount of money that is an argument of its own.
+
+    Raises:
+        ToolError: The value is no amount.
+    """
+    try:
+        return _amount(value)
+    except ValueError as error:
+        raise ToolError(f"invalid argument: {name}: {error}, got {echo(value)}") from None
+
+
+@functools.cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
+    """Return the JSON Schema of a record with those fields that have a description.
+
+    The other fields are accepted too; a prompt that described them all would be twice as long.
+    """
+    schema = TypeAdapter(shape).json_schema()
+    described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
+    return WithJsonSchema({key: value for key, value in described.items() if value})
+
+
+def _described(schema: Row, definitions: Row) -> Row:
+    """Return a schema without references, null, limits of values, and what has no description."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
+    schema = next(iter(schema.get("anyOf", ())), {}) | schema
+    fields = {
+        name: _described(field, definitions) | {"description": field["description"]}
+        for name, field in schema.get("properties", {}).items()
+        if "description" in field
+    }
+    told = {key: schema[key] for key in ("type", "enum") if key in schema}
+    if "items" in schema:
+        told["items"] = _described(schema["items"], definitions)
+    return told | ({"properties": fields} if fields else {})
+
+
+NewProduct = Annotated[dict[str, Any], _schema_of(ProductData)]
+NewCategory = Annotated[dict[str, Any], _schema_of(TermData, ["name"])]
+NewOrder = Annotated[dict[str, Any], _schema_of(OrderData)]
+NewCustomer = Annotated[dict[str, Any], _schema_of(CustomerData)]
+NewCoupon = Annotated[dict[str, Any], _schema_of(CouponData, ["code", "amount", "discount_type"])]
+RefundedLine = Annotated[dict[str, Any], _schema_of(RefundLine)]
+ChangedRecord = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {"type": "object", "properties": {"id": {"type": "integer", "description": "Id"}}}
+    ),
+]
+"""A record of a batch that is updated."""

@@ -1,0 +1,598 @@
+"""Gymnasium environment that plays any world: it shows a chat, and takes the policy's text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, SupportsFloat
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
+from agentgym.play.kept_spec import KeepsSpec
+from agentgym.play.rendering import render_chat
+from agentgym.play.spaces import ActionSpace, ChatSpace
+from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
+from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
+from agentgym.text.prompts import document_tools
+from agentgym.text.requirements import check_requirements
+from agentgym.text.tools import (
+    BoundTool,
+    HostLimitError,
+    RollbackError,
+    Tool,
+    ToolError,
+    Toolset,
+    check_jsonable,
+    echo,
+    listed,
+    tools_of,
+)
+from agentgym.text.validation import check_bool, check_choice, check_int, check_reset, list_names
+from agentgym.world.config import make_config
+from agentgym.world.splits import config_for_split, draw_instance
+from agentgym.world.step_info import NestedCall, StepInfo
+from agentgym.world.world import SplitName, World, load_world
+
+MAX_CALLS = 128
+"""Calls of one reply beyond this many are answered with an error, so that no reply takes long."""
+
+MAX_ERROR_CHARS = 2_000
+"""An error of a tool is cut to this length, since it stays in the context."""
+
+_QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
+"""Details of all resets and of nearly all steps, by their calls, so that they are built once."""
+_PROSE = f"error: {NO_CALL}"
+"""The beginning of the answer to a reply that does not try to call a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State of an episode; opaque, picklable, and good for any number of restores."""
+
+    state: Mapping[str, Any]
+
+
+class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
+    """Plays a world: reads a reply, runs its calls, shows the results.
+
+    Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before
+    reset or after the end, or an action that is not a `str`. The reward is the world's score, given
+    once, when the episode ends. It terminates when the world has ended and is truncated when the
+    turn budget is used up, in this order, so the last allowed turn may succeed.
+
+    If a tool or the scorer meets an unexpected exception, it is our fault and not the policy's: the
+    call is answered with an error, the world is as it was before it, and `StepInfo.faults` has the
+    exception. An episode that says nothing about the policy has `StepInfo.invalid`.
+
+    Args:
+        world: The world's class, or where to import it from (`"package.module:Class"`).
+        dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.text.parsing`).
+        parallel_calls: Whether one reply may hold several calls, if the world allows it.
+        max_failed_rounds: End the episode after this many replies in a row without a successful
+            call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
+            tool is passed over. None never ends it so, and `world` leaves it to the world
+            (`World.max_failed_rounds`).
+        on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
+            `raise` it out of the step.
+        render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
+            picture.
+        split: Whether all instances are drawn (None) or only those for training (`train`) or for
+            testing (`test`), which never meet (`agentgym.world.splits`).
+        **config: Fields of the world's `Config`.
+
+    Attributes:
+        most_calls: How many calls one reply may hold; None for any number.
+        instance_key: The key of the instance, if there is a split; empty if not.
+        sees_all: Whether its chat shows all that the world has shown.
+
+    Raises:
+        ValueError: An option is unknown or out of range, or there are too few instances for a
+            split.
+        MissingRequirement: The host lacks what the world needs.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
+    sees_all: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        world: type[World[Any]] | str,
+        *,
+        dialect: Dialect = "auto",
+        parallel_calls: bool = True,
+        max_failed_rounds: int | Literal["world"] | None = "world",
+        on_fault: Literal["report", "raise"] = "report",
+        render_mode: str | None = None,
+        split: SplitName | None = None,
+        **config: Any,
+    ) -> None:
+        check_choice("dialect", dialect, DIALECTS)
+        check_bool("parallel_calls", parallel_calls)
+        if max_failed_rounds not in (None, "world"):
+            check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
+        check_choice("on_fault", on_fault, ("report", "raise"))
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, self.metadata["render_modes"])
+        self.world_class = load_world(world)
+        plain = make_config(self.world_class, config)
+        check_requirements(self.world_class.__name__, self.world_class.requirements(plain))
+        self.config = config_for_split(self.world_class, plain, split)
+        self.split, self.instance_key = split, ""
+        self.dialect: Dialect = dialect
+        self.parallel_calls = parallel_calls and self.world_class.parallel_calls
+        self.max_failed_rounds = (
+            self.world_class.max_failed_rounds
+            if max_failed_rounds == "world"
+            else max_failed_rounds
+        )
+        self.render_mode = render_mode
+        self.chat = Chat()
+        self._world: World[Any] | None = None
+        self._mounted: tuple[object, ...] = ()
+        self._notes: tuple[str, ...] = ()
+        self._code_only: frozenset[str] = frozenset()
+        self._nested: list[NestedCall] = []
+        self._over = False
+        self.guard = Guard(on_fault)
+        self._failed_rounds = 0
+        self._schemas: tuple[Tool, ...] = ()
+        self._documentation = ""
+        self._bind(self.world_class(self.config, 0))
+        self.observation_space = ChatSpace()
+        self.action_space = ActionSpace(self._schemas, dialect)
+
+    @property
+    def world(self) -> World[Any]:
+        """The world being played.
+
+        Raises:
+            ResetNeeded: There is none before the first reset.
+        """
+        if self._world is None:
+            raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
+        return self._world
+
+    @property
+    def over(self) -> bool:
+        """True once the episode has ended."""
+        return self._over
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The schemas of the tools on offer, mounted ones last."""
+        return self._schemas
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The schemas of all tools, those that only code may call included."""
+        return tuple(bound.schema for bound in self._tools.values())
+
+    def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
+        """Offer the `@tool` methods of another object from the next reset on, through the same
+        checks and the same log.
+
+        Args:
+            toolset: The owner of the tools; `Toolset.begin` is called at each reset.
+            notes: Text of the system message about them, after the documentation of all tools.
+            code_only: Names of tools that are from now on not on offer to the policy, but still run
+                by `call`.
+
+        Raises:
+            ValueError: A tool of that name is there already, or there is none of a name in
+                `code_only`.
+            MissingRequirement: The host lacks what the toolset needs.
+        """
+        if doubled := self._tools.keys() & tools_of(toolset).keys():
+            raise ValueError(
+                f"there is a tool called {', '.join(sorted(doubled))} already; rename it in "
+                f"{type(toolset).__name__}"
+            )
+        if isinstance(toolset, Toolset):
+            check_requirements(type(toolset).__name__, toolset.requirements)
+        hidden = frozenset(code_only)
+        for name in sorted(hidden - self._tools.keys()):
+            raise ValueError(
+                f"code_only names {name!r}, which is no tool; "
+                f"{list_names(name, tuple(self._tools), 'tools')}"
+            )
+        self._mounted = (*self._mounted, toolset)
+        self._code_only |= hidden
+        self.announce(*filter(None, [notes]))
+        self.action_space = ActionSpace(self._schemas, self.dialect)
+
+    def announce(self, *notes: str) -> None:
+        """Say something in the system message from the next reset on, after the documentation of
+        the tools.
+        """
+        self._notes = (*self._notes, *notes)
+        self._bind(self._world or self.world_class(self.config, 0))
+
+    def _bind(self, world: World[Any]) -> None:
+        self.most_calls = world.max_calls if self.parallel_calls else 1
+        self._tools = self._world_tools(world)
+        self._own = frozenset(self._tools)
+        self._tools.update(tools_of(*self._mounted))
+        self._direct = dict(self._tools)
+        for name in self._code_only:
+            self._direct.pop(name, None)
+        schemas = tuple([bound.schema for bound in self._direct.values()])
+        if schemas != self._schemas or self._notes:
+            self._schemas = schemas
+            self._documentation = "\n\n".join(
+                (document_tools(schemas, self.dialect, self.most_calls), *self._notes)
+            )
+
+    # The hooks that the `AgentEnv` of a team overrides.
+
+    def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
+        """Return the tools of the world that are on offer."""
+        return tools_of(*world.toolsets())
+
+    def _begin(self) -> World[Any]:
+        """Generate the world of a new episode."""
+        drawn = draw_instance(self.world_class, self.config, self.np_random, self.split)
+        self.instance_key = drawn.key
+        return drawn.world
+
+    def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
+        """Re-create a world as it was after its first calls."""
+        new = self.world_class(self.config, world.instance_seed)
+        new.generate()
+        return rebuild(world, new, self._world_tools(new), calls)
+
+    def _replace_world(self, world: World[Any]) -> None:
+        """Play on in a world that was re-created."""
+        self._world = world
+        self._bind(world)
+
+    def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
+        """Return the system message before the tools, and the task."""
+        return world.rules(), world.task()
+
+    def restated_task(self) -> str | None:
+        """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
+        with self.guard.watch("the restated task", "its task could not be restated"):
+            return self.world.restate()
+        return None
+
+    def _moment(self, world: World[Any]) -> str:
+        """Return the moment of the messages that are written now (`Message.moment`)."""
+        return f"{world.instance}:{world.turn}"
+
+    def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
+        """Read a reply into a message, and number it; the turn that it takes is counted first,
+        since ids name it.
+        """
+        world.turn += 1
+        return self._parse(world, action, world.turn), world.turn
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode on a new instance, which is a function of the configuration and the
+        seed.
+        """
+        check_reset(options, vars(self.config))
+        super().reset(seed=seed)
+        self.close()
+        world = self._begin()
+        self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
+        self.guard.begin()
+        for toolset in self._mounted:
+            if isinstance(toolset, Toolset):
+                toolset.begin()
+        self._bind(world)
+        rules, task = self._opening(world)
+        content = task if isinstance(task, Content) else Content(task)
+        opening = (
+            Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
+            Message(
+                "user",
+                content.text,
+                images=content.images,
+                id=TASK_ID,
+                moment=self._moment(world),
+            ),
+        )
+        self.chat = Chat(Messages(opening), self._schemas)
+        return self.chat, self._info(world, 0, 0)
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play one reply of the policy.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+            TypeError: The action is not a `str`.
+        """
+        world = self._running_world("call reset() before the next step()")
+        if not isinstance(action, str):
+            raise TypeError(
+                f"an action is the text that the policy wrote (str), got {type(action).__name__}"
+            )
+        reply, turn = self._read(world, action)
+        answers, errors = self._answer(world, reply, action, turn)
+        if self.guard.faults:
+            world = self.world  # another one, if it had to be re-created
+        self.chat = chat = self.chat.extend([reply, *answers])
+        if errors < len(answers):
+            self._failed_rounds = 0
+        elif not self.guard.faults and (
+            world.prose_fails or not answers[0].text.startswith(_PROSE)
+        ):  # a fault is no failure of the policy
+            self._failed_rounds += 1
+        if ended := self._ended(world):
+            return self._end(ended, len(reply.calls), errors)
+        return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
+
+    def _running_world(self, remedy: str) -> World[Any]:
+        if self._world is None or self._over:
+            raise gymnasium.error.ResetNeeded(f"there is no running episode: {remedy}")
+        return self._world
+
+    def _parse(self, world: World[Any], action: str, turn: int) -> Message:
+        """Read a reply into a message, which keeps no call that is not going to be answered."""
+        reply = parse(action, self.dialect, self._schemas, turn)
+        if len(reply.calls) == 1:
+            return reply
+        if not reply.calls:
+            with self.guard.watch("final_answer"):
+                if call := world.final_answer(reply.text):
+                    reply = replace(reply, calls=(replace(call, id=f"call_{turn}_0"),))
+        if self.most_calls is not None and len(reply.calls) > self.most_calls:
+            return replace(reply, calls=())
+        return reply
+
+    def _answer(
+        self, world: World[Any], reply: Message, action: str, turn: int
+    ) -> tuple[list[Message], int]:
+        """Run the calls of a reply in order; return the messages that answer it, and the number of
+        errors among them.
+        """
+        moment = self._moment(world)
+        if not reply.calls:
+            problem = explain(action, self.dialect, self._schemas)
+            if not problem:  # the calls can be read, but there are too many
+                several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
+                problem = f"this world takes one call in each reply{several}; none was run"
+            return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1
+        answers: list[Message] = []
+        errors = 0
+        for k, call in enumerate(reply.calls, 1):
+            try:
+                if k > MAX_CALLS:
+                    raise ToolError(
+                        f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
+                    )
+                result = self._guarded(self._direct, call.name, call.arguments)
+            except ToolError as error:
+                result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
+            text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
+            answers.append(
+                Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
+            )
+        return answers, errors
+
+    def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
+        """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or
+        an MCP server.
+
+        Args:
+            name: The tool.
+            arguments: Its arguments.
+            nested: Whether the call is made from within a call of the reply being played;
+                `StepInfo.nested` then lists it.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+            ToolError: The call was refused; nothing has changed.
+        """
+        self._running_world("call reset() before call()")
+        check_jsonable(arguments)
+        try:
+            result = self._guarded(self._tools, name, arguments)
+        except ToolError as error:
+            if nested:
+                self._nested.append(
+                    NestedCall(name, dict(arguments), f"error: {error}"[:MAX_ERROR_CHARS])
+                )
+            raise
+        content = result if isinstance(result, Content) else Content(result)
+        if nested:
+            self._nested.append(NestedCall(name, dict(arguments), content.text))
+        return content
+
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode from outside, with the score that the world has now; return what a step
+        returns.
+
+        Args:
+            reason: The content of `StepInfo.ended`.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+        """
+        self._running_world("call reset() before truncate()")
+        return self._end(reason)
+
+    def _guarded(
+        self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
+    ) -> str | Content:
+        """Run a call. One that fails unexpectedly is undone, reported, and refused."""
+        world = self._world
+        assert world is not None  # callers have checked it
+        calls = len(world.call_log)
+        if self.guard.broken:
+            raise ToolError("the episode has ended; this call was not run")
+        try:
+            return self._run(world, tools, name, arguments)
+        except HostLimitError as error:
+            self.guard.record(name, error, f"{name} met a limit of the host: {error}")
+            raise
+        except ToolError:
+            raise
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            self._undo(world, tools[name], error, calls)
+            host = f"{name}: the host gave out ({type(error).__name__})" if of_host(error) else ""
+            self.guard.record(name, error, host)
+            raise ToolError(FAULT) from None
+
+    def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:
+        """Restore the world and the mounted toolsets after a call that failed; end the episode if
+        that cannot be done.
+        """
+        name = bound.schema.name
+        with self.guard.watch(name, "the state before a call could not be restored"):
+            if isinstance(error, RollbackError):
+                raise error
+            if not bound.restores and any(
+                bound.owner is each and _episode_state(each) for each in self._mounted
+            ):
+                raise RollbackError(f"{name} has no transactions")
+            if len(world.call_log) != calls or (name in self._own and not bound.restores):
+                self._replace_world(self._rebuilt(world, calls))
+            return
+        self.guard.broken = True
+
+    def _run(
+        self,
+        world: World[Any],
+        tools: Mapping[str, BoundTool],
+        name: str,
+        arguments: Mapping[str, Any],
+    ) -> str | Content:
+        bound = tools.get(name)
+        if bound is None:
+            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
+        if world.done:
+            raise ToolError("the episode has ended; this call was not run")
+        if name in self._own:
+            return carry_out(world, bound, name, arguments)
+        return run_tool(bound, arguments)
+
+    def _ended(self, world: World[Any]) -> str:
+        if self.guard.broken:
+            return "fault"
+        if world.done:
+            return "world"
+        if self.max_failed_rounds is not None and self._failed_rounds >= self.max_failed_rounds:
+            return "failed_rounds"
+        return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
+
+    def _end(
+        self, ended: str, calls: int = 0, errors: int = 0
+    ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        self._over = True
+        score, report = self.guard.score(self.world)
+        info = {
+            "turn": self.world.turn,
+            "valid": errors == 0,
+            "success": score is not None and score >= 1.0,
+            "detail": replace(
+                self._detail(calls, errors, ended),
+                score=score,
+                report=report,
+                split=self.split or "",
+                instance=self.instance_key,
+            ),
+        }
+        terminated = ended in ("world", "failed_rounds")
+        return self.chat, score or 0.0, terminated, not terminated, info
+
+    def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
+        guard = self.guard
+        eventful = errors or self._failed_rounds or self._nested or guard.faults or guard.invalid
+        detail = (None if eventful else _QUIET.get(calls)) or self._detail(calls, errors)
+        return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
+
+    def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:
+        nested, self._nested = tuple(self._nested), []
+        return StepInfo(
+            calls,
+            errors,
+            self._failed_rounds,
+            ended,
+            nested=nested,
+            faults=self.guard.take_faults(),
+            invalid=self.guard.invalid,
+        )
+
+    def close(self) -> None:
+        """Release what the toolsets, mounted ones too, hold outside of this process's memory."""
+        for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
+            if isinstance(owner, Toolset):
+                owner.close()
+
+    def render(self) -> str | NDArray[np.uint8] | None:
+        """Return the chat and the board as text (`ansi`), the board as pixels (`rgb_array`), or
+        None.
+        """
+        return render_chat(self.render_mode, self.chat, self.world.board())
+
+    def snapshot(self) -> Snapshot:
+        """Return the state of the episode, for `restore` here or in another env of the same world
+        and toolsets.
+
+        Wrappers keep state of their own: to branch a whole stack, use `agentgym.clone`.
+        """
+        return Snapshot(copy.deepcopy(self._state()))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to a snapshot; the snapshot stays good."""
+        state = copy.deepcopy(dict(snapshot.state))
+        for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
+            vars(toolset).update(attributes)
+        self.__dict__.update(state)
+        self._bind(self.world)
+
+    def clone(self) -> ToolEnv:
+        """Return an independent env at the same point; `agentgym.clone` copies a whole stack."""
+        return copy.deepcopy(self)
+
+    def _state(self) -> dict[str, Any]:
+        names = (
+            *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
+            *("chat", "_np_random", "_np_random_seed"),
+        )
+        return {
+            **{name: self.__dict__[name] for name in names if name in self.__dict__},
+            "_mounted": [_episode_state(toolset) for toolset in self._mounted],
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_tools", "_direct", "_own")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bind(self._world or self.world_class(self.config, 0))
+
+
+def _episode_state(toolset: object) -> dict[str, Any]:
+    names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
+    return {name: getattr(toolset, name) for name in names}
+
+
+def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Return an independent copy of an env and its wrappers, at the same point of its episode."""
+    return copy.deepcopy(env)
+
+
+def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
+    """Return the `ToolEnv` inside a stack of wrappers.
+
+    Raises:
+        TypeError: The stack plays something else.
+    """
+    inner = env.unwrapped
+    if not isinstance(inner, ToolEnv):
+        raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
+    return inner

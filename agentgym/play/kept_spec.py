@@ -1,0 +1,38 @@
+"""Env specs that survive `gymnasium.make` unchanged."""
+
+from __future__ import annotations
+
+from gymnasium.envs.registration import EnvSpec
+
+_ENTRY_POINTS = "agentgym.assemble.entry_points:"
+
+
+def entry_point(env_id: str) -> str:
+    """Return the entry point of an id, as `module:attribute`."""
+    return _ENTRY_POINTS + env_id
+
+
+def has_own_entry_point(spec: EnvSpec) -> bool:
+    """Report whether `agentgym` registered a spec."""
+    return str(spec.entry_point).startswith(_ENTRY_POINTS)
+
+
+class KeepsSpec:
+    """Mixin for envs that keep the first spec they are given.
+
+    `gymnasium.make` overwrites the spec after the entry point has returned and mixes the wrappers'
+    options with the env's. The first spec lists the wrappers separately, so
+    `gymnasium.make(..., oracles="P")` and `agentgym.make(..., oracles="P")` yield equal specs.
+    """
+
+    _spec: EnvSpec | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Return the spec of the env without wrappers, or None if the env was built directly."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if self._spec is None or spec is None or not has_own_entry_point(spec):
+            self._spec = spec

@@ -1,0 +1,208 @@
+"""Chats in memory that the processes of Gymnasium's `AsyncVectorEnv` share, so that its default
+(`shared_memory=True`) works with observations of any length.
+
+Gymnasium's own buffers have a fixed size. Here each env has a part of one nameless file in memory,
+which nothing has to delete: the system frees it when the last process that has it open is gone. An
+env writes what is new since the chat that the reader has, so a step costs O(new messages).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from multiprocessing import reduction
+from types import ModuleType
+from typing import Any, NamedTuple, overload
+
+from gymnasium.error import CustomSpaceError
+from gymnasium.spaces import Space, Tuple
+from gymnasium.vector.utils import (
+    batch_space,
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
+
+from agentgym.play.spaces import ChatSpace
+from agentgym.text.messages import Chat, Message
+from agentgym.text.tools import Tool
+
+_HEAD = struct.Struct("<QQ")  # number of the newest record, its length in bytes
+_SEEN = struct.Struct("<Q")  # number of the record that the reader has taken in
+_PAGE = 4096  # a page of memory; the head and what was seen stand in the first one of an env
+_SLOT = 1 << 32  # most bytes of a record; untouched pages of the file take no memory
+_SLOTS = 2  # a record is written beside the one before, which may just be read
+_PART = _SLOTS * _SLOT  # of the file, for each env
+
+
+class _Record(NamedTuple):
+    """A chat as the difference from the record before, or from nothing if `base` is 0."""
+
+    base: int
+    kept: int
+    new: tuple[Message, ...]
+    tools: tuple[Tool, ...] | None
+
+
+class SharedChats(Sequence[Chat]):
+    """The newest chat of each env of a vector env, which another process writes.
+
+    It is always up to date; a deep copy is the tuple of the chats as they are now.
+
+    Args:
+        count: How many envs there are.
+        file: The descriptor of the file that another process has made; by default a new one.
+
+    Raises:
+        CustomSpaceError: The system cannot hand an open file to another process.
+    """
+
+    def __init__(self, count: int, file: int | None = None) -> None:
+        if sys.platform == "win32":
+            raise CustomSpaceError("chats cannot be in shared memory on Windows")
+        file = _nameless_file() if file is None else file
+        self._count, self._file = count, file
+        self._chats = [Chat()] * count
+        self._numbers = [0] * count
+        weakref.finalize(self, os.close, file)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Used where processes are spawned; forked ones have the open file anyway.
+        return _attach, (self._count, reduction.DupFd(self._file))
+
+    def write(self, index: int, chat: Chat) -> None:
+        """Write the chat of an env, in the process that plays it.
+
+        Args:
+            index: The number of the env.
+            chat: The chat.
+
+        Raises:
+            ValueError: A chat, or what is new in it, takes more than 4 GiB.
+        """
+        start, last, number = index * _PART, self._chats[index], self._numbers[index]
+        (seen,) = _SEEN.unpack(os.pread(self._file, _SEEN.size, start + _HEAD.size) or bytes(8))
+        base = number if seen == number else 0
+        kept = chat.shared_prefix(last) if base else 0
+        tools = None if base and chat.tools == last.tools else chat.tools
+        # The fields of a `_Record`.
+        data = pickle.dumps(
+            (base, kept, tuple(chat.messages[kept:]), tools), pickle.HIGHEST_PROTOCOL
+        )
+        if len(data) > _SLOT - _PAGE:
+            raise ValueError(
+                f"a chat of {len(data):,} bytes does not fit into shared memory; use "
+                "shared_memory=False"
+            )
+        _write(self._file, data, _slot(start, number + 1))
+        # Last, so that whoever reads finds either this record or the one before.
+        _write(self._file, _HEAD.pack(number + 1, len(data)), start)
+        self._chats[index], self._numbers[index] = chat, number + 1
+
+    @overload
+    def __getitem__(self, index: int) -> Chat: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Chat, ...]: ...
+    def __getitem__(self, index: int | slice) -> Chat | tuple[Chat, ...]:
+        places = range(self._count)[index]
+        return self._read(places) if isinstance(places, int) else tuple(map(self._read, places))
+
+    def _read(self, index: int) -> Chat:
+        start = index * _PART
+        head = os.pread(self._file, _HEAD.size, start)
+        number, length = _HEAD.unpack(head) if head else (0, 0)
+        if number != self._numbers[index]:
+            data = os.pread(self._file, length, _slot(start, number))
+            self._chats[index] = _apply(self._chats[index], _Record(*pickle.loads(data)))
+            self._numbers[index] = number
+            _write(self._file, _SEEN.pack(number), start + _HEAD.size)
+        return self._chats[index]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (SharedChats, tuple, list)):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __copy__(self) -> tuple[Chat, ...]:
+        return tuple(self)
+
+    def __deepcopy__(self, memo: object) -> tuple[Chat, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"SharedChats({list(self)!r})"
+
+
+class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
+    """The chats of a vector env: tuples, and `SharedChats`, which `copy=False` gives."""
+
+    def contains(self, x: Any) -> bool:
+        """Report whether `x` holds one chat for each env."""
+        return super().contains(tuple(x) if isinstance(x, SharedChats) else x)
+
+
+def _nameless_file() -> int:
+    """Return the descriptor of an empty file that no folder lists."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("agentgym-chats")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _attach(count: int, duplicate: Any) -> SharedChats:
+    """Return the chats in a process that was spawned."""
+    return SharedChats(count, duplicate.detach())
+
+
+def _slot(start: int, number: int) -> int:
+    return start + _PAGE + number % _SLOTS * _SLOT
+
+
+def _write(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:  # the system writes at most 2 GiB at once
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _apply(last: Chat, record: _Record) -> Chat:
+    """Return the chat that a record stands for."""
+    messages = last.messages if record.base else ()
+    # All but an edit of the context or an ephemeral hint keeps all of it, and then nothing is copied.
+    shared = messages if record.kept == len(messages) else messages[: record.kept]
+    return Chat(shared, last.tools if record.tools is None else record.tools).extend(record.new)
+
+
+@batch_space.register(ChatSpace)
+def _batch_chat_space(space: ChatSpace, n: int = 1) -> BatchedChatSpace:
+    batched: Any = batch_space.dispatch(Space)(space, n)
+    return BatchedChatSpace(batched.spaces)
+
+
+@create_shared_memory.register(ChatSpace)
+def _create_shared_chats(
+    space: ChatSpace, n: int = 1, ctx: ModuleType | None = None
+) -> SharedChats:
+    return SharedChats(n)
+
+
+@read_from_shared_memory.register(ChatSpace)
+def _read_shared_chats(space: ChatSpace, shared_memory: SharedChats, n: int = 1) -> SharedChats:
+    return shared_memory
+
+
+@write_to_shared_memory.register(ChatSpace)
+def _write_shared_chats(
+    space: ChatSpace, index: int, value: Chat, shared_memory: SharedChats
+) -> None:
+    shared_memory.write(index, value)

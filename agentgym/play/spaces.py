@@ -1,0 +1,154 @@
+"""Spaces of text worlds: the observation is a chat, the action a text.
+
+They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every
+character, and returns garbage through the shared memory of Gymnasium's async vector env. Chats pass
+through that memory by `agentgym.play.shared_chats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from agentgym.text.messages import Chat, Message, ToolCall
+from agentgym.text.parsing import Dialect, render
+from agentgym.text.tools import Tool
+
+
+class ChatSpace(Space[Chat]):
+    """All chats.
+
+    Membership looks at the type only, so that its cost does not grow with the history.
+    """
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(seed=seed)
+
+    def sample(self, mask: None = None, probability: None = None) -> Chat:
+        """Return a chat of one user message with a random number in it."""
+        return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
+
+    def contains(self, x: Any) -> bool:
+        """Report whether `x` is a chat."""
+        return isinstance(x, Chat)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: a chat has no fixed-size array form."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChatSpace)
+
+    def __repr__(self) -> str:
+        return "ChatSpace()"
+
+
+class ActionSpace(Space[str]):
+    """All texts. A sample is a call that fits the schemas of the tools, rendered in the env's
+    dialect.
+
+    Args:
+        tools: The tools on offer; at least one.
+        dialect: The form in which samples are written.
+        seed: Seeds the sampling.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        dialect: Dialect = "auto",
+        seed: int | np.random.Generator | None = None,
+    ) -> None:
+        if not tools:
+            raise ValueError("an action space needs at least one tool to sample calls of")
+        self.tools = tuple(tools)
+        self.dialect = dialect
+        super().__init__(seed=seed)
+
+    def sample(self, mask: None = None, probability: None = None) -> str:
+        """Return a random call of a random tool, legal as far as the schemas say."""
+        return render(sample_call(self.tools, self.np_random), self.dialect)
+
+    def contains(self, x: Any) -> bool:
+        """Report whether `x` is a text: anything that a model writes is an action."""
+        return isinstance(x, str)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: a text has no fixed-size array form."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActionSpace) and (self.tools, self.dialect) == (
+            other.tools,
+            other.dialect,
+        )
+
+    def __repr__(self) -> str:
+        return f"ActionSpace({', '.join(tool.name for tool in self.tools)})"
+
+
+def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
+    """Return a random call of a random tool that fits its schema."""
+    tool = tools[int(rng.integers(len(tools)))]
+    return ToolCall(tool.name, _sample(tool.parameters, tool.parameters, rng))
+
+
+def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
+    """Return a random JSON value that fits a JSON Schema as `@tool` makes them.
+
+    Values are short, since they are for random play and tests: they show a form, not a meaning.
+    """
+    if "$ref" in schema:
+        return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)
+    if "const" in schema:
+        return schema["const"]
+    for key in ("enum", "anyOf"):
+        if key in schema:
+            choice = schema[key][rng.integers(len(schema[key]))]
+            return choice if key == "enum" else _sample(choice, root, rng)
+    return _SAMPLERS[schema.get("type", "null")](schema, root, rng)
+
+
+def _sample_object(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    required = set(schema.get("required", ()))
+    return {
+        name: _sample(s, root, rng)
+        for name, s in schema.get("properties", {}).items()
+        if name in required or rng.random() < 0.5
+    }
+
+
+def _sample_array(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> list[Any]:
+    return [_sample(schema.get("items", {}), root, rng) for _ in range(rng.integers(3))]
+
+
+def _sample_string(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> str:
+    return "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size=rng.integers(1, 9)))
+
+
+_SAMPLERS: Mapping[
+    str, Callable[[Mapping[str, Any], Mapping[str, Any], np.random.Generator], Any]
+] = {
+    "object": _sample_object,
+    "array": _sample_array,
+    "string": _sample_string,
+    "integer": lambda schema, root, rng: int(
+        rng.integers(schema.get("minimum", 0), schema.get("maximum", 9) + 1)
+    ),
+    "number": lambda schema, root, rng: float(
+        rng.uniform(schema.get("minimum", 0), schema.get("maximum", 10))
+    ),
+    "boolean": lambda schema, root, rng: bool(rng.integers(2)),
+    "null": lambda schema, root, rng: None,
+}

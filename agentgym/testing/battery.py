@@ -1,0 +1,342 @@
+"""Battery of shortcuts against a world: policies that do not do its task must not earn its reward.
+
+Shortcuts learn from demonstrations on training seeds and are played on others, of the split for
+testing, so that nothing is won by having seen an instance. Ceilings are known before they play.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from statistics import fmean
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentgym.assemble.adversaries import adversaries
+from agentgym.assemble.registry import make
+from agentgym.oracles import OraclePolicy, RandomPolicy
+from agentgym.play.env import ToolEnv, tool_env
+from agentgym.play.policy import Policy, Reply
+from agentgym.testing.blind import (
+    GuessIds,
+    Probe,
+    Shortcut,
+    guessed,
+    learn_shortcuts,
+    opaque_ids,
+)
+from agentgym.testing.guesses import options
+from agentgym.testing.optimiser import OptimisedShortcut, optimise
+from agentgym.testing.playing import (
+    Transcript,
+    can_be_read,
+    demonstrations,
+    play,
+    play_at_random,
+    play_optimally,
+    play_policy,
+    start,
+)
+from agentgym.text.messages import Chat
+from agentgym.text.tools import Tool
+from agentgym.training.evaluation import Interval, Table, percent, wilson
+from agentgym.world.config import Config
+
+CAP = 0.10
+"""The most that a shortcut may earn in any world where chance is lower."""
+CONFIDENCE = 0.99
+"""A battery holds fifteen policies and more: at 95 % one of them would often be misjudged."""
+_CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
+"""The first seeds of the episodes that estimate chance, of the demonstrations, and of the training of
+the optimiser; those that are played begin at 0, so no two meet.
+"""
+_GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
+MEASURES: Mapping[str, str] = {
+    _GUESSED: "an id that nothing had shown was accepted",
+    _REPEATED: "an opaque id that the oracle uses was used in training already",
+}
+"""Shares of episodes that are no scores, with their meanings."""
+
+
+@dataclass(frozen=True)
+class AuditConfig(Config):
+    """Settings of an audit.
+
+    Attributes:
+        world: The id of a world or of a preset.
+        seeds: Episodes of each policy; 60 without a success show that it stays below 0.10.
+        demonstrations: Episodes to learn from.
+        options: Options of the world.
+        splits: Whether demonstrations are of the split for training, and the episodes that are
+            played of that for testing; if not, both are of all instances, on different seeds.
+        optimise: Instances on which a small model that sees no result is trained on reward alone
+            (`audit.optimiser`), to be played as one more shortcut; 0 for none.
+    """
+
+    world: str
+    seeds: Annotated[int, Field(ge=1, le=100_000)] = 200
+    demonstrations: Annotated[int, Field(ge=4, le=10_000)] = 100
+    options: Mapping[str, Any] = field(default_factory=dict)
+    splits: bool = True
+    optimise: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that a shortcut may earn, known before any is played.
+
+    Attributes:
+        chance: The score of blind luck.
+        source: How it is known: `stated` by the world, `enumerated` from the schemas and the
+            options of the prompts, or `estimated` by random calls on seeds that nothing else plays.
+    """
+
+    chance: float
+    source: str
+
+    @property
+    def value(self) -> float:
+        """The ceiling: chance, but never below the cap."""
+        return max(CAP, self.chance)
+
+    def verdict(self, interval: Interval) -> str:
+        """Judge the interval of a score: `holds`, `leak`, or `undecided` if more seeds are needed.
+
+        Where chance itself reaches the cap, a score that agrees with it holds.
+        """
+        if interval.low > self.value:
+            return "leak"
+        return "holds" if interval.high <= self.value or self.chance >= CAP else "undecided"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one policy, or of one measure.
+
+    Attributes:
+        name: The policy or the measure.
+        kind: `shortcut`, `measure` or `baseline`.
+        interval: The mean score, or share of episodes, with its 99 % interval.
+        seeds: The number of episodes.
+        verdict: `holds`, `leak` or `undecided`; empty for a baseline.
+    """
+
+    name: str
+    kind: str
+    interval: Interval
+    seeds: int
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Result of an audit.
+
+    Attributes:
+        world: The id.
+        ceiling: The most that a shortcut may earn.
+        rows: The policies and measures; baselines come last.
+    """
+
+    world: str
+    ceiling: Ceiling
+    rows: Sequence[Row]
+
+    @property
+    def leaks(self) -> list[Row]:
+        """Return the rows that are above the ceiling."""
+        return [row for row in self.rows if row.verdict == "leak"]
+
+    @property
+    def verdict(self) -> str:
+        """Return the worst verdict of all rows."""
+        verdicts = {row.verdict for row in self.rows}
+        return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
+
+    def table(self) -> Table:
+        """Return a table of the rows."""
+        rows = [
+            [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
+            for row in self.rows
+        ]
+        title = (
+            f"{self.world}: ceiling {100 * self.ceiling.value:.1f}, chance "
+            f"{100 * self.ceiling.chance:.1f} ({self.ceiling.source}); % with 99 % intervals"
+        )
+        return title, ["policy", "kind", "score", "seeds", "verdict"], rows
+
+
+class WithoutMemory:
+    """Oracle policy that sees the task and the last reply with its results, and nothing else.
+
+    Args:
+        env_id: The id of the world.
+    """
+
+    def __init__(self, env_id: str) -> None:
+        self._oracle, self._random = OraclePolicy(env_id), RandomPolicy(env_id)
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Write one call for each chat; any legal one where the oracle cannot tell."""
+        replies = []
+        for shown in map(_last_turn, chats):
+            try:
+                replies += self._oracle([shown])
+            except (IndexError, KeyError, StopIteration, ValueError):
+                # The belief is of a world that it has seen too little of.
+                replies += self._random([shown])
+        return replies
+
+
+def _last_turn(chat: Chat) -> Chat:
+    messages = chat.messages
+    replies = (k for k, message in enumerate(messages) if message.role == "assistant")
+    first = max(replies, default=len(messages))
+    return Chat((*messages[:2], *messages[first:]), chat.tools)
+
+
+def run_audit(
+    config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
+) -> Audit:
+    """Play the battery in a world.
+
+    Args:
+        config: The settings.
+        on_progress: Called with the number of seeds that were just played.
+
+    Raises:
+        ValueError: The world or an option is unknown, or no demonstration can be had.
+    """
+    names = ("train", "test") if config.splits else (None, None)
+    train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
+    starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
+    if not starts:
+        raise ValueError(
+            f"{config.world} has no demonstration: fill optimal_calls, or make it easier, so that "
+            "random play succeeds now and then"
+        )
+
+    def probing(probe: Probe) -> list[Transcript]:
+        return [_look(begun, seen.before(0), probe) for begun, seen in starts]
+
+    lessons = [seen for _, seen in starts]
+    luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
+    ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
+    shortcuts = learn_shortcuts(lessons, probing)
+    if config.optimise:
+        seeds = range(_OPTIMISER_SEED, _OPTIMISER_SEED + config.optimise)
+        shortcuts.append(OptimisedShortcut(optimise(train, seeds)))
+    known = {value for lesson in lessons for value in opaque_ids(lesson)}
+    own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
+    policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}
+    if can_be_read(test.world_class):
+        policies["oracle without memory"] = WithoutMemory(config.world)
+    scores: dict[str, list[float]] = defaultdict(list)
+    for seed in range(config.seeds):
+        _play_seed(start(test, seed), shortcuts, policies, known, scores)
+        on_progress(1)
+    rows = [_row(name, values, ceiling) for name, values in scores.items()]
+    return Audit(config.world, ceiling, sorted(rows, key=lambda row: _KINDS.index(row.kind)))
+
+
+_BASELINES = ("random legal", "oracle without memory", "oracle")
+_KINDS = ("shortcut", "measure", "baseline")
+
+
+def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
+    """Return what a probe shows at the start of an episode."""
+    if not (calls := probe(seen)):
+        return seen
+    return play(begun.clone(), lambda now: () if now.turns else calls)[1]
+
+
+def _play_seed(
+    begun: ToolEnv,
+    shortcuts: Sequence[Shortcut],
+    policies: Mapping[str, Policy],
+    known: set[str],
+    scores: dict[str, list[float]],
+) -> None:
+    """Play all policies on one instance, and add their scores and measures."""
+    for shortcut in shortcuts:
+        score, seen = play(begun.clone(), shortcut.act)
+        scores[shortcut.name].append(score)
+        if isinstance(shortcut, GuessIds):
+            scores[_GUESSED].append(float(guessed(seen)))
+    for name, policy in policies.items():
+        scores[name].append(play_policy(begun.clone(), policy))
+    if begun.world.optimal_calls() is not None:
+        score, seen = play_optimally(begun)
+        scores["oracle"].append(score)
+        scores[_REPEATED].append(float(bool(known & opaque_ids(seen))))
+
+
+def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
+    interval = score_interval(scores)
+    if name in _BASELINES:
+        return Row(name, "baseline", interval, len(scores))
+    kind = "measure" if name in MEASURES else "shortcut"
+    return Row(name, kind, interval, len(scores), ceiling.verdict(interval))
+
+
+def find_ceiling(
+    stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
+) -> Ceiling:
+    """Return the ceiling of a configuration.
+
+    Args:
+        stated: The chance that the world states (`World.chance`), or None.
+        lessons: Demonstrations, which say what the prompts offer.
+        random_scores: Scores of random calls that fit the schemas.
+    """
+    if stated is not None:
+        return Ceiling(stated, "stated")
+    counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
+    by_schema = max((1 / count for count in counts if count), default=0)
+    enumerated = max(by_schema, _share_of_options(lessons))
+    estimated = score_interval(random_scores)
+    if enumerated > estimated.value:
+        return Ceiling(enumerated, "enumerated")
+    # Chance that lies below the cap does not matter; above it, its own error must not flag a world.
+    return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
+
+
+def _share_of_options(lessons: Sequence[Transcript]) -> float:
+    """Return the chance of an option that is drawn blindly, where each prompt lists the answer."""
+    listed = [options(lesson.task) for lesson in lessons]
+    finals = [lesson.final_call for lesson in lessons]
+    answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
+    if all(set(some) & set(own) for some, own in zip(listed, answers, strict=True)):
+        return fmean(1 / len(some) for some in listed)
+    return 0.0
+
+
+def answers_of(tool: Tool) -> int:
+    """Return how many different calls of a tool there are: 0 if endlessly many, or only one, which
+    is no answer.
+    """
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    total = prod(map(_count, properties.values()))  # 1 where there is nothing to choose
+    return 0 if total == 1 else total
+
+
+def _count(schema: Mapping[str, Any]) -> int:
+    if "enum" in schema:
+        return len(schema["enum"])
+    if schema.get("type") == "boolean":
+        return 2
+    if schema.get("type") == "integer" and {"minimum", "maximum"} <= schema.keys():
+        return int(schema["maximum"] - schema["minimum"] + 1)
+    return 0
+
+
+def score_interval(scores: Sequence[float]) -> Interval:
+    """Return the mean of scores in [0, 1] with its 99 % interval.
+
+    It is Wilson's of as many successes as the scores sum up to, which is too wide where scores are
+    not 0 or 1: no variable in [0, 1] with that mean has a larger variance.
+    """
+    return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -1,0 +1,392 @@
+"""Policies without understanding: constants, options of the prompt, rules learnt from other
+episodes, copies of them, and guesses of ids.
+
+They see the chat and the schemas of the tools, and learn from demonstrations on other seeds, as an
+optimiser would from the episodes that happened to succeed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product, zip_longest
+from typing import Any, Protocol
+
+from agentgym.testing.guesses import Guess, learn_guess, options, words
+from agentgym.testing.playing import Transcript, is_error
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import Tool
+
+Calls = Sequence[ToolCall]
+Probe = Callable[[Transcript], Calls]
+Probing = Callable[[Probe], Sequence[Transcript]]
+"""Plays the calls of a probe at the start of each training episode, and returns what was seen."""
+
+_TRIES = 3
+"""Answers that are tried where a wrong one does not end the episode."""
+_GUESSES_IN_A_REPLY = 15  # few enough for the calls of one reply
+_GUESSES = 300
+"""Ids that are tried: twenty replies full."""
+_ENDS = 8
+"""The most ways to end an episode at once that are tried."""
+
+
+class Shortcut(Protocol):
+    """A policy of the battery: what it does next follows from what it has seen."""
+
+    name: str
+
+    def act(self, seen: Transcript) -> Calls:
+        """Return the next calls; none to give up."""
+
+
+class Answer:
+    """Final call of an episode, with arguments that are constant or guessed.
+
+    Args:
+        examples: What was seen before the last call of an episode, and that call.
+    """
+
+    def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
+        shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
+        shape, _ = shapes.most_common(1)[0]
+        self.tool, *names = shape
+        alike = [x for x in examples if (x[1].name, *sorted(x[1].arguments)) == shape]
+        self.constants: dict[str, Any] = {}
+        self.guesses: dict[str, tuple[Guess, type]] = {}
+        for name in names:
+            values = [call.arguments[name] for _, call in alike]
+            kind = type(values[0])
+            if kind in (int, float, str) and len(set(map(str, values))) > 1:
+                guess = learn_guess([(seen, str(call.arguments[name])) for seen, call in alike])
+                self.guesses[name] = guess, kind
+            else:
+                common, _ = Counter(map(repr, values)).most_common(1)[0]
+                self.constants[name] = next(v for v in values if repr(v) == common)
+
+    def calls(self, seen: Transcript) -> Iterator[ToolCall]:
+        """Yield calls, the likeliest first: all arguments take their next guesses together."""
+        picks = [
+            [value for text in islice(guess.pick(seen), _TRIES) for value in _typed(text, kind)]
+            for guess, kind in self.guesses.values()
+        ]
+        for values in zip(*picks, strict=False) if picks else [()]:
+            yield ToolCall(
+                self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
+            )
+
+    def likeliest(self, seen: Transcript) -> Calls:
+        """Return the likeliest call alone; nothing if no rule picks anything."""
+        return list(islice(self.calls(seen), 1))
+
+
+def _typed(text: str, kind: type) -> list[Any]:
+    """Return a text as a value of a type, or nothing if it is none."""
+    try:
+        return [kind(text)]
+    except ValueError:
+        return []
+
+
+class Script:
+    """Shortcut that plays fixed replies, whatever it sees."""
+
+    def __init__(self, name: str, replies: Sequence[Calls]) -> None:
+        self.name, self._replies = name, replies
+
+    def act(self, seen: Transcript) -> Calls:
+        """Play the reply of this turn."""
+        return self._replies[len(seen.turns)] if len(seen.turns) < len(self._replies) else ()
+
+
+class OptionAnswer:
+    """Shortcut that answers with one of the options that the prompt lists."""
+
+    def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
+        self.name, self._answer, self._choose = name, answer, choose
+
+    def act(self, seen: Transcript) -> Calls:
+        """Answer with the option, once."""
+        listed = options(seen.task)
+        if seen.turns or not listed or len(self._answer.guesses) != 1:
+            return ()
+        ((name, (_, kind)),) = self._answer.guesses.items()
+        return [
+            ToolCall(self._answer.tool, {**self._answer.constants, name: value})
+            for value in _typed(self._choose(listed), kind)
+        ]
+
+
+class ProbeAnswer:
+    """Shortcut that makes some calls, and answers by a rule learnt from what they show elsewhere."""
+
+    def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
+        self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
+
+    def act(self, seen: Transcript) -> Calls:
+        """Probe, then answer; then try the next guesses."""
+        turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
+        before = self._repeats if probes else 0
+        if turn < before:
+            return probes
+        calls = list(islice(self._answer.calls(seen.before(before)), _TRIES))
+        return calls[turn - before : turn - before + 1]
+
+
+class Copy:
+    """Shortcut that repeats the calls of the other episode whose prompt is most alike."""
+
+    def __init__(self, name: str, demonstrations: Sequence[Transcript], last: int = 0) -> None:
+        self.name, self._last = name, last
+        self._demonstrations = [(set(words(d.task)), d) for d in demonstrations]
+
+    def act(self, seen: Transcript) -> Calls:
+        """Play the next calls, or the last ones alone."""
+        task = set(words(seen.task))
+        _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
+        turns = nearest.turns[-self._last :]
+        return [call for call, _ in turns[len(seen.turns)]] if len(seen.turns) < len(turns) else ()
+
+
+class CopyByPosition:
+    """Shortcut that repeats the most frequent sequence of calls, with arguments from the places
+    where they stood in other episodes.
+    """
+
+    name = "copy of another episode, arguments by position"
+
+    def __init__(self, demonstrations: Sequence[Transcript]) -> None:
+        common, _ = Counter(map(_names, demonstrations)).most_common(1)[0]
+        alike = [d for d in demonstrations if _names(d) == common]
+        self._answers = [
+            Answer([(d.before(turn), d.turns[turn][-1][0]) for d in alike])
+            for turn in range(len(alike[0].turns))
+        ]
+
+    def act(self, seen: Transcript) -> Calls:
+        """Play the next call."""
+        turn = len(seen.turns)
+        return self._answers[turn].likeliest(seen) if turn < len(self._answers) else ()
+
+
+def _names(demonstration: Transcript) -> tuple[str, ...]:
+    return tuple(exchange[-1][0].name for exchange in demonstration.turns)
+
+
+class GuessIds:
+    """Shortcut that tries ids of other episodes and ids that are formed like them.
+
+    Each reply repeats a call that was carried out, so that it does not count as failed; when an id
+    is right, it answers from what was shown.
+    """
+
+    name = "ids by guessing"
+
+    def __init__(self, candidates: Calls, answer: Answer) -> None:
+        self._candidates, self._answer = candidates, answer
+
+    def act(self, seen: Transcript) -> Calls:
+        """Guess ids, then answer."""
+        begin = len(seen.turns) * _GUESSES_IN_A_REPLY
+        if guessed(seen) or begin >= len(self._candidates):
+            return self._answer.likeliest(seen)
+        valid = [call for turns in seen.turns for call, result in turns if not is_error(result)]
+        return [*self._candidates[begin : begin + _GUESSES_IN_A_REPLY], *valid[:1]]
+
+
+def guessed(seen: Transcript) -> bool:
+    """Report whether a call with an id that no text had shown was carried out."""
+    shown = [seen.task]
+    for exchange in seen.turns:
+        text = "\n".join(shown)
+        if any(hidden_values(call, text) and not is_error(result) for call, result in exchange):
+            return True
+        shown += [result for _, result in exchange]
+    return False
+
+
+def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
+    """Return the arguments of a call that look like ids and stand nowhere in a text."""
+    return [
+        (name, value)
+        for name, value in call.arguments.items()
+        if isinstance(value, str)
+        and _ID_NAME.search(name)
+        and _ID.fullmatch(value)
+        and value not in shown
+    ]
+
+
+def opaque_ids(seen: Transcript) -> set[str]:
+    """Return the ids in the calls of an episode that the task does not tell and nobody chooses."""
+    calls = [call for exchange in seen.turns for call, _ in exchange]
+    values = [value for call in calls for _, value in hidden_values(call, seen.task)]
+    return set(filter(_OPAQUE.fullmatch, values))
+
+
+_ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
+"""Parameters that take ids; the ranges of a sheet, paths and dates are for a policy to choose."""
+_ID = re.compile(r"(?=.*\d)\S{2,64}")
+"""One word with a digit: a text without one is a query, a name or a choice."""
+_OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
+"""An id that is long enough not to come up twice by chance, and is neither a date nor a number."""
+
+
+def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
+    """Yield calls with ids of other episodes, then with ids formed like them, the likeliest
+    first.
+    """
+    calls: Counter[tuple[str, str, str]] = Counter()
+    rest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for demonstration in demonstrations:
+        for exchange in demonstration.turns[:-1]:
+            for call, _ in exchange:
+                for name, value in hidden_values(call, demonstration.task):
+                    calls[call.name, name, value] += 1
+                    rest.setdefault((call.name, name), call.arguments)
+    likeliest = [key for key, _ in calls.most_common(_GUESSES // 2)]
+    formed = [
+        (tool, name, value)
+        for tool, name in rest
+        for value in _formed([key[2] for key in calls.elements() if key[:2] == (tool, name)])
+    ]
+    for tool, name, value in dict.fromkeys([*likeliest, *formed]):
+        yield ToolCall(tool, {**rest[tool, name], name: value})
+
+
+def _formed(values: Sequence[str]) -> Iterator[str]:
+    """Yield texts of the most frequent form of some ids, with numbers that are frequent in them."""
+    form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
+    alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
+    columns = [
+        [number for number, _ in Counter(column).most_common(_NUMBERS)]
+        for column in zip(*alike, strict=True)
+    ]
+    texts = form.split("#")
+    for runs in product(*columns):
+        yield "".join(map("".join, zip_longest(texts, runs, fillvalue="")))
+
+
+_DIGITS = re.compile(r"\d+")
+_NUMBERS = 15
+"""Numbers that are tried in each place of an id."""
+
+
+def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
+    """Return the battery for a world.
+
+    Args:
+        demonstrations: Episodes that succeeded, on training seeds.
+        probing: Plays probes on them.
+    """
+    finals = [call for d in demonstrations if (call := d.final_call)]
+    blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
+    shown = Answer(
+        [(d.before(len(d.turns) - 1), d.final_call) for d in demonstrations if d.final_call]
+    )
+    common = Counter(map(_text, finals)).most_common(_TRIES)
+    constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
+    shortcuts: list[Shortcut] = [
+        Script("nothing at all", ()),
+        *_ends(demonstrations[0].tools, finals),
+        Script("most frequent answers of other episodes", constants),
+        *(OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()),
+        ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
+    ]
+    for name, probe in _probes(demonstrations).items():
+        pairs = zip(probing(probe), demonstrations, strict=True)
+        answer = Answer([(s, d.final_call) for s, d in pairs if d.final_call])
+        shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
+        if name == _FIRST:
+            shortcuts.append(ProbeAnswer("re-reading, then an answer", probe, answer, 3))
+    shortcuts += [
+        Copy("copy of another episode", demonstrations),
+        *(Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)),
+        CopyByPosition(demonstrations),
+    ]
+    candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
+    return [*shortcuts, GuessIds(candidates, shown)] if candidates else shortcuts
+
+
+_OPTIONS: Mapping[str, Callable[[list[str]], str]] = {
+    "first": lambda listed: listed[0],
+    "last": lambda listed: listed[-1],
+    "longest": lambda listed: max(listed, key=len),
+}
+_FIRST = "the first call of other episodes"
+
+
+def _text(call: ToolCall) -> str:
+    return f"{call.name} {sorted(call.arguments.items(), key=repr)}"
+
+
+def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
+    """Return shortcuts that end the episode at once, with all choices of arguments that have few."""
+    ending = {call.name for call in finals}
+    calls = (
+        ToolCall(tool.name, arguments)
+        for tool in tools
+        if tool.final or tool.name in ending
+        for arguments in _choices(tool.parameters)
+    )
+    return [Script(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
+
+
+def _label(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})"
+
+
+def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return arguments that a schema allows: each value of the first choice, and else the least."""
+    values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
+    least = {name: choices[0] for name, choices in values.items()}
+    first = next((name for name, choices in values.items() if len(choices) > 1), None)
+    return [least] if first is None else [{**least, first: value} for value in values[first]]
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the values of a choice, or the least value of another type."""
+    if "enum" in schema:
+        return list(schema["enum"])
+    if "anyOf" in schema:
+        return _values(schema["anyOf"][0])
+    least: Mapping[str, list[Any]] = {
+        "boolean": [True, False],
+        "string": [""],
+        "array": [[]],
+        "object": [{}],
+    }
+    return least.get(schema.get("type", ""), [schema.get("minimum", 0)])
+
+
+def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
+    """Return the calls to look at before an answer, by name."""
+    probes: dict[str, Probe] = {}
+    ending = {call.name for d in demonstrations if (call := d.final_call)}
+    longer = [d for d in demonstrations if len(d.turns) > 1]
+    if longer:
+        probes[_FIRST] = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer]).likeliest
+    used = {call.name for d in longer for exchange in d.turns for call, _ in exchange} - ending
+    bare = [
+        ToolCall(tool.name, {})
+        for tool in demonstrations[0].tools
+        if tool.name in used and not tool.final and not tool.parameters.get("required")
+    ]
+    if bare:
+        probes["all calls without arguments"] = lambda seen: bare
+    for name, page in _last_pages(longer).items():
+        probes[f"the last page of {name}"] = page.likeliest
+    return probes
+
+
+def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
+    """Return guesses of the call with the largest number, for the tools that take one."""
+    largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
+    for demonstration in demonstrations:
+        calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]
+        numbered = [(n, call) for call in calls for n in call.arguments.values() if type(n) is int]
+        for tool in {call.name for _, call in numbered}:
+            _, call = max((x for x in numbered if x[1].name == tool), key=lambda pair: pair[0])
+            largest.setdefault(tool, []).append((demonstration.before(0), call))
+    return {tool: Answer(examples) for tool, examples in largest.items()}

@@ -1,0 +1,152 @@
+"""Laws of every step: what an env may return, whatever a model wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any, get_args
+
+import gymnasium
+
+from agentgym.play.env import MAX_ERROR_CHARS
+from agentgym.text.messages import Chat, Message, Role
+
+StepResult = tuple[Any, Any, Any, Any, Any]
+"""What a step returns: observation, reward, terminated, truncated, info."""
+
+_ROLES = frozenset(get_args(Role))
+_ERROR = "error: "
+
+
+def to_jsonable(value: Any) -> Any:
+    """Return a record of an info as JSON writes it.
+
+    Raises:
+        TypeError: It is no record.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON-able")
+
+
+def faults_of_result(
+    env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
+) -> Iterator[str]:
+    """Yield what is wrong with the result of a step, or of a reset with a reward of 0."""
+    chat, reward, terminated, truncated, info = result
+    if not env.observation_space.contains(chat):
+        yield f"the observation is not in the space: {type(chat).__name__}"
+        return
+    yield from _faults_of_chat(chat, before)
+    over = terminated or truncated
+    if not isinstance(terminated, bool) or not isinstance(truncated, bool):
+        yield f"terminated and truncated are not bool: {terminated!r}, {truncated!r}"
+    elif terminated and truncated:
+        yield "the episode is both terminated and truncated"
+    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
+        yield f"the reward is not a number: {type(reward).__name__}"
+    elif not math.isfinite(reward) or not 0.0 <= reward <= 1.0:
+        yield f"the reward is not in [0, 1]: {reward!r}"
+    elif reward and not over:
+        yield f"the reward is {reward!r} before the end"
+    yield from _faults_of_info(info)
+
+
+def _faults_of_info(info: Any) -> Iterator[str]:
+    try:
+        json.dumps(info, default=to_jsonable, allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"the info cannot be written as JSON: {error}"
+    if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
+        yield "the info is no dict with texts as keys"
+        return
+    score = getattr(info.get("detail"), "score", None)
+    if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
+        yield f"the score in the info is not in [0, 1]: {score!r}"
+
+
+def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
+    """Yield what is wrong with the messages that are new in a chat, and with the pairs of calls and
+    results.
+    """
+    for message in chat.messages[chat.shared_prefix(before) :]:
+        yield from _faults_of_message(message)
+    ids = [message.id for message in chat.messages]
+    if len(set(ids)) != len(ids):
+        twice = next(each for each in ids if ids.count(each) > 1)
+        yield f"two messages have the id {twice!r}"
+    open_calls: set[str] = set()
+    for message in chat.messages:
+        if message.role == "tool":
+            if message.call_id not in open_calls:
+                yield f"the result {message.id!r} answers no call of the chat"
+            open_calls.discard(message.call_id)
+        elif open_calls:
+            yield f"no result answers the call {sorted(open_calls)[0]!r}"
+            open_calls = set()
+        if message.role == "assistant":
+            open_calls = {call.id for call in message.calls}
+    if open_calls:
+        yield f"no result answers the call {sorted(open_calls)[0]!r}"
+
+
+def _faults_of_message(message: Message) -> Iterator[str]:
+    where = f"message {message.id!r}"
+    if message.role not in _ROLES:
+        yield f"{where} has the role {message.role!r}"
+    texts = (message.text, message.thinking, message.call_id, message.id, message.raw)
+    if not all(isinstance(text, str) for text in texts):
+        yield f"{where} has a field that is no text"
+        return
+    if message.role == "tool" and message.text.startswith(_ERROR):
+        first, _, _ = message.text.removeprefix(_ERROR).partition("\n\n<")  # hints may follow
+        if len(first) > MAX_ERROR_CHARS:
+            yield f"{where} is an error of {len(first)} characters"
+        if not first.strip():
+            yield f"{where} is an error that says nothing"
+    try:
+        json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"{where} cannot be written as JSON in UTF-8: {error}"
+
+
+def is_refused(info: Mapping[str, Any]) -> bool:
+    """Return whether nothing that a reply asked for was done, so that nothing may have changed."""
+    detail = info["detail"]
+    return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
+
+
+class Transcript:
+    """Hash of all that an episode showed, in order."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.marks: list[str] = []
+        """The hash after the reset and after each step, to tell where two episodes part."""
+
+    def add(self, before: Chat, result: StepResult) -> None:
+        """Take in the result of a reset or a step."""
+        self._hash.update(describe_result(before, result).encode("utf-8", "backslashreplace"))
+        self.marks.append(self._hash.hexdigest()[:16])
+
+
+def parting(one: Sequence[str], two: Sequence[str]) -> str:
+    """Return the step after which two episodes differ, by their marks; empty if they are alike."""
+    for k, (left, right) in enumerate(zip(one, two, strict=False)):
+        if left != right:
+            return f"the reply {k}" if k else "the reset"
+    return ""
+
+
+def describe_result(before: Chat, result: StepResult) -> str:
+    """Return the result of a step as text: what is new in the chat, and the rest."""
+    chat, reward, terminated, truncated, info = result
+    shared = chat.shared_prefix(before)
+    new = [message.to_dict() for message in chat.messages[shared:]]
+    tools = [] if chat.tools == before.tools else [tool.to_openai() for tool in chat.tools]
+    return json.dumps(
+        [shared, new, tools, float(reward), terminated, truncated, info], default=repr
+    )

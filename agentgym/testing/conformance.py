@@ -1,0 +1,158 @@
+"""All laws of a world in one run: what `agentgym check` shows."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from agentgym.assemble.registry import is_team, make, resolve
+from agentgym.oracles import ARMS
+from agentgym.play.env import tool_env
+from agentgym.testing import laws
+from agentgym.testing.laws import SCRIPTED, BrokenLaw, world_of
+from agentgym.text.parsing import Dialect
+from agentgym.world.world import MissingHook, has_hook
+
+Verdict = Literal["holds", "broken", "skipped"]
+
+_HINTS = ("state", "subtask", "legal_calls")
+_READERS = ("read_state", "read_subtask")
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A law, with the hooks without which there is nothing to check.
+
+    Attributes:
+        name: A few words.
+        check: Raises `BrokenLaw`.
+        hooks: The names of the hooks.
+    """
+
+    name: str
+    check: Callable[[str], object]
+    hooks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LawResult:
+    """The verdict on one law.
+
+    Attributes:
+        name: The law.
+        verdict: `holds`, `broken` or `skipped`.
+        reason: What is wrong or missing; empty if it holds.
+        line: The Python or the command that shows what is wrong.
+        missing: The hooks that the world lacks.
+    """
+
+    name: str
+    verdict: Verdict
+    reason: str = ""
+    line: str = ""
+    missing: tuple[MissingHook, ...] = ()
+
+
+def world_laws(seeds: int = 5) -> list[Law]:
+    """Return the laws, the quick ones first.
+
+    Args:
+        seeds: The instances that each is checked on.
+    """
+    some = range(seeds)
+    return [
+        Law("Gymnasium's check_env passes", laws.check_gymnasium),
+        Law("spaces, rewards and infos", functools.partial(laws.check_spaces, seeds=some)),
+        Law("doing nothing scores 0", functools.partial(laws.check_doing_nothing, seeds=some)),
+        Law("a spec makes the same env", laws.check_spec),
+        Law("observations are plain data", laws.check_plain_data),
+        Law("global generators are left alone", laws.check_global_generators),
+        Law("snapshots, clones and pickles", laws.check_copies),
+        Law("hints change nothing", laws.check_hints_change_nothing, (*_HINTS, "optimal_calls")),
+        Law(
+            "hints use what was shown",
+            functools.partial(laws.check_hints, seeds=some),
+            (*_HINTS, *SCRIPTED, *_READERS),
+        ),
+        *(
+            Law(
+                f"the oracle solves and labels fit, arm {arm or 'none'}",
+                functools.partial(laws.check_oracle, arm=arm, seeds=some),
+                _needs(arm),
+            )
+            for arm in ARMS
+        ),
+        *(
+            Law(
+                f"the oracle solves, dialect {dialect}",
+                functools.partial(laws.check_dialect, dialect=dialect),
+                SCRIPTED,
+            )
+            for dialect in get_args(Dialect)
+        ),
+        Law("hostile replies", laws.check_hostile_replies),
+        Law("same seed, same bytes", lambda env_id: laws.check_same_bytes([env_id])),
+    ]
+
+
+def _needs(arm: str) -> tuple[str, ...]:
+    """Return the hooks that an arm and its oracle policy need."""
+    hints = {"P": ("subtask", "read_subtask"), "S": ("state", "read_state")}
+    return (*SCRIPTED, *(hook for letter in arm for hook in hints.get(letter, ())))
+
+
+def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
+    """Check every law of a world; yield a verdict on each.
+
+    Args:
+        env_id: The id of a world or a preset, or `package.module:MyWorld`.
+        seeds: The instances that each law is checked on.
+        only: Leave out the laws whose names do not hold this text.
+
+    Raises:
+        ValueError: There is no such world or law, it cannot be made, or it is a team.
+    """
+    full = resolve(env_id)
+    if is_team(full):
+        raise ValueError(f"{env_id} is a team; check the world that it plays")
+    world = world_of(full)
+    undefined = world.undefined_hooks(tool_env(make(full)).config)
+    # By its module, so that other processes find a world that no package names.
+    name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
+    chosen = [law for law in world_laws(seeds) if only in law.name]
+    if not chosen:
+        names = ", ".join(law.name for law in world_laws())
+        raise ValueError(f"the name of no law holds {only!r}; laws: {names}")
+    for law in chosen:
+        lacking = tuple(MissingHook(world, hook) for hook in law.hooks if not has_hook(world, hook))
+        reasons = [undefined[hook] for hook in law.hooks if hook in undefined]
+        if lacking:
+            reasons.insert(0, f"needs {', '.join(each.hook for each in lacking)}")
+        if reasons:
+            yield LawResult(law.name, "skipped", "; ".join(reasons), missing=lacking)
+        else:
+            yield _check(law, name)
+
+
+def _check(law: Law, env_id: str) -> LawResult:
+    try:
+        law.check(env_id)
+    except BrokenLaw as error:
+        return LawResult(law.name, "broken", error.law, error.line)
+    except MissingHook as error:
+        return LawResult(law.name, "skipped", f"needs {error.hook}", missing=(error,))
+    except Exception as error:  # noqa: BLE001 - a world is code of anyone, and its faults are shown
+        return LawResult(law.name, "broken", f"{type(error).__name__}: {error}", _line(law, env_id))
+    return LawResult(law.name, "holds")
+
+
+def _line(law: Law, env_id: str) -> str:
+    """Return the Python that checks a law again."""
+    check: Any = law.check
+    options = check.keywords if isinstance(check, functools.partial) else {}
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    function = inspect.unwrap(check.func if options else check).__name__
+    return f"agentgym.testing.laws.{function}({env_id!r}{given})"

@@ -1,0 +1,399 @@
+"""Play of one episode under every law that needs no knowledge of a world."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+import sysconfig
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from agentgym.assemble.registry import is_team, make
+from agentgym.multi.gym import TeamEnv
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.play.env import ToolEnv, tool_env
+from agentgym.testing.cases import Case, Finding, Report, draw_options
+from agentgym.testing.checks import (
+    StepResult,
+    Transcript,
+    faults_of_result,
+    is_refused,
+    parting,
+)
+from agentgym.testing.probes import (
+    GROWTH_UNITS,
+    compare_copy,
+    copy_for,
+    differences,
+    growth_reply,
+    measure_growth,
+    state_of,
+)
+from agentgym.testing.replies import ReplyGenerator
+from agentgym.testing.resources import STEP_BYTES, ResourceLedger, peak_memory
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.world.world import MissingHook, World, has_hook
+
+SLOW_SECONDS = 2.0
+"""Processor time of a step that counts as slow, if it is also far above the median: a query or a
+program that runs into its limits takes about one.
+"""
+SLOW_MULTIPLE = 100
+"""Multiple of the median step that is far above it."""
+
+_COPY_EVERY = 10
+"""Steps of which one is played by a copy too."""
+_PROBE_EVERY = 12
+"""Steps of which one is probed for work that grows faster than the text."""
+_STATE_BYTES = 300_000
+"""States that are larger are compared at a share of the refused replies only, for speed."""
+_IDLE_STEPS = 400
+"""Replies of an episode in which nothing is done, at most."""
+_IDLE_REPLY = "I would rather not."
+_LEAK_ROUNDS = 5
+"""Times that a given case is played to see whether it leaves something behind each time."""
+_SUGGESTED = 50
+"""Calls of each kind that a world suggests at a moment: it may have thousands."""
+_HERE = Path(__file__).parent
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+
+class Monitor:
+    """Observer of an episode that is told of each text before it is played, so that what kills the
+    process can be named afterwards. This one does nothing.
+    """
+
+    def begin(self, case: Case) -> None:
+        """Take note that an episode begins."""
+
+    def before(self, action: str) -> None:
+        """Take note of a reply that is about to be played."""
+
+    def pause(self) -> None:
+        """Take note that nothing is being played."""
+
+
+class _Stop(Exception):
+    """The episode cannot go on: a finding ended it."""
+
+
+def play(
+    case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None
+) -> Report:
+    """Play a case, and return what it came to.
+
+    Args:
+        case: The case.
+        monitor: The observer of the replies.
+        ledger: The accounts of what episodes leave behind; None keeps none.
+
+    Raises:
+        ValueError: There is no such id, or an option is not right.
+    """
+    options = draw_options(case) if case.options is None else dict(case.options)
+    case = replace(case, options=options, env_seed=case.instance)
+    player = _Player(case, monitor or Monitor())
+    for _ in range(_LEAK_ROUNDS if player.thorough and ledger is not None else 1):
+        player.play()
+        if ledger is not None:
+            characters = sum(map(len, player.report.actions))
+            for text in ledger.close_episode(case.id, characters):
+                player.find("leak", text, re.sub(r"\d+", "#", text))
+    return player.report
+
+
+class _Player:
+    """One env with its case, and what was found."""
+
+    def __init__(self, case: Case, monitor: Monitor) -> None:
+        self.case, self._monitor = case, monitor
+        self.thorough = case.actions is not None and not case.quick
+        self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
+        self.report = Report(options=case.options or {})
+
+    def find(self, kind: str, text: str, mark: str = "") -> None:
+        """Add a finding with the replies so far."""
+        case = replace(self.case, actions=list(self.report.actions))
+        self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
+
+    def play(self) -> None:
+        """Play the case once."""
+        generators = _global_generators()
+        self.report.actions = []
+        self._times: list[float] = []
+        self._transcript = Transcript()
+        self._monitor.begin(self.case)
+        env: gymnasium.Env[Any, Any] | None = None
+        try:
+            with self._watch("raise"):
+                env = make(self.case.id, **(self.case.options or {}))
+            self._play(env)
+            self._end(env)
+            if self.thorough or (self.case.index % 2 == 0 and not self.case.quick):
+                self._repeat(env)
+            if self.case.index == 0 and not self.case.quick:
+                self._idle(env)
+        except _Stop:
+            pass
+        finally:
+            if env is not None:
+                with suppress(_Stop), self._watch("raise"):
+                    env.close()
+            self._monitor.pause()
+        if _global_generators() != generators:
+            self.find("random", "the global random generators were used")
+        self.report.texts = len(self.report.actions)
+        self.report.marks = self._transcript.marks
+        if self._times:
+            self.report.slowest = max(self._times)
+            self.report.median = statistics.median(self._times)
+
+    @contextmanager
+    def _watch(self, kind: str, what: str = "") -> Iterator[None]:
+        """Turn whatever is raised inside into a finding that ends the episode."""
+        try:
+            yield
+        except _Stop:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
+            text = "".join(traceback.format_exception(error, limit=-12))
+            self.find(kind, f"{what}{text[-3_000:]}", _place_of(error))
+            raise _Stop from None
+
+    def _play(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Play the replies of the case, or random ones."""
+        case = self.case
+        generator = ReplyGenerator(
+            self._rng, (case.options or {}).get("dialect", "auto"), case.index
+        )
+        prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
+        probe = int(self._rng.integers(_PROBE_EVERY))
+        oracle = _oracle(case.id, generator.dialect) if prefix else None
+        with self._watch("raise"):
+            chat, info = env.reset(seed=case.env_seed)
+        result: StepResult = (chat, 0.0, False, False, info)
+        self._check_result(env, Chat(), result)
+        self._transcript.add(Chat(), result)
+        read = Chat()
+        state = b""
+        count = case.texts if case.actions is None else len(case.actions)
+        for k in range(count):
+            if case.actions is not None:
+                action = case.actions[k]
+            else:
+                for message in chat.messages[max(1, chat.shared_prefix(read)) :]:
+                    generator.vocabulary.read(message.text)
+                read = chat
+                action = self._next_action(env, chat, generator, oracle if k < prefix else None)
+                if k % _PROBE_EVERY == probe:
+                    self._probe(env, chat, generator)
+            if k == count - 1 and case.smaller:
+                self._measure(env, case.smaller, action)
+            result, state = self._step(env, chat, action, state)
+            chat = result[0]
+            if result[2] or result[3]:
+                break
+
+    def _next_action(
+        self,
+        env: gymnasium.Env[Any, Any],
+        chat: Chat,
+        generator: ReplyGenerator,
+        oracle: Callable[[Sequence[Chat]], Any] | None,
+    ) -> str:
+        if oracle is not None:
+            with self._watch("oracle", "the scripted policy: "):
+                return str(oracle([chat])[0].text)
+
+        def suggest() -> Sequence[ToolCall]:
+            with self._watch("oracle", "the hooks of the world: "):
+                return _suggested(env)
+
+        return generator.write(chat.tools, suggest)
+
+    def _step(
+        self, env: gymnasium.Env[Any, Any], chat: Chat, action: str, state: bytes
+    ) -> tuple[StepResult, bytes]:
+        """Play a reply, and hold it to all laws; return the state afterwards if it is known."""
+        self.report.actions.append(action)
+        state = state or state_of(env)
+        # The draws are made in any case, so that what is played does not depend on what is found.
+        draws = self._rng.random(3)
+        share = min(1.0, _STATE_BYTES / len(state))
+        copies = (
+            range(3)
+            if self.thorough
+            else [int(draws[1] * 3)]
+            if draws[0] * _COPY_EVERY < share
+            else []
+        )
+        twins = []
+        for k in copies:
+            with self._watch("copy"):
+                twins.append(copy_for(env, k))
+        result = self._timed_step(env, action)
+        self._check_result(env, chat, result)
+        self._transcript.add(chat, result)
+        self.report.calls += result[4]["detail"].calls
+        for twin in twins:
+            with self._watch("copy", "a copy raised: "):
+                if text := compare_copy(env, twin, chat, action, result):
+                    self.find("copy", text, "copy")
+        if not is_refused(result[4]):
+            return result, b""
+        self.report.refused += 1
+        if not self.thorough and draws[2] > share:
+            return result, b""
+        after = state_of(env)
+        if changes := differences(state, after):
+            text = f"a refused reply changed the state: {'; '.join(changes)}"
+            path, _, _ = changes[0].partition(": ")
+            self.find("state", text, re.sub(r"\d+", "#", path))
+        return result, after
+
+    def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
+        memory, begin = peak_memory(), time.process_time()
+        self._monitor.before(action)
+        with self._watch("raise"):
+            result: StepResult = env.step(action)
+        self._times.append(seconds := time.process_time() - begin)
+        median = statistics.median(self._times[-200:])
+        if seconds > SLOW_SECONDS and (self.thorough or seconds > SLOW_MULTIPLE * median):
+            self.find("slow", f"a step took {seconds:.1f} s of processor time", "slow")
+        if (growth := peak_memory() - memory) > STEP_BYTES + 1_000 * len(action):
+            self.find("memory", f"a step took {growth >> 20} MB", "memory")
+        return result
+
+    def _check_result(self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult) -> None:
+        with self._watch("result", "the result of the step cannot be read: "):
+            faults = list(faults_of_result(env, before, result))
+        if faults:
+            self.find("result", "; ".join(faults), _mark_of(faults[0]))
+        reported = getattr(result[4]["detail"], "faults", ()) if not faults else ()
+        for fault in reported:
+            self.find(
+                "raise", f"{fault.tool} failed: {fault.traceback}", _place_in(fault.traceback)
+            )
+        if faults or reported:
+            raise _Stop
+
+    def _end(self, env: gymnasium.Env[Any, Any]) -> None:
+        """End an episode that still goes on, for its score."""
+        inner = env.unwrapped
+        if isinstance(inner, ToolEnv) and not inner.over:
+            before = inner.chat
+            with self._watch("raise", "scoring: "):
+                result = inner.truncate("fuzz")
+            self._check_result(inner, before, result)
+            self._transcript.add(before, result)
+
+    def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Play the same replies in the same env again: all has to come out alike."""
+        again = Transcript()
+        with self._watch("repeat", "the episode played again: "):
+            chat, info = env.reset(seed=self.case.env_seed)
+            again.add(Chat(), (chat, 0.0, False, False, info))
+            for action in self.report.actions:
+                self._monitor.before(action)
+                result = env.step(action)
+                again.add(chat, result)
+                chat = result[0]
+        if when := parting(self._transcript.marks, again.marks):
+            self.find("repeat", f"the same episode played again differs after {when}", "repeat")
+
+    def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Play an episode in which nothing is done: it has to score 0."""
+        with self._watch("raise", "an episode in which nothing is done: "):
+            env.reset(seed=self.case.env_seed)
+            for _ in range(_IDLE_STEPS):
+                self._monitor.before(_IDLE_REPLY)
+                _, reward, terminated, truncated, _ = env.step(_IDLE_REPLY)
+                if terminated or truncated:
+                    break
+            else:
+                if not isinstance(env.unwrapped, ToolEnv):
+                    return
+                reward = env.unwrapped.truncate("fuzz")[1]
+        if reward != 0:
+            self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
+
+    def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
+        """Compare the work of a reply with that of one a few times longer."""
+        unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
+        smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
+        self._measure(env, smaller, larger)
+
+    def _measure(self, env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> None:
+        self._monitor.before(larger)
+        self.report.actions.append(larger)
+        with self._watch("raise"):
+            text = measure_growth(env, smaller, larger)
+        if text:
+            self.case = replace(self.case, smaller=smaller)
+            self.find("growth", text, "growth")
+            self.case = replace(self.case, smaller="")
+        self.report.actions.pop()
+
+
+def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
+    """Return the policy that solves the world from the chat, if the world has the hooks for it."""
+    try:
+        policy = TeamPolicy if is_team(env_id) else OraclePolicy
+        return policy(env_id, dialect=dialect)
+    except MissingHook:
+        return None
+
+
+def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
+    """Return the calls that the world of whoever is asked calls legal or optimal."""
+    inner = env.unwrapped
+    world: World[Any] = (
+        inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
+    )
+    return [
+        call
+        for hook in ("legal_calls", "optimal_calls")
+        if has_hook(type(world), hook)
+        for call in islice(getattr(world, hook)() or (), _SUGGESTED)
+    ]
+
+
+def _global_generators() -> tuple[Any, str]:
+    return random.getstate(), repr(np.random.get_state(legacy=False))  # noqa: NPY002 - it must not change
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the type of an error with the innermost function that is of no library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    frame = (own or list(frames))[-1]
+    return f"{type(error).__name__} in {Path(frame.filename).name}:{frame.name}"
+
+
+def _place_in(text: str) -> str:
+    """Return the same for a traceback that was formatted."""
+    frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
+    own = [frame for frame in frames if not _is_library(frame[0])]
+    file, function = (own or frames or [("?", "?")])[-1]
+    error = re.match(r"[\w.]*", text.strip().splitlines()[-1])
+    return f"{error[0] if error else ''} in {Path(file).name}:{function}"
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or "site-packages" in file or Path(file).parent == _HERE
+
+
+def _mark_of(text: str) -> str:
+    """Return a text without its numbers and quotations."""
+    return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]

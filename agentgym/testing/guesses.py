@@ -1,0 +1,268 @@
+"""Guesses of an answer: constants, rules that pick a part of a text without understanding it, and
+one of them for each value of a feature, learnt from examples.
+
+A rule that finds the answers of other episodes (the third word, the last option, the line with a
+certain mark) is a tell of the world.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentgym.testing.playing import Transcript
+
+Example = tuple[Transcript, str]
+"""What was seen, and the answer as text."""
+
+_WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
+_NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
+_SEPARATORS = re.compile(r"[\n,;|:]+")
+_LINES = re.compile(r"\n|\}, ?\{")
+
+_ENDS = 12
+"""Places from either end of a text at which a rule looks: more than the fields of a record."""
+_MARKS = 6
+"""Marks that are tried as rules; the most frequent ones come first."""
+_MARK_SHARE = 0.6
+"""Share of the examples in which a mark has to stand beside the answer to be tried."""
+_LINE_CHARS = 2_000
+"""A longer line is no record."""
+_TEXT_CHARS = 40_000
+"""Texts are cut to this length, from both ends, so that long logs do not make the audit slow."""
+_RULES = 10
+"""Rules that are remembered for each value of a feature: more than there are tries."""
+_PLACES = 8
+"""Numbers of a prompt that are features: budgets and sizes stand among the first or the last."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Rule that picks a part of what was shown.
+
+    Attributes:
+        source: The text: `task` or `result`, the results of the last reply.
+        unit: The parts of a text: `words`, `numbers` or `segments` between separators.
+        rule: The name of the rule.
+        place: The place that it looks at, where it does.
+        mark: The word that the line has to contain, if there is one.
+    """
+
+    source: str
+    unit: str
+    rule: str
+    place: int = 0
+    mark: str = ""
+
+    def pick(self, seen: Transcript) -> str | None:
+        """Return the part of what was seen that the rule picks; None if there is none."""
+        text = cut(seen.task if self.source == "task" else seen.last_result)
+        if self.mark:
+            text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
+        parts = UNITS[self.unit](text)
+        if self.rule in ("front", "back"):
+            place = self.place if self.rule == "front" else -1 - self.place
+            return parts[place] if -len(parts) <= place < len(parts) else None
+        return EXTREMES[self.rule](parts) if parts else None
+
+
+def cut(text: str) -> str:
+    """Return a text without its middle, if it is long."""
+    half = _TEXT_CHARS // 2
+    return text if len(text) <= 2 * half else f"{text[:half]}\n{text[-half:]}"
+
+
+def words(text: str) -> list[str]:
+    """Return the words, numbers and quotations of a text, without quotation marks."""
+    return [word.strip('"') for word in _WORD.findall(text)]
+
+
+def numbers(text: str) -> list[str]:
+    """Return the numbers of a text."""
+    return _NUMBER.findall(text)
+
+
+def segments(text: str) -> list[str]:
+    """Return the parts of a text between commas, colons, semicolons, bars and line ends."""
+    parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
+    return [part for part in parts if part]
+
+
+UNITS: Mapping[str, Callable[[str], list[str]]] = {
+    "words": words,
+    "numbers": numbers,
+    "segments": segments,
+}
+
+
+def options(text: str) -> list[str]:
+    """Return the longest list of options of a text: the items of a line between commas, or the
+    entries of lines that begin alike.
+    """
+    lines = text.split("\n")
+    rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
+    bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
+    return max([*rows, bullets], key=len, default=[])
+
+
+def _value(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) else 0.0
+
+
+def _counted(parts: list[str]) -> list[str]:
+    return [part for part, _ in Counter(parts).most_common()]
+
+
+EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
+    "longest": lambda parts: max(parts, key=len),
+    "shortest": lambda parts: min(parts, key=len),
+    "largest": lambda parts: max(parts, key=_value),
+    "smallest": lambda parts: min(parts, key=_value),
+    "most frequent": lambda parts: _counted(parts)[0],
+    "least frequent": lambda parts: _counted(parts)[-1],
+    "first of all sorted": min,
+    "last of all sorted": max,
+}
+
+
+def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
+    """Yield the rules without a mark that pick an answer."""
+    for source, text in (("task", seen.task), ("result", seen.last_result)):
+        for unit, split in UNITS.items():
+            parts = split(cut(text))
+            for place in range(min(_ENDS, len(parts))):
+                if parts[place] == answer:
+                    yield Selector(source, unit, "front", place)
+                if parts[-1 - place] == answer:
+                    yield Selector(source, unit, "back", place)
+            if answer in parts:
+                for rule, pick in EXTREMES.items():
+                    if pick(parts) == answer:
+                        yield Selector(source, unit, rule)
+
+
+def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
+    """Return rules that look at the line with a mark, such as hold the answers of some examples.
+
+    Args:
+        examples: What was seen, and the answer to pick.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    places: Counter[Selector] = Counter()
+    for seen, answer in examples:
+        for source, text in (("task", seen.task), ("result", seen.last_result)):
+            lines = (line for line in _LINES.split(cut(text)) if len(line) < _LINE_CHARS)
+            parts = next((own for own in map(words, lines) if answer in own), [])
+            found[source].update(set(parts) - {answer})
+            if answer in parts:
+                places[Selector(source, "words", "front", parts.index(answer))] += 1
+    return [
+        Selector(place.source, place.unit, place.rule, place.place, mark)
+        for place, _ in places.most_common(_MARKS)
+        for mark, count in found[place.source].most_common(4 * _MARKS)
+        if count >= _MARK_SHARE * len(examples)
+    ]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same answer whatever was seen."""
+
+    text: str
+
+    def pick(self, seen: Transcript) -> str | None:
+        """Return the answer."""
+        return self.text
+
+
+Rule = Constant | Selector
+Lesson = tuple[Transcript, frozenset[Rule]]
+"""What was seen, and the rules that would have been right."""
+Feature = Callable[[Transcript], str]
+
+
+def _number(place: int) -> Feature:
+    def feature(seen: Transcript) -> str:
+        found = numbers(seen.task)
+        return found[place] if -len(found) <= place < len(found) else ""
+
+    return feature
+
+
+FEATURES: Mapping[str, Feature] = {
+    "nothing": lambda seen: "",
+    "length of the prompt": lambda seen: str(len(seen.task)),
+    "lines of the prompt": lambda seen: str(seen.task.count("\n")),
+    "length of the last result": lambda seen: str(len(seen.last_result)),
+    **{f"number {place} of the prompt": _number(place) for place in range(_PLACES)},
+    **{f"number {place} from its end": _number(-place) for place in range(1, _PLACES // 2)},
+}
+"""Simple facts about what was shown, on which an answer must not depend."""
+
+
+@dataclass
+class Guess:
+    """Lookup of the answer by a feature of what was seen, learnt from examples.
+
+    Attributes:
+        feature: The name of the feature.
+        rules: The best rules for each of its values, best first.
+        others: The rules for values that were not seen.
+    """
+
+    feature: str = "nothing"
+    rules: Mapping[str, Sequence[Rule]] = field(default_factory=dict)
+    others: Sequence[Rule] = ()
+
+    def pick(self, seen: Transcript) -> Iterator[str]:
+        """Yield different answers, the likeliest first."""
+        answers: set[str] = set()
+        for rule in self.rules_for(seen):
+            if (answer := rule.pick(seen)) is not None and answer not in answers:
+                answers.add(answer)
+                yield answer
+
+    def rules_for(self, seen: Transcript) -> Iterator[Rule]:
+        """Yield the rules for what was seen, the best first."""
+        yield from self.rules.get(FEATURES[self.feature](seen), ())
+        yield from self.others
+
+
+def learn_guess(examples: Sequence[Example]) -> Guess:
+    """Return the guess whose feature does best on examples that it was not learnt from."""
+    lessons = list(_lessons(examples))
+    halves = lessons[::2], lessons[1::2]
+
+    def hits(feature: str) -> int:
+        return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
+
+    return _fit(max(FEATURES, key=hits), lessons)  # the first of equals: the simplest
+
+
+def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
+    """Yield the examples with the rules that are right in each."""
+    marked = marked_selectors(examples)
+    for seen, answer in examples:
+        rules: set[Rule] = {Constant(answer), *matching_selectors(seen, answer)}
+        yield seen, frozenset(rules.union(rule for rule in marked if rule.pick(seen) == answer))
+
+
+def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
+    """Return the number of lessons whose answer is guessed at once."""
+    return sum(next(guess.rules_for(seen), None) in right for seen, right in lessons)
+
+
+def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
+    total = Counter(rule for _, right in lessons for rule in right)
+    bins: dict[str, Counter[Rule]] = defaultdict(Counter)
+    for seen, right in lessons:
+        bins[FEATURES[feature](seen)].update(right)
+    # Of rules that do equally well in a bin, the one that does best elsewhere comes first.
+    known = {
+        value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
+        for value, hits in bins.items()
+    }
+    others = sorted(total, key=lambda rule: (-total[rule], str(rule)))[:_RULES]
+    return Guess(feature, known, others)

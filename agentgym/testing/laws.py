@@ -1,0 +1,381 @@
+"""Laws that every world obeys, as functions that a test can call: those of the package are held to
+them by its tests, any other world by `agentgym check`.
+
+Each raises `BrokenLaw` with what is wrong and a line of Python that shows it.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import pickle
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from agentgym.assemble import registry
+from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles.policies import ScriptedPolicy
+from agentgym.oracles.reading import ParsedChat
+from agentgym.play.env import clone, tool_env
+from agentgym.play.policy import Policy
+from agentgym.testing.campaign import Campaign
+from agentgym.text.messages import Chat, Messages
+from agentgym.text.parsing import Dialect
+from agentgym.training.rollout import rollout
+from agentgym.world.world import World, has_hook, load_world
+
+SCRIPTED = ("read_task", "read_result", "optimal_calls")
+"""The hooks by which `OraclePolicy` plays from the chat."""
+MOST_REPLIES = 20_000
+"""Replies after which an episode of an agent that does nothing counts as endless; the longest budget
+of the package's worlds is a tenth of it.
+"""
+_NOISE = 0.3  # as many errors as leave most episodes long enough to see something
+_IDLE = "I would rather not."
+_INFO_KEYS = {"turn", "valid", "success", "detail"}
+_PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
+_PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
+_DIGEST = (
+    "import sys; from agentgym.testing.laws import play_lines; "
+    "print(*(line for each in sys.argv[1:] for line in play_lines(each)), sep='\\n')"
+)
+
+
+class BrokenLaw(AssertionError):
+    """A world does not obey a law.
+
+    Args:
+        law: What is wrong.
+        line: A line of Python that shows it.
+    """
+
+    def __init__(self, law: str, line: str) -> None:
+        self.law, self.line = law, line
+        super().__init__(f"{law}\n  to see it: {line}")
+
+
+def require(condition: object, law: str, line: str) -> None:
+    """Raise `BrokenLaw` unless a condition holds."""
+    if not condition:
+        raise BrokenLaw(law, line)
+
+
+def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
+    """Return the Python that makes an env, and begins an episode if there is a seed."""
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    made = f"env = agentgym.make({env_id!r}{given})"
+    return made if seed is None else f"{made}; env.reset(seed={seed})"
+
+
+def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
+    """Return the Python that plays an episode with a policy of `agentgym.oracles`."""
+    return f"{make_line(env_id, **options)}; rollout(env, {policy}, {seed})"
+
+
+def world_of(env_id: str) -> type[World[Any]]:
+    """Return the class of a world by its id.
+
+    Raises:
+        ValueError: No such world.
+    """
+    return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
+
+
+def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
+    """Return a policy that errs now and then, or plays at random where the world lacks the hooks to
+    play well.
+    """
+    world = world_of(env_id)
+    if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
+        return NoisyPolicy(env_id, p)
+    return RandomPolicy(env_id)
+
+
+def check_gymnasium(env_id: str) -> None:
+    """`check_env` of Gymnasium passes without a warning."""
+    full = registry.resolve(env_id)
+    line = f"check_env(gymnasium.make({full!r}).unwrapped)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            check_env(gymnasium.make(full).unwrapped)
+        except (AssertionError, UserWarning, gymnasium.error.Error) as error:
+            raise BrokenLaw(f"check_env of Gymnasium: {error}", line) from error
+
+
+def play_lines(env_id: str) -> Iterator[str]:
+    """Yield three episodes as JSON, with hints where the world has them."""
+    world = world_of(env_id)
+    hinted = all(has_hook(world, hook) for hook in ("state", "subtask", "read_state", *SCRIPTED))
+    env = registry.make(env_id, oracles="SP" if hinted else "", labels=True)
+    for seed in range(3):
+        yield rollout(env, erring_policy(env_id, 0.2), seed).to_json()
+
+
+def check_same_bytes(env_ids: Sequence[str]) -> None:
+    """The same seeds give the same bytes, in any process and with any seed of hashes."""
+    lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
+    expected = hashlib.sha256(lines.encode()).hexdigest()
+    path = os.pathsep.join(filter(None, sys.path))  # a world may be in a folder of the user's
+    for hash_seed in ("0", "4242"):
+        played = subprocess.run(
+            [sys.executable, "-c", _DIGEST, *env_ids],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        )
+        error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
+        require(not played.returncode, f"another process cannot play it: {error}", line)
+        shown = hashlib.sha256(played.stdout.replace(b"\r\n", b"\n")).hexdigest()
+        require(shown == expected, "another process plays other bytes with the same seeds", line)
+
+
+def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
+    """The global generators of Python and NumPy are left alone."""
+    before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
+    for arm in arms:
+        rollout(registry.make(env_id, oracles=arm, labels=True), erring_policy(env_id), 1)
+    registry.make(env_id).action_space.sample()
+    after = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002
+    require(
+        after == before,
+        "the global generator of random or NumPy was used; draw from self.rng",
+        rollout_line(env_id, "RandomPolicy(env.spec.id)", 1),
+    )
+
+
+def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
+    """Legal random walks stay in the spaces, are carried out, and are paid at the end alone."""
+    env, policy = registry.make(env_id), RandomPolicy(env_id)
+    offers = has_hook(world_of(env_id), "legal_calls")
+    env.action_space.seed(0)
+    for value in (None, 3, b"x", ["x"]):
+        require(
+            not (env.action_space.contains(value) or env.observation_space.contains(value)),
+            f"a space contains {value!r}",
+            make_line(env_id),
+        )
+    for seed in seeds:
+        chat, _ = env.reset(seed=seed)
+        over, reward, line = False, 0.0, rollout_line(env_id, "RandomPolicy(env.spec.id)", seed)
+        while not over:
+            sampled = seed % 2
+            action = env.action_space.sample() if sampled else policy([chat])[0].text
+            require(env.action_space.contains(action), "an action is not in its space", line)
+            chat, paid, terminated, truncated, info = env.step(action)
+            over, reward = terminated or truncated, float(paid)
+            require(env.observation_space.contains(chat), "a chat is not in its space", line)
+            require(
+                sampled or not offers or info["valid"],
+                f"legal_calls offers what is refused: {action}",
+                line,
+            )
+            for fault in info["detail"].faults:
+                raise BrokenLaw(f"a tool or the scorer broke: {fault}"[:500], line)
+            require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
+            require(over or reward == 0.0, "a reward comes before the end", line)
+        require(0.0 <= reward <= 1.0, f"the score is {reward}, not in [0, 1]", line)
+
+
+def check_oracle(
+    env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
+) -> None:
+    """The oracle policy solves every instance from the chat alone, and each of its steps is labelled
+    optimal.
+    """
+    options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
+    env = registry.make(env_id, **options)
+    for seed in seeds:
+        line = rollout_line(env_id, "OraclePolicy(env.spec.id)", seed, **options)
+        played = rollout(env, OraclePolicy(env_id), seed)
+        require(played.reward == 1.0, f"the oracle policy scores {played.reward}", line)
+        require(played.terminated, "the oracle policy does not end the episode", line)
+        for k, step in enumerate(played.steps):
+            for name in ("optimal", "alive", "valid"):
+                require(step.info[name], f"step {k} of the oracle policy is not {name}", line)
+
+
+def check_dialect(env_id: str, dialect: Dialect) -> None:
+    """The world is solved in each dialect of calls."""
+    reward = rollout(
+        registry.make(env_id, dialect=dialect), OraclePolicy(env_id, dialect=dialect), 0
+    ).reward
+    require(
+        reward == 1.0,
+        f"the oracle policy scores {reward} in dialect {dialect}",
+        rollout_line(env_id, f"OraclePolicy(env.spec.id, dialect={dialect!r})", 0, dialect=dialect),
+    )
+
+
+def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
+    """An agent that does nothing scores 0, and its episode is cut."""
+    env = registry.make(env_id)
+    for seed in seeds:
+        line = f"{make_line(env_id, seed)}; env.step({_IDLE!r})  # until it ends"
+        env.reset(seed=seed)
+        for _ in range(MOST_REPLIES):
+            _, reward, terminated, truncated, _ = env.step(_IDLE)
+            if terminated or truncated:
+                break
+        else:
+            raise BrokenLaw(
+                f"{MOST_REPLIES} replies without a call end no episode; set max_turns", line
+            )
+        require(reward == 0.0, f"doing nothing scores {reward}", line)
+        require(truncated, "doing nothing ends the world, in place of the turn budget", line)
+
+
+def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
+    """Snapshots, clones, deep copies and pickles in mid-episode go on alike and share nothing."""
+    policy = erring_policy(env_id)
+    for arm in arms:
+        env = registry.make(env_id, oracles=arm, shots=shots)
+        chat, _ = env.reset(seed=6)
+        chat, *_ = env.step(policy([chat])[0].text)
+        inner = tool_env(env)
+        if inner.over:
+            continue
+        line = f"{make_line(env_id, 6, oracles=arm)}; copy = agentgym.clone(env)"
+        snapshot = inner.snapshot()
+        copies = [env, clone(env), copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+        ends = [list(_play_on(each, policy, chat)) for each in copies]
+        for name, end in zip(("clone", "deep copy", "pickle"), ends[1:], strict=True):
+            require(end == ends[0], f"a {name} goes on otherwise than its original", line)
+        worlds = {id(tool_env(each).world) for each in copies}
+        require(len(worlds) == len(copies), "a copy shares its world with the original", line)
+        if not arm and not shots:
+            inner.restore(snapshot)
+            again = list(_play_on(env, policy, chat))[:-1]  # the generator goes back too
+            require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
+
+
+def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterator[Any]:
+    over = False
+    while not over:
+        result = env.step(policy([chat])[0].text)
+        chat, over = result[0], result[2] or result[3]
+        yield result
+    yield env.reset()
+
+
+def check_plain_data(env_id: str, **options: Any) -> None:
+    """Observations hold plain data: nothing that leads to the world."""
+    env = registry.make(env_id, labels=True, **options)
+    line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
+    for step in rollout(env, erring_policy(env_id), 2).steps:
+        for value in _reachable(step.chat):
+            require(
+                isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,
+                f"a chat holds a {type(value).__name__}",
+                line,
+            )
+        again = pickle.loads(pickle.dumps(step.chat))
+        require(again == step.chat, "a pickled chat is another one", line)
+
+
+def _reachable(value: object) -> Iterator[object]:
+    """Yield everything that an observation holds on to."""
+    yield value
+    children: Iterable[object] = ()
+    if is_dataclass(value) and not isinstance(value, type):
+        children = [getattr(value, item.name) for item in fields(value)]
+    elif isinstance(value, dict):
+        children = [*value, *value.values()]
+    elif isinstance(value, (list, tuple, Messages)):
+        children = list(value)
+    for child in children:
+        yield from _reachable(child)
+
+
+def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
+    """Check that a world which was rebuilt from what was shown gives the hints of the hidden one."""
+    require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
+    for flag in (True, False):
+        subtask = hidden.subtask(flag)
+        require(seen.subtask(flag) == subtask, "subtask() depends on what was not shown", line)
+        call, best = seen.read_subtask(subtask), hidden.optimal_calls()
+        right = call in best if best else call is None
+        require(right, f"read_subtask() reads {call} from {subtask!r}", line)
+    for name in ("optimal_calls", "legal_calls"):
+        calls = [list(getattr(world, name)() or ()) for world in (seen, hidden)]
+        require(calls[0] == calls[1], f"{name}() depends on what was not shown", line)
+
+
+def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
+    """Hints are functions of what was shown: a world that is rebuilt from the text of the chat, or
+    from the text of `state()`, gives the same.
+
+    Returns:
+        How many moments were compared.
+    """
+    policy, compared = RandomPolicy(env_id), 0
+    has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
+    options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}
+    env = registry.make(env_id, **options)
+    for seed in seeds:
+        chat, _ = env.reset(seed=seed)
+        line = rollout_line(env_id, f"NoisyPolicy(env.spec.id, 0.4, {seed})", seed, **options)
+        mixed = NoisyPolicy(env_id, 0.4, seed)
+        while not tool_env(env).over:
+            hidden, parsed = tool_env(env).world, ParsedChat.of(chat)
+            compare_hints(hidden, policy.recall(parsed), line)
+            recalled = policy.recall(ParsedChat(parsed.task, {"state": hidden.state()}))
+            hints = [
+                (world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ()))
+                for world in (recalled, hidden)
+            ]
+            require(hints[0] == hints[1], "read_state() loses a part of what state() says", line)
+            compared += 1
+            unreadable = seed % 5 == 0 and compared % 3 == 0
+            chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
+    return compared
+
+
+def check_hints_change_nothing(env_id: str) -> None:
+    """Asking for hints leaves the world as it is."""
+    env = registry.make(env_id)
+    env.reset(seed=4)
+    world = tool_env(env).world
+    asked: tuple[Callable[[], object], ...] = (
+        world.state,
+        lambda: world.subtask(with_state=True),
+        lambda: world.subtask(with_state=False),
+        world.legal_calls,
+        lambda: list(world.optimal_calls() or ()),
+    )
+    before = pickle.dumps(world)
+    for ask in asked * 2:
+        ask()
+    require(pickle.dumps(world) == before, "a hint changes the world", make_line(env_id, 4))
+
+
+def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
+    """Hostile, mutated and random replies break no law of a step (`agentgym fuzz`)."""
+    campaign = Campaign([env_id], texts=texts, seed=seed)
+    campaign.run()
+    for finding in campaign.findings:
+        cause = finding.text.strip().rpartition("\n")[2]
+        raise BrokenLaw(
+            f"{finding.kind}: {cause}", f"agentgym fuzz {env_id} --texts {texts} --seed {seed}"
+        )
+
+
+def check_spec(env_id: str, **options: Any) -> None:
+    """A spec in JSON makes the same env again."""
+    env = registry.make(env_id, **options)
+    line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
+    assert env.spec is not None
+    again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(str(env.spec.to_json())))
+    require(again.spec == env.spec and str(again) == str(env), "its spec makes another env", line)
+    require(again.reset(seed=9) == env.reset(seed=9), "its spec makes another instance", line)

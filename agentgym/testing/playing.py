@@ -1,0 +1,158 @@
+"""Playing of episodes by shortcuts and policies, with transcripts of what they have seen, and
+demonstrations for them to learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, takewhile
+
+import numpy as np
+
+from agentgym.play.env import ToolEnv
+from agentgym.play.policy import Policy
+from agentgym.play.spaces import sample_call
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.parsing import render
+from agentgym.text.tools import Tool
+from agentgym.world.world import World, has_hook
+
+Exchange = Sequence[tuple[ToolCall, str]]
+"""The calls of a reply with their results."""
+
+_MAX_REPLIES = 500
+"""Replies of a shortcut before it is stopped: more than any episode that it copies."""
+_SEARCHES = 50
+"""Random episodes for each demonstration of a world that does not know its optimal calls."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Chat of an episode, split up.
+
+    Attributes:
+        task: The text of the task.
+        tools: The tools on offer.
+        turns: The calls of each reply with their results, errors included.
+    """
+
+    task: str
+    tools: Sequence[Tool]
+    turns: Sequence[Exchange]
+
+    @cached_property
+    def last_result(self) -> str:
+        """The results of the last reply."""
+        return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
+
+    @property
+    def final_call(self) -> ToolCall | None:
+        """The last call of the last reply; None if it has none."""
+        return self.turns[-1][-1][0] if self.turns and self.turns[-1] else None
+
+    def before(self, turn: int) -> Transcript:
+        """Return the transcript as it was before a turn, counted from 0."""
+        return Transcript(self.task, self.tools, self.turns[:turn])
+
+
+def is_error(result: str) -> bool:
+    """Report whether a result is that of a call that was refused."""
+    return result.startswith("error:")
+
+
+Act = Callable[[Transcript], Sequence[ToolCall]]
+
+
+def start(env: ToolEnv, seed: int) -> ToolEnv:
+    """Return a copy of an env at the start of the episode of a seed."""
+    env.reset(seed=seed)
+    return env.clone()
+
+
+def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
+    """Play an episode by a function of what was seen.
+
+    Calls that the env does not take in one reply are played one after the other, and seen as one.
+
+    Args:
+        env: An env at the start of an episode, which is played on.
+        act: Returns the next calls; none to give up.
+
+    Returns:
+        The score, and what was seen.
+    """
+    seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
+    for _ in range(_MAX_REPLIES):
+        if not (calls := act(seen)):
+            break
+        exchange: list[tuple[ToolCall, str]] = []
+        size = len(calls) if env.most_calls is None else env.most_calls
+        for k in range(0, len(calls), size):
+            chat, reward, *_ = env.step("\n".join(map(render, calls[k : k + size])))
+            exchange += zip(calls[k : k + size], _results(chat), strict=False)
+            if env.over:
+                return float(reward), Transcript(seen.task, seen.tools, (*seen.turns, exchange))
+        seen = Transcript(seen.task, seen.tools, (*seen.turns, exchange))
+    return env.truncate("gave up")[1], seen
+
+
+def _results(chat: Chat) -> list[str]:
+    """Return the results of the last reply."""
+    after = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
+    return [message.text for message in after][::-1]
+
+
+def play_policy(env: ToolEnv, policy: Policy) -> float:
+    """Play an episode by a policy, and return the score."""
+    while True:
+        (reply,) = policy([env.chat])
+        _, reward, *_ = env.step(reply.text)
+        if env.over:
+            return float(reward)
+
+
+def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
+    """Play the first optimal call of each turn; return the score, and what was seen."""
+    return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
+
+
+def demonstrations(
+    env: ToolEnv, first_seed: int, count: int
+) -> Iterator[tuple[ToolEnv, Transcript]]:
+    """Return the starts of episodes with what is seen by a policy that succeeds.
+
+    They are played by the optimal calls of the world; where there are none, they are the random
+    episodes that happened to succeed, as reinforcement learning would find them.
+
+    Args:
+        env: The env.
+        first_seed: The seeds are this one and those after it.
+        count: The number of episodes.
+    """
+    knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
+
+    def successes() -> Iterator[tuple[ToolEnv, Transcript]]:
+        for seed in range(first_seed, first_seed + count * (1 if knows else _SEARCHES)):
+            begun = start(env, seed)
+            score, seen = (
+                play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
+            )
+            if score >= 1.0 and seen.turns:
+                yield begun, seen
+
+    return islice(successes(), count)
+
+
+def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
+    """Play random calls that fit the schemas, whatever they show; return the score, and what was
+    seen.
+    """
+    rng = np.random.default_rng(seed)
+    return play(env, lambda seen: [sample_call(seen.tools, rng)])
+
+
+def can_be_read(world: type[World[object]]) -> bool:
+    """Report whether scripted policies can play a world from its chat."""
+    return all(has_hook(world, hook) for hook in ("read_task", "read_result", "optimal_calls"))

@@ -1,0 +1,343 @@
+"""Probes of one moment of an episode: its state, and what differs between two of them, without
+knowledge of a world; copies that must go on alike; and replies whose work must grow with their
+length.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import math
+import pickle
+import sqlite3
+import time
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from agentgym.multi.gym import TeamEnv
+from agentgym.play.env import Snapshot, ToolEnv, clone
+from agentgym.testing.checks import StepResult, describe_result
+from agentgym.testing.replies import ReplyGenerator
+from agentgym.text.messages import Chat, ToolCall
+from agentgym.text.parsing import render
+from agentgym.text.tools import Tool, Toolset
+
+GROWTH_UNITS = (
+    "a",
+    " ",
+    "a ",
+    "\n",
+    "a\n",
+    "é",
+    "字",
+    "\U0001f600",
+    "e\u0301",
+    "1",
+    "1+",
+    "-",
+    "(",
+    "()",
+    "[",
+    "{",
+    '"',
+    "'",
+    "\\",
+    "\\u0041",
+    "`",
+    "<",
+    "</think>",
+    "<think>",
+    "<tool_call>",
+    "```",
+    "```python\n",
+    '"a": 1, ',
+    "a=1, ",
+    "=",
+    ",",
+    ";",
+    "/",
+    "../",
+    "%s",
+    "{}",
+    "*",
+    ".*",
+    "a@b.c, ",
+    "OR 1=1 ",
+    "<b>",
+    "&amp;",
+    "|",
+    ":",
+    "\t",
+    "\u202e",
+    "<|im_end|>",
+)
+"""What long replies are made of."""
+
+_SMALL, _FACTOR = 8_000, 4
+"""Characters of the shorter reply, and how much longer the other is."""
+_DRAWS = 4
+"""Calls that are drawn for one that takes a text."""
+_STEEPEST = 9.0
+"""Ratio of the processor times above which growth is not linear: 4 is linear, 16 quadratic."""
+_MEASURABLE = 0.25
+"""Processor seconds of the longer reply below which a ratio says nothing."""
+
+_SQLITE = b"SQLite format 3\x00"
+"""The beginning of the image of a database: two images with the same records may differ."""
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+_TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
+"""What a team has besides its worlds and its mail, which the end of a cycle delivers."""
+_MAX_DIFFERENCES = 5
+"""Enough to see what changed."""
+
+
+def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
+    """Return the state of an episode: its worlds but for the number of the turn, which every reply
+    takes, and the state of mounted toolsets.
+    """
+    inner = env.unwrapped
+    if isinstance(inner, TeamEnv):
+        team = inner.game.team
+        worlds = list({id(world): world for world in team.worlds.values()}.values())
+        rest: Any = {name: getattr(team, name) for name in _TEAM_FIELDS}
+    elif isinstance(inner, ToolEnv):
+        worlds, rest = [inner.world], [_state_of_toolset(owner) for owner in inner._mounted]
+    else:
+        raise TypeError(f"a fuzzer plays envs of agentgym, got {type(inner).__name__}")
+    turns = [world.turn for world in worlds]
+    try:
+        for world in worlds:
+            world.turn = 0
+        return pickle.dumps((worlds, rest))
+    finally:
+        for world, turn in zip(worlds, turns, strict=True):
+            world.turn = turn
+
+
+def _state_of_toolset(owner: object) -> Mapping[str, Any]:
+    names = owner.episode_state if isinstance(owner, Toolset) else tuple(vars(owner))
+    return {name: getattr(owner, name) for name in names}
+
+
+def differences(before: bytes, after: bytes) -> list[str]:
+    """Return what differs between two states, as paths with both values; nothing where the pickles
+    differ but what they hold does not (the sharing of equal objects, the order of a set, the pages
+    of a database).
+    """
+    if before == after:
+        return []
+    paths = _Comparison().compare("", pickle.loads(before), pickle.loads(after))
+    return list(islice(paths, _MAX_DIFFERENCES))
+
+
+class _Comparison:
+    """Walk through two object graphs at once, by what each object would be pickled as."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, int]] = set()
+        self._alive: list[Any] = []  # so that no id is used again
+
+    def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
+        """Yield the paths at which two values differ."""
+        if one is two or (id(one), id(two)) in self._seen:
+            return
+        if type(one) is not type(two):
+            yield _difference(path, one, two)
+        elif isinstance(one, (str, int, float, bytes, complex, type(None))):
+            if not _equal_atoms(one, two):
+                yield _difference(path, one, two)
+        else:
+            self._seen.add((id(one), id(two)))
+            self._alive += [one, two]
+            yield from self._compare_parts(path, one, two)
+
+    def _compare_parts(self, path: str, one: Any, two: Any) -> Iterator[str]:
+        if isinstance(one, dict):
+            yield from self._compare_dicts(path, one, two)
+        elif isinstance(one, (list, tuple)):
+            if len(one) != len(two):
+                yield f"{path}: {len(one)} items became {len(two)}"
+            for k, (left, right) in enumerate(zip(one, two, strict=False)):
+                yield from self.compare(f"{path}[{k}]", left, right)
+        elif isinstance(one, functools.partial):
+            parts = [(each.func, each.args, each.keywords) for each in (one, two)]
+            yield from self.compare(path, *parts)
+        elif isinstance(one, (set, frozenset, np.ndarray, type, *_FUNCTIONS)):
+            if not _equal_values(one, two):
+                yield _difference(path, one, two)
+        else:
+            yield from self._compare_objects(path, one, two)
+
+    def _compare_dicts(self, path: str, one: Any, two: Any) -> Iterator[str]:
+        if one.keys() != two.keys():
+            yield f"{path}: keys {sorted(map(repr, one.keys() ^ two.keys()))[:3]} on one side only"
+        elif list(one) != list(two):
+            yield f"{path}: the order of the keys changed"
+        for name in one:
+            if name in two:
+                yield from self.compare(f"{path}.{name}", one[name], two[name])
+
+    def _compare_objects(self, path: str, one: Any, two: Any) -> Iterator[str]:
+        left, right = _parts(one), _parts(two)
+        for name in one.__dict__.keys() ^ two.__dict__.keys() if hasattr(one, "__dict__") else ():
+            if isinstance(getattr(type(one), name, None), functools.cached_property):
+                for part in (left, right):  # it follows from the rest
+                    if isinstance(part[2], dict):
+                        part[2].pop(name, None)
+        for k, (first, second) in enumerate(zip(left, right, strict=True)):
+            yield from self.compare(path if k == 2 else f"{path}<{k}>", first, second)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what an object is rebuilt from: function, arguments, state, items."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    parts = reduce(value) if reduce else value.__reduce_ex__(4)
+    if isinstance(parts, str):
+        return [parts]
+    function, arguments, state, *items = [*parts, None, None, None][:5]
+    own = dict(state) if isinstance(state, dict) else state
+    return [function, arguments, own, *(None if each is None else list(each) for each in items)]
+
+
+def _equal_values(one: Any, two: Any) -> bool:
+    if isinstance(one, (set, frozenset)):
+        return sorted(map(repr, one)) == sorted(map(repr, two))
+    return bool(np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two)
+
+
+def _equal_atoms(one: Any, two: Any) -> bool:
+    if isinstance(one, float) and math.isnan(one):
+        return math.isnan(two)
+    if isinstance(one, bytes) and one.startswith(_SQLITE) and one != two:
+        return _records(one) == _records(two)
+    return bool(one == two)
+
+
+def _records(image: bytes) -> list[str]:
+    """Return the statements that rebuild a database."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(image)
+        return list(database.iterdump())
+
+
+def _difference(path: str, one: Any, two: Any) -> str:
+    if isinstance(one, bytes) and isinstance(two, bytes) and one.startswith(_SQLITE):
+        old, new = set(_records(one)), set(_records(two))
+        return f"{path}: {_short(sorted(old - new)[:2])} became {_short(sorted(new - old)[:2])}"
+    return f"{path}: {_short(one)} became {_short(two)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else f"{text[:160]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A copy of an env at one moment: another env, or the same one with a snapshot of it."""
+
+    how: str
+    env: gymnasium.Env[Any, Any]
+    snapshot: Snapshot | None = None
+
+
+def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
+    """Return a copy of an env.
+
+    Args:
+        env: The env.
+        way: 0 for a clone, 1 for a pickle, 2 for a snapshot, which wrappers are no part of, so that
+            a stack is pickled.
+    """
+    if way == 2 and isinstance(env, ToolEnv):
+        return Twin("restored from a snapshot", env, env.snapshot())
+    if way:
+        return Twin("unpickled", pickle.loads(pickle.dumps(env)))
+    return Twin("cloned", clone(env))
+
+
+def compare_copy(
+    env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
+) -> str:
+    """Play a reply in a copy too, and return what comes out otherwise; empty if nothing does.
+
+    Args:
+        env: The env, which has played the reply.
+        twin: The copy of the env before that.
+        chat: The chat before it.
+        action: The reply.
+        result: What the env returned.
+    """
+    state = state_of(env)
+    if twin.snapshot is not None and isinstance(env, ToolEnv):
+        env.restore(twin.snapshot)
+    again = twin.env.step(action)
+    if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
+        k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
+        return (
+            f"an env that was {twin.how} goes on otherwise: {one[max(0, k - 60) : k + 60]!r} "
+            f"became {two[max(0, k - 60) : k + 60]!r}"
+        )
+    changes = differences(state, state_of(twin.env))
+    return f"an env that was {twin.how} has another state: {'; '.join(changes)}" if changes else ""
+
+
+def growth_reply(
+    tools: Sequence[Tool], unit: str, rng: np.random.Generator, generator: ReplyGenerator
+) -> tuple[str, str]:
+    """Return a reply with a long text in it, and a longer one: in an argument of a legal call if
+    one takes texts, else as it is.
+    """
+    texts = [unit * (size // len(unit)) for size in (_SMALL, _FACTOR * _SMALL)]
+    for _ in range(_DRAWS):
+        call = generator.legal_call(tools)
+        names = [name for name, value in call.arguments.items() if isinstance(value, str)]
+        if names:
+            break
+    if not names or rng.random() < 0.3:
+        prefix = ("", "<tool_call>", "```python\n", "<think>")[int(rng.integers(4))]
+        return prefix + texts[0], prefix + texts[1]
+    name = names[int(rng.integers(len(names)))]
+    calls = [ToolCall(call.name, {**call.arguments, name: text}) for text in texts]
+    return render(calls[0], generator.dialect), render(calls[1], generator.dialect)
+
+
+def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> str:
+    """Return what is wrong with the work of two replies at this moment; empty if it grows with
+    their length.
+    """
+    long = _seconds(env, larger)
+    if long < _MEASURABLE:
+        return ""
+    # Twice each, since a first time may load a library, and a busy machine slow one down; with
+    # another text, since the same one may be in a cache.
+    short = max(_seconds(env, smaller), _seconds(env, _varied(smaller)))
+    long = min(long, _seconds(env, _varied(larger)))
+    ratio = long / max(short, 1e-4)
+    if long < _MEASURABLE or ratio <= _STEEPEST * len(larger) / max(1, len(smaller)) / _FACTOR:
+        return ""
+    return (
+        f"{len(smaller)} characters took {short:.3f} s of processor time, {len(larger)} of the "
+        f"same took {long:.3f} s"
+    )
+
+
+def _varied(text: str) -> str:
+    """Return a text with a character in its middle twice."""
+    middle = len(text) // 2
+    return text[:middle] + text[middle : middle + 1] + text[middle:]
+
+
+def _seconds(env: gymnasium.Env[Any, Any], action: str) -> float:
+    """Return the processor time of a reply, played in a copy."""
+    copied = clone(env)
+    begin = time.process_time()
+    copied.step(action)
+    return time.process_time() - begin

@@ -1,0 +1,352 @@
+"""Random replies: legal calls, calls with wrong values, mutations of calls, and hostile texts, with
+the words of an episode, which are the values of calls that reach deep states.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym.testing.hostile_texts import LITERALS, STRINGS, replies
+from agentgym.text.messages import ToolCall
+from agentgym.text.parsing import Dialect, render
+from agentgym.text.tools import Tool
+
+Schema = Mapping[str, Any]
+Value = str | int | float
+
+_PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
+"""A member of a JSON object in a result, which an argument of that name may ask for."""
+_WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
+
+_READ_CHARS = 20_000
+"""The characters of a message that are read: more than enough words, at a bounded cost."""
+_VALUES = 400
+"""The values that are remembered, latest last: those of the last messages."""
+_VALUES_BY_NAME = 40
+"""The values that are remembered for each name."""
+_BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
+_FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
+_HOSTILE_TEXTS = 0.1
+"""The share of hostile texts among those of legal calls: they fit the schema, so tools see them."""
+_VALUES_PER_EPISODE = 40
+"""Hostile texts that an episode of forty replies is likely to use."""
+_FINAL_SHARE = 0.04
+"""The share of the calls that may be of a tool that ends the episode: few, so that most episodes go on
+into late states.
+"""
+_MAX_REPLY = 200_000
+"""Characters of a mutated reply at most: repeats of repeats would fill the memory."""
+
+# The kinds of replies with their weights. Half are legal as far as a schema says, since only those
+# get past the checks and change anything.
+_KINDS: Mapping[str, float] = {
+    "legal": 0.38,
+    "suggested": 0.12,
+    "wrong": 0.20,
+    "literal": 0.06,
+    "mutated": 0.10,
+    "hostile": 0.10,
+    "several": 0.04,
+}
+
+
+class Vocabulary:
+    """Values that were shown in an episode, by name where they had one."""
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque(maxlen=_VALUES)
+        self._numbers: deque[int] = deque([0, 1, 2], maxlen=_VALUES)
+        self._named: dict[str, deque[Value]] = {}
+
+    def read(self, text: str) -> None:
+        """Take in the words of a message."""
+        text = text[:_READ_CHARS]
+        for name, string, number in _PAIR.findall(text):
+            value: Value = string if not number else float(number) if "." in number else int(number)
+            self.note(name, value)
+        self._texts.extend(word.rstrip(".?!") for word in _WORD.findall(text))
+        self._numbers.extend(map(int, _NUMBER.findall(text)))
+
+    def note(self, name: str, value: Value) -> None:
+        """Take in a value of an argument or of a member of a result."""
+        self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
+
+    def text(self, rng: np.random.Generator, name: str) -> str:
+        """Return a text that was shown, preferably under a name; a short new one if there was
+        none.
+        """
+        value = self._value(rng, name, str)
+        if isinstance(value, str):
+            return value
+        if self._texts and rng.random() < 0.8:
+            return self._texts[int(rng.integers(len(self._texts)))]
+        return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
+
+    def number(self, rng: np.random.Generator, name: str) -> int:
+        """Return a whole number that was shown, preferably under a name."""
+        value = self._value(rng, name, int)
+        if isinstance(value, int):
+            return value
+        return self._numbers[int(rng.integers(len(self._numbers)))]
+
+    def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
+        """Return a value of a type that was shown under a name, or under the end of it: `id` for
+        `course_id`.
+        """
+        values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
+        fitting = [value for value in values or () if type(value) is kind]
+        if not fitting or rng.random() < 0.3:
+            return None
+        return fitting[int(rng.integers(len(fitting)))]
+
+
+class ReplyGenerator:
+    """Source of the replies of one episode.
+
+    The catalog of hostile values is gone through in order, each episode from where the one before
+    is likely to have stopped, so that a few hundred replies have tried all of it.
+
+    Args:
+        rng: What it draws from.
+        dialect: The form of most calls.
+        episode: The number of the episode.
+
+    Attributes:
+        vocabulary: What the episode has shown, for the values of calls.
+    """
+
+    def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
+        self._rng, self.dialect = rng, dialect
+        self._places = {STRINGS: episode * _VALUES_PER_EPISODE, _BOUNDARIES: episode * 5}
+        self.vocabulary = Vocabulary()
+        self._names, self._weights = list(_KINDS), np.cumsum(list(_KINDS.values()))
+        self._last = ""
+
+    def write(
+        self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
+    ) -> str:
+        """Return a reply.
+
+        Args:
+            tools: The tools on offer.
+            suggest: Returns calls that the world calls legal now; asked only when one is needed.
+        """
+        kind = self._names[
+            int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
+        ]
+        if kind == "suggested" and (calls := suggest()):
+            text = self._render(self._pick(calls))
+        elif kind == "several":
+            count = int(self._rng.integers(2, 5))
+            text = "\n".join(render(self._call(tools, 0.1), "json") for _ in range(count))
+        elif kind == "mutated":
+            text = self._mutate(tools)
+        elif kind == "literal":
+            text = self._with_literal(tools)
+        elif kind == "hostile":
+            call = self._call(tools, hostile=0.0)
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+            text = self._pick(replies(call.name, arguments))
+        else:
+            text = self._render(self._call(tools, hostile=0.6 if kind == "wrong" else 0.02))
+        self._last = text
+        return text
+
+    def legal_call(self, tools: Sequence[Tool]) -> ToolCall:
+        """Return a call that fits its schema."""
+        return self._call(tools, hostile=0.0)
+
+    def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
+        """Return a call whose values are hostile with some probability each."""
+        going_on = [tool for tool in tools if not tool.final]
+        tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
+        arguments = self._value(tool.parameters, tool.parameters, "", hostile)
+        if self._rng.random() < hostile / 4:
+            arguments = self._misshapen(arguments)
+        return ToolCall(tool.name, arguments)
+
+    def _misshapen(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments of which one is missing, or renamed, or one is too many."""
+        if arguments and self._rng.random() < 0.6:
+            name = self._pick(list(arguments))
+            value = arguments.pop(name)
+            return arguments if self._rng.random() < 0.5 else {**arguments, name.upper(): value}
+        return {**arguments, self._hostile_text(): self._hostile_value()}
+
+    def _render(self, call: ToolCall) -> str:
+        dialect: Dialect = self.dialect
+        if dialect == "auto" and self._rng.random() < 0.3:
+            dialect = "python"
+        elif self._rng.random() < 0.02:
+            dialect = "python" if dialect == "json" else "json"
+        prose = self._pick(STRINGS) if self._rng.random() < 0.05 else ""
+        thinking = f"<think>{self._pick(STRINGS)}</think>" if self._rng.random() < 0.05 else ""
+        return thinking + prose + render(call, dialect)
+
+    def _with_literal(self, tools: Sequence[Tool]) -> str:
+        """Return a call in which a value stands as no encoder would write it."""
+        call = self._call(tools, hostile=0.0)
+        mark = "\u2603"  # no value of a legal call
+        arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
+        text = render(ToolCall(call.name, arguments), self.dialect)
+        return text.replace(f'"{mark}"', self._pick(LITERALS))
+
+    def _mutate(self, tools: Sequence[Tool]) -> str:
+        """Return a legal reply, or the last one, with a few changes at random places."""
+        text = self._last if self._rng.random() < 0.3 else self._render(self._call(tools, 0.0))
+        for _ in range(int(self._rng.integers(1, 4))):
+            text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
+        if self._rng.random() < 0.2:
+            text += self._render(self._call(tools, 0.0))
+        return text
+
+    def _next(self, catalog: tuple[Any, ...]) -> Any:
+        """Return the value of a catalog that comes next."""
+        place = self._places[catalog]
+        self._places[catalog] = place + 1
+        return catalog[place % len(catalog)]
+
+    def _hostile_text(self) -> str:
+        """Return a hostile text, or some that are joined."""
+        count = 8 if self._rng.random() < 0.4 else 1
+        return "".join(self._next(STRINGS) for _ in range(count))
+
+    def _hostile_value(self) -> Any:
+        share = self._rng.random()
+        if share < 0.5:
+            return self._hostile_text()
+        if share < 0.7:
+            return self._next(_BOUNDARIES)
+        if share < 0.8:
+            return self._pick(_FRACTIONS)
+        return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
+
+    def _value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
+        """Return a value for a JSON Schema as `@tool` makes them; a wrong one with some
+        probability.
+        """
+        if name and self._rng.random() < hostile:
+            kind = schema.get("type") if self._rng.random() < 0.6 else None
+            if kind in ("integer", "number"):
+                return self._next(_BOUNDARIES)
+            return self._hostile_text() if kind == "string" else self._hostile_value()
+        if "$ref" in schema:
+            return self._value(
+                root["$defs"][schema["$ref"].rpartition("/")[2]], root, name, hostile
+            )
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._pick(schema["enum"])
+        if "anyOf" in schema:
+            return self._value(self._pick(schema["anyOf"]), root, name, hostile)
+        return self._plain_value(schema, root, name, hostile)
+
+    def _plain_value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
+        rng = self._rng
+        match schema.get("type"):
+            case "object":
+                return self._object(schema, root, hostile)
+            case "array":
+                items = schema.get("items", {})
+                count = int(rng.integers(4))
+                return [self._value(items, root, name.rstrip("s"), hostile) for _ in range(count)]
+            case "integer":
+                value = self._integer(schema, name)
+                self.vocabulary.note(name, value)
+                return value
+            case "number":
+                value = self._integer(schema, name)
+                return float(value) if rng.random() < 0.5 else value / 4
+            case "boolean":
+                return bool(rng.integers(2))
+            case "null":
+                return None
+        if rng.random() < _HOSTILE_TEXTS:
+            return self._hostile_text()
+        text = self.vocabulary.text(rng, name)
+        self.vocabulary.note(name, text)
+        return text
+
+    def _integer(self, schema: Schema, name: str) -> int:
+        """Return a whole number that was shown, or one on a bound."""
+        low, high = schema.get("minimum", 0), schema.get("maximum", 12)
+        share = self._rng.random()
+        if share < 0.55:
+            return self.vocabulary.number(self._rng, name)
+        if share < 0.75:
+            bounded = "minimum" in schema or "maximum" in schema
+            return int(self._pick((low, high)) if bounded else self._next(_BOUNDARIES))
+        return int(self._rng.integers(int(low), max(int(low), int(high)) + 1))
+
+    def _object(self, schema: Schema, root: Schema, hostile: float) -> dict[str, Any]:
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        value = {
+            name: self._value(part, root, name, hostile)
+            for name, part in properties.items()
+            if name in required or self._rng.random() < 0.4
+        }
+        extra = schema.get("additionalProperties")
+        if extra and not properties:  # a free mapping
+            names = [
+                self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
+            ]
+            part = extra if isinstance(extra, Mapping) else {"type": "string"}
+            value = {name: self._value(part, root, name, hostile) for name in names}
+        return value
+
+    def _pick(self, choices: Sequence[Any]) -> Any:
+        return choices[int(self._rng.integers(len(choices)))]
+
+
+def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
+    start = int(rng.integers(len(text) + 1))
+    return start, min(len(text), start + int(rng.integers(1, 12)))
+
+
+def _flip(text: str, rng: np.random.Generator) -> str:
+    """Replace a character by another."""
+    start, _ = _span(text, rng)
+    return text[:start] + chr(int(rng.integers(1, 0x250))) + text[start + 1 :]
+
+
+def _cut(text: str, rng: np.random.Generator) -> str:
+    start, end = _span(text, rng)
+    return text[:start] + text[end:]
+
+
+def _truncate(text: str, rng: np.random.Generator) -> str:
+    return text[: _span(text, rng)[0]]
+
+
+def _repeat(text: str, rng: np.random.Generator) -> str:
+    start, end = _span(text, rng)
+    return text[:start] + text[start:end] * int(rng.integers(2, 40)) + text[end:]
+
+
+def _insert(text: str, rng: np.random.Generator) -> str:
+    start, _ = _span(text, rng)
+    return text[:start] + STRINGS[int(rng.integers(len(STRINGS)))] + text[start:]
+
+
+def _swap(text: str, rng: np.random.Generator) -> str:
+    """Exchange two halves."""
+    start, _ = _span(text, rng)
+    return text[start:] + text[:start]
+
+
+_MUTATIONS: tuple[Callable[[str, np.random.Generator], str], ...] = (
+    _flip,
+    _cut,
+    _truncate,
+    _repeat,
+    _insert,
+    _swap,
+)

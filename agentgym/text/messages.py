@@ -1,0 +1,497 @@
+"""Types that pass between a world and a policy: tool calls, images, messages and chats.
+
+All types are frozen, JSON-able and free of live objects, so an observation can be logged, sent to
+another process or shown to a model without carrying hidden state along.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from io import BytesIO
+from itertools import chain, groupby, islice
+from typing import Any, ClassVar, Literal, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.text.tools import Tool
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+SYSTEM_ID = "0:0"
+TASK_ID = "0:1"
+
+_new = object.__new__
+
+
+class _DataclassFields:
+    """Descriptor of a record's fields as `dataclasses` lists them."""
+
+    def __get__(
+        self, record: object, owner: type[msgspec.Struct]
+    ) -> dict[str, dataclasses.Field[Any]]:
+        return _dataclass_fields(owner)
+
+
+@functools.cache
+def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
+    columns = [
+        (
+            info.name,
+            info.type,
+            dataclasses.field(default=dataclasses.MISSING if info.required else info.default),
+        )
+        for info in msgspec.structs.fields(owner)
+    ]
+    twin = dataclasses.make_dataclass(owner.__name__, columns)
+    return {column.name: column for column in dataclasses.fields(twin)}
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
+
+    A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
+    messages a third of the cost of a step; a struct of msgspec is built in a tenth of that time.
+    The garbage collector does not track it, since what a record holds (texts, JSON and other
+    records) never refers back to it.
+    """
+
+    __dataclass_fields__: ClassVar[Any] = _DataclassFields()
+
+
+class ToolCall(Record, frozen=True):
+    """One call that a policy wrote.
+
+    Two calls are equal if name and arguments are; `id` only pairs a call with its result.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolCall) or other.__class__ is not self.__class__:
+            return NotImplemented
+        return self.name == other.name and self.arguments == other.arguments
+
+    __hash__ = None  # type: ignore[assignment]  # the arguments are a JSON object, which has no hash
+
+
+class Image(Record, frozen=True):
+    """A picture as PNG bytes, with a description for policies that read text only."""
+
+    png: bytes
+    alt: str = ""
+
+    def to_data_url(self) -> str:
+        """Return the picture as the `data:` URL that chat-completions APIs take."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
+
+    def to_array(self) -> NDArray[np.uint8]:
+        """Return the pixels, uint8 of shape `(height, width, 3)`.
+
+        Raises:
+            ImportError: The extra `images` is not installed.
+        """
+        return np.asarray(pillow("PIL.Image").open(BytesIO(self.png)).convert("RGB"))
+
+
+def pillow(module: str = "PIL") -> Any:
+    """Import a module of Pillow, which is an extra.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError("pictures need Pillow: pip install 'agentgym[images]'") from error
+
+
+class Content(Record, frozen=True):
+    """Text with pictures, for a task or a tool result that needs more than text."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+class Message(Record, frozen=True):
+    """One message of a chat.
+
+    Attributes:
+        role: `system`, `user`, `assistant` or `tool`.
+        text: The words, without thinking and without the markup of calls.
+        thinking: An assistant's reasoning.
+        calls: An assistant's tool calls, in the order written.
+        call_id: The id of the call that a tool message answers.
+        images: Pictures that come with the text.
+        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a message
+            that a wrapper made.
+        raw: The exact text a policy wrote (assistant messages only).
+        moment: The instance and the turn at which an env wrote it, as `"{digest}:{turn}"`, by which
+            scripted policies key what they draw; no model is shown it.
+    """
+
+    role: Role
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    images: tuple[Image, ...] = ()
+    id: str = ""
+    raw: str = ""
+    moment: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dict without the fields that are empty; `from_dict` is the inverse."""
+        data: dict[str, Any] = {
+            name: value for name in _TEXT_FIELDS if (value := getattr(self, name))
+        }
+        if self.calls:
+            data["calls"] = [
+                {"name": c.name, "arguments": dict(c.arguments), "id": c.id} for c in self.calls
+            ]
+        if self.images:
+            data["images"] = [
+                {"png": base64.b64encode(i.png).decode("ascii"), "alt": i.alt} for i in self.images
+            ]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Message:
+        """Rebuild a message from `to_dict`."""
+        fields = dict(data)
+        fields["calls"] = tuple(ToolCall(**call) for call in fields.get("calls", ()))
+        fields["images"] = tuple(
+            Image(base64.b64decode(i["png"]), i["alt"]) for i in fields.get("images", ())
+        )
+        return cls(**fields)
+
+
+_TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
+
+
+class _Buffer(list[Message]):
+    """List with an identity, by which readers of a chat know its versions."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a list has none
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Messages(Sequence[Message]):
+    """An immutable sequence of messages whose versions share one buffer, so that a chat grows in
+    O(new messages).
+
+    A version is a length of the shared buffer plus a short private tail. Adding to the longest
+    version extends the buffer in place, which older versions do not see; adding to any other
+    version copies.
+    """
+
+    __slots__ = ("_buffer", "_length", "_tail")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._buffer = _Buffer(messages)
+        self._length = len(self._buffer)
+        self._tail: tuple[Message, ...] = ()
+
+    @classmethod
+    def _version(cls, buffer: _Buffer, length: int, tail: tuple[Message, ...]) -> Messages:
+        version = cls.__new__(cls)
+        version._buffer, version._length, version._tail = buffer, length, tail
+        return version
+
+    def add(self, new: Sequence[Message]) -> Messages:
+        """Return this sequence followed by `new`."""
+        if self._tail:
+            new = (*self._tail, *new)
+        buffer, length = self._buffer, self._length + len(new)
+        is_longest = len(buffer) == self._length
+        if is_longest:
+            buffer += new
+        # If another thread adds to this version at the same time, the length shows it to the later
+        # of the two at least, which copies; a lock would be a fifth of the cost.
+        if not is_longest or len(buffer) != length:
+            buffer = _Buffer((*islice(buffer, self._length), *new))
+        longest = _new(Messages)  # what `_version` does, without a call at every step
+        longest._buffer, longest._length, longest._tail = buffer, length, ()
+        return longest
+
+    def with_last(self, *messages: Message) -> Messages:
+        """Return this sequence followed by messages of its own, outside the buffer: for those that
+        will be replaced.
+        """
+        return self._version(self._buffer, self._length, (*self._tail, *messages))
+
+    def without_last(self) -> Messages:
+        """Return this sequence without its last message; the buffer stays shared, so this is
+        O(1).
+        """
+        if not len(self):
+            raise IndexError("an empty chat has no last message")
+        return self.first(len(self) - 1)
+
+    def first(self, count: int) -> Messages:
+        """Return the first messages; the buffer stays shared, so this is O(1)."""
+        tail = self._tail[: max(count - self._length, 0)]
+        return self._version(self._buffer, min(count, self._length), tail)
+
+    def lineage(self) -> tuple[object, int]:
+        """Return the buffer, which has a hash and can be referred to weakly, and the number of
+        messages of this version in it: these are the same in all its versions.
+        """
+        return self._buffer, self._length
+
+    def shared_prefix(self, other: Sequence[Message]) -> int:
+        """Count the leading messages that both have in common; O(1) for two versions of one
+        buffer.
+        """
+        start = 0
+        at: Callable[[int], Message] = other.__getitem__
+        if isinstance(other, Messages):
+            at = other._at
+            if other._buffer is self._buffer:
+                start = min(self._length, other._length)
+        rest = range(start, min(len(self), len(other)))  # read no further than where they part
+        for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
+            if mine is not theirs and mine != theirs:
+                break
+            start += 1
+        return start
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(index, slice):
+            return tuple(self._at(i) for i in range(*index.indices(len(self))))
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"message {index} of a chat of {len(self)}")
+        return self._at(position)
+
+    def _at(self, position: int) -> Message:
+        return (
+            self._buffer[position]
+            if position < self._length
+            else self._tail[position - self._length]
+        )
+
+    def __len__(self) -> int:
+        return self._length + len(self._tail)
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain(islice(self._buffer, self._length), self._tail)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Messages, tuple, list)):
+            return NotImplemented
+        return len(self) == len(other) == self.shared_prefix(other)
+
+    __hash__ = None  # type: ignore[assignment]  # messages hold JSON objects, which have no hash
+
+    def __repr__(self) -> str:
+        return f"Messages({list(self)!r})"
+
+    def __reduce__(self) -> tuple[type[Messages], tuple[list[Message]]]:
+        return Messages, (list(self),)
+
+
+class Chat(Record, frozen=True):
+    """The whole observation of a policy: the messages so far and the schemas of the tools it may
+    call.
+
+    Copying a chat gives the same object: it cannot change, and Gymnasium's vector envs deep-copy
+    every observation.
+    """
+
+    messages: Sequence[Message] = ()
+    tools: tuple[Tool, ...] = ()
+    dtype: ClassVar[None] = None
+    """A chat is no array. PettingZoo compares the dtypes of an observation and its space."""
+
+    def add(self, *messages: Message) -> Chat:
+        """Return this chat followed by `messages`, in O(new messages)."""
+        return self.extend(messages)
+
+    def extend(self, messages: Sequence[Message]) -> Chat:
+        """Return this chat followed by a sequence of messages, in O(new messages)."""
+        shared = self.messages
+        if shared.__class__ is not Messages:  # what `_shared` does, without a call at every step
+            shared = Messages(shared)
+        return Chat(shared.add(messages), self.tools)
+
+    def with_last(self, *messages: Message) -> Chat:
+        """Return this chat followed by messages that later chats do not share, in O(new
+        messages).
+        """
+        return Chat(self._shared().with_last(*messages), self.tools)
+
+    def without_last(self) -> Chat:
+        """Return this chat without its last message, in O(1)."""
+        return Chat(self._shared().without_last(), self.tools)
+
+    def first(self, count: int) -> Chat:
+        """Return the first messages of this chat, in O(1)."""
+        return Chat(self._shared().first(count), self.tools)
+
+    def shared_prefix(self, other: Chat) -> int:
+        """Count the leading messages that both chats have in common."""
+        return self._shared().shared_prefix(other.messages)
+
+    def pinned(self) -> int:
+        """Count the leading messages that every view keeps: all up to the task.
+
+        Raises:
+            ValueError: The chat has no task message.
+        """
+        end = next((k for k, message in enumerate(self.messages, 1) if message.id == TASK_ID), 0)
+        if not end:
+            raise ValueError(f"this chat has no task message (id {TASK_ID})")
+        return end
+
+    def moment(self) -> str:
+        """Return the moment of the newest message that an env wrote; empty if none has one, as in a
+        chat that was read from plain text.
+        """
+        newest_first = map(self.messages.__getitem__, range(len(self.messages) - 1, -1, -1))
+        return next((message.moment for message in newest_first if message.moment), "")
+
+    def _shared(self) -> Messages:
+        return self.messages if isinstance(self.messages, Messages) else Messages(self.messages)
+
+    def __copy__(self) -> Chat:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Chat:
+        return self
+
+    def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
+        """Return the messages as chat-completions dicts, with pictures as data URLs.
+
+        The API takes no picture in a tool message, so the pictures of tool results follow them in a
+        user message.
+
+        Args:
+            json_arguments: Whether the arguments of `tool_calls` are JSON text, as the API has
+                them, or objects, as the chat templates of transformers take them.
+        """
+        dicts: list[dict[str, Any]] = []
+        for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
+            messages = list(run)
+            dicts += [_to_openai(message, json_arguments) for message in messages]
+            pictures = [image for message in messages for image in message.images]
+            if is_tool and pictures:
+                dicts.append({"role": "user", "content": _parts("", pictures)})
+        return dicts
+
+    @classmethod
+    def from_openai(cls, messages: Iterable[Mapping[str, Any]], tools: Iterable[Tool] = ()) -> Chat:
+        """Read chat-completions dicts.
+
+        Raises:
+            ValueError: A message has no known role, or the arguments of a call are not a JSON
+                object.
+        """
+        return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self) -> str:
+        """Return the chat as text for people to read."""
+        return "\n\n".join(f"[{m.role}]\n{_readable(m)}" for m in self.messages)
+
+
+def _parts(text: str, images: Iterable[Image]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    return parts + [
+        {"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in images
+    ]
+
+
+def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.role == "tool":
+        data["tool_call_id"] = message.call_id
+    elif message.images:
+        data["content"] = _parts(message.text, message.images)
+    if message.thinking:
+        data["reasoning_content"] = message.thinking
+    if message.calls:
+        data["tool_calls"] = [_call_to_openai(call, json_arguments) for call in message.calls]
+    return data
+
+
+def _call_to_openai(call: ToolCall, json_arguments: bool) -> dict[str, Any]:
+    arguments = dict(call.arguments)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {
+            "name": call.name,
+            "arguments": json.dumps(arguments) if json_arguments else arguments,
+        },
+    }
+
+
+def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
+    role = data.get("role")
+    if role not in ("system", "user", "assistant", "tool"):
+        raise ValueError(
+            f"message {message_id} has role {role!r}; use system, user, assistant or tool"
+        )
+    content = data.get("content") or ""
+    parts: list[dict[str, Any]] = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else content
+    )
+    return Message(
+        role=role,
+        text="".join(part["text"] for part in parts if part["type"] == "text"),
+        thinking=data.get("reasoning_content") or "",
+        calls=tuple(_call_from_openai(call) for call in data.get("tool_calls") or ()),
+        call_id=data.get("tool_call_id", ""),
+        images=tuple(
+            _image_from_url(part["image_url"]["url"])
+            for part in parts
+            if part["type"] == "image_url"
+        ),
+        id=message_id,
+    )
+
+
+def _call_from_openai(data: Mapping[str, Any]) -> ToolCall:
+    function = data["function"]
+    arguments = function["arguments"]
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments or "{}")
+    if not isinstance(arguments, dict):
+        shown = str(function["arguments"])[:200]  # enough to recognise the call by
+        raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {shown}")
+    return ToolCall(function["name"], arguments, data.get("id", ""))
+
+
+def _image_from_url(url: str) -> Image:
+    head, _, body = url.partition(",")
+    if head != "data:image/png;base64":
+        raise ValueError(f"a picture must be a data:image/png;base64 URL, got {url[:60]!r}")
+    return Image(base64.b64decode(body))
+
+
+def _readable(message: Message) -> str:
+    if message.raw:
+        return message.raw
+    lines = [f"<think>{message.thinking}</think>"] if message.thinking else []
+    lines += [message.text] if message.text else []
+    lines += [f"-> {call.name}({json.dumps(dict(call.arguments))})" for call in message.calls]
+    lines += [f"[image: {image.alt or f'{len(image.png)} bytes'}]" for image in message.images]
+    return "\n".join(lines)

@@ -1,0 +1,470 @@
+"""Tools: methods of a world (or of any other object) that a policy may call by name.
+
+Name, docstring and annotations of a `@tool` method are its schema, and every call is checked
+against them before it runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
+
+import msgspec
+from pydantic_core import ValidationError, to_jsonable_python
+
+MAX_CALL_CHARS = 262_144
+"""A call whose arguments are longer than this as JSON (256 KiB) is refused: no file of a task is
+that long, and checks stay fast.
+"""
+
+MAX_DEPTH = 64
+"""Most levels of the arguments of a call: more than any schema has, and far from the recursion
+limit of JSON decoders.
+"""
+
+_ECHO_CHARS = 120
+"""Enough to recognise a value by, in an error that stays in the context."""
+_LISTED_CHARS = 300
+"""About forty names: enough to find a misspelt one, in an error that stays in the context."""
+_NUL = re.compile(
+    r"(?<!\\)(?:\\\\)*\\u0000"
+)  # as JSON writes it, unless the backslash is itself escaped
+
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+ResultT = TypeVar("ResultT")
+
+
+class ToolError(Exception):
+    """A call that cannot be carried out.
+
+    Its text goes to the policy as `error: …`; the world must be as it was before.
+    """
+
+
+class HostLimitError(ToolError):
+    """A call that was stopped by a limit on memory or time, which another host would not have met.
+
+    It is refused like any other, and the episode no longer counts (`StepInfo.invalid`).
+    """
+
+
+class RollbackError(Exception):
+    """The state before a call that failed could not be restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Schema of a tool, as a policy sees it, without a reference to the method.
+
+    Attributes:
+        name: The name to call it by.
+        description: The docstring without its sections.
+        parameters: A JSON Schema of type object.
+        final: Whether a successful call ends the episode.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    final: bool = False
+
+    def to_openai(self) -> dict[str, Any]:
+        """Return the tool as a chat-completions function tool."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
+        }
+
+
+@overload
+def tool(method: MethodT) -> MethodT: ...
+@overload
+def tool(*, final: bool = False, name: str | None = None) -> Callable[[MethodT], MethodT]: ...
+def tool(
+    method: MethodT | None = None, *, final: bool = False, name: str | None = None
+) -> MethodT | Callable[[MethodT], MethodT]:
+    """Offer a method to the policy.
+
+    The method needs a docstring (Google style, with an `Args:` section) and type annotations:
+    `str`, `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
+    `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
+    changes anything. A parameter `class_` is offered as `class`, and so on.
+
+    Args:
+        method: The method, when used without parentheses.
+        final: Whether a successful call ends the episode.
+        name: The name of the tool, where it cannot be the method's.
+    """
+
+    def mark(function: MethodT) -> MethodT:
+        function.__agentgym_tool__ = (name or function.__name__, final)  # type: ignore[attr-defined]
+        return function
+
+    return mark if method is None else mark(method)
+
+
+class Toolset:
+    """Tools that are mounted on an env beside those of its world.
+
+    Attributes:
+        requirements: What its tools need of the host, by the names of `agentgym.text.requirements`,
+            each with what the user can do instead.
+        episode_state: Names of the attributes that belong to the episode, and so to a snapshot of
+            the env.
+        tool_order: Names of all tools in the order in which they are listed; if empty, the order of
+            definition, the tools of the parts after those of the toolset itself.
+        parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of
+            several classes. The state of an episode belongs to the toolset (`episode_state`); a
+            part only refers to it.
+        renamed: Names that some tools are offered under in place of their own.
+        json_indent: Spaces by which the data in answers is indented; on one line by default.
+    """
+
+    requirements: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    json_indent: ClassVar[int | None] = None
+    episode_state: ClassVar[tuple[str, ...]] = ()
+    tool_order: ClassVar[tuple[str, ...]] = ()
+    parts: Sequence[object] = ()
+    renamed: Mapping[str, str] = MappingProxyType({})
+
+    def begin(self) -> None:
+        """Get ready for an episode; called at each reset of the env."""
+
+    def close(self) -> None:
+        """Release what is outside of this process's memory, when the env is closed or its world is
+        replaced; most toolsets hold nothing there. A later call takes it again.
+        """
+
+    def transaction(self) -> AbstractContextManager[None] | None:
+        """Return a context around a call that restores the state of the episode if an exception
+        leaves it, or None if there is no such context: then a tool must refuse a call before it
+        changes anything.
+
+        Raises:
+            RollbackError: By the context, if the state cannot be restored.
+        """
+        return None
+
+
+class BoundTool(msgspec.Struct, eq=False):
+    """Tool of one object: its schema, its checks and its method.
+
+    It is a struct because a reset builds one for each tool.
+
+    Attributes:
+        schema: What a policy sees of it.
+        checks: The checks of its arguments.
+        method: The method.
+        owner: The toolset or other object whose state it changes.
+        json_indent: Spaces by which the data in its answers is indented; None for one line.
+        transaction: The `Toolset.transaction` of a toolset.
+    """
+
+    schema: Tool
+    checks: _ArgumentCheck
+    method: Callable[..., Any]
+    owner: object
+    json_indent: int | None = None
+    transaction: Callable[[], AbstractContextManager[None] | None] | None = None
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Run the tool as `run` does; return the result as the method returns it."""
+        return self.run(arguments, lambda result, indent: result)
+
+    def run(
+        self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
+    ) -> ResultT:
+        """Check the arguments, run the method; a call that fails changes nothing where the owner
+        has transactions.
+
+        Args:
+            arguments: The arguments of the call.
+            convert: Returns what is made of the result and of `json_indent`; if that fails, the
+                call has failed.
+
+        Raises:
+            ToolError: The arguments do not fit the schema, or the method refused the call.
+        """
+        try:
+            checked = self.checks.validate(arguments)
+        except ValidationError as error:
+            raise ToolError(self.checks.explain(error)) from None
+        transaction = self.transaction() if self.transaction else None
+        if transaction is None:  # a context that does nothing would cost more than most methods
+            return convert(self.method(**checked), self.json_indent)
+        with transaction:
+            return convert(self.method(**checked), self.json_indent)
+
+    @property
+    def restores(self) -> bool:
+        """Return whether a call that fails leaves the state as it was before."""
+        return self.transaction is not None and self.transaction() is not None
+
+
+class _ArgumentCheck:
+    """Strict validation of the arguments of one tool."""
+
+    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+        from agentgym.text.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
+
+        adapter = strict_adapter(name, fields)
+        self.schema = _without_titles(adapter.json_schema())
+        self._name = name
+        self._names = ", ".join(fields) or "none"
+        # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it
+        # builds them; the latter costs a serialisation, so it is used only for schemas that name
+        # such types.
+        validator = adapter.validator
+        self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
+        if "$defs" in self.schema:
+            self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
+        if keywords := [field for field in fields if keyword.iskeyword(field)]:
+            self.validate = _with_underscores(self.validate, keywords)
+
+    def under(self, name: str) -> _ArgumentCheck:
+        """Return the same checks for a tool of another name."""
+        other = copy.copy(self)
+        other._name = name
+        return other
+
+    def explain(self, error: ValidationError) -> str:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])[:_ECHO_CHARS]
+        if problem["type"] == "missing":
+            return f"{self._name}: argument '{where}' is missing; arguments: {self._names}"
+        if problem["type"] == "extra_forbidden":
+            return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
+        message = problem["msg"][0].lower() + problem["msg"][1:]
+        return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
+
+
+def _with_underscores(
+    validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return the checks of arguments, whose keywords of Python become names of parameters."""
+
+    def validate_and_rename(arguments: Any) -> dict[str, Any]:
+        checked = validate(arguments)
+        return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
+
+    return validate_and_rename
+
+
+def echo(value: object) -> str:
+    """Return a value as JSON text short enough to repeat in an error."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
+
+
+def first_paragraph(docstring: str | None) -> str:
+    """Return the summary of a docstring, however many lines it takes, as one line."""
+    return " ".join((docstring or "").strip().split("\n\n", 1)[0].split())
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names with commas; of very many, the first ones and their number."""
+    text = ", ".join(names)
+    if len(text) <= _LISTED_CHARS:
+        return text
+    return (
+        f"{text[:_LISTED_CHARS].rpartition(',')[0]}, … ({text.count(',') + 1} in all, as the "
+        "system message says)"
+    )
+
+
+def nests_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and dicts nest deeper than a number of levels, in linear time.
+
+    Interpreters differ in how deep their encoder of JSON goes, and some overflow the stack, so this
+    is asked before anything is encoded.
+    """
+    layer = [value]
+    for _ in range(levels):
+        nested: dict[int, object] = {}  # by identity: shared values are looked at once
+        for item in layer:
+            children = item.values() if isinstance(item, dict) else item
+            if isinstance(item, (dict, list, tuple)):
+                nested |= {id(child): child for child in children}  # type: ignore[attr-defined]
+        if not nested:
+            return False
+        layer = list(nested.values())
+    return any(isinstance(item, (dict, list, tuple)) for item in layer)
+
+
+def check_jsonable(arguments: Mapping[str, Any]) -> None:
+    """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects,
+    too much of it.
+
+    Raises:
+        ToolError: The arguments hold such a thing.
+    """
+    if nests_deeper(arguments, MAX_DEPTH):
+        raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
+    try:
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError):
+        raise ToolError(
+            "arguments must be JSON: no NaN, no Infinity, no lone surrogate, no other object"
+        ) from None
+    if len(text) > MAX_CALL_CHARS:
+        raise ToolError(
+            f"arguments are {len(text)} characters long, at most {MAX_CALL_CHARS} are allowed"
+        )
+    if _NUL.search(text):
+        raise ToolError("arguments must not contain the NUL character")
+
+
+def tools_of(*owners: Any) -> dict[str, BoundTool]:
+    """Return the tools of objects and of their parts by name, in the order of listing, each bound
+    to the object that has it.
+
+    Raises:
+        TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the
+            tools.
+    """
+    tools: dict[str, BoundTool] = {}
+    for owner in owners:
+        tools.update(_tools_of_one(owner))
+    return tools
+
+
+def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
+    if not isinstance(owner, Toolset):
+        class_tools = _class_tools(owner.__class__)
+        return {
+            schema.name: BoundTool(schema, checks, getattr(owner, name), owner)
+            for name, schema, checks in class_tools
+        }
+    parts = (owner, *owner.parts)
+    composed = _composed_tools(
+        tuple(part.__class__ for part in parts), owner.tool_order, tuple(owner.renamed.items())
+    )
+    indent, transaction = owner.json_indent, owner.transaction
+    return {
+        schema.name: BoundTool(schema, checks, getattr(parts[k], name), owner, indent, transaction)
+        for k, name, schema, checks in composed
+    }
+
+
+@functools.cache
+def _composed_tools(
+    owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
+) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
+    """Return the tools of a toolset and its parts, each with the place of its owner.
+
+    Cached, so that a tool that is renamed is the same object in all envs.
+    """
+    tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
+    new_names = dict(renamed)
+    for k, part in enumerate(owners):
+        for attribute, schema, checks in _class_tools(part):
+            if schema.name in tools:
+                raise TypeError(
+                    f"{owners[0].__qualname__} has two tools called {schema.name}; remove or "
+                    "rename one"
+                )
+            if new := new_names.get(schema.name):
+                tools[schema.name] = (k, attribute, replace(schema, name=new), checks.under(new))
+            else:
+                tools[schema.name] = (k, attribute, schema, checks)
+    if order and set(order) != tools.keys():
+        raise TypeError(
+            f"tool_order of {owners[0].__qualname__} must name exactly its tools: "
+            f"{sorted(set(order) ^ tools.keys())}"
+        )
+    return tuple(tools[name] for name in order or tools)
+
+
+@functools.cache
+def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
+    names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
+    return tuple(
+        (name, *_describe(getattr(owner, name)))
+        for name in names
+        if hasattr(getattr(owner, name), "__agentgym_tool__")
+    )
+
+
+def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
+    from pydantic import PydanticUserError  # noqa: PLC0415 - see `agentgym.text.schemas`
+
+    from agentgym.text.schemas import read_docstring  # noqa: PLC0415 - see its docstring
+
+    name, final = method.__agentgym_tool__  # type: ignore[attr-defined]
+    document = read_docstring(inspect.getdoc(method) or "")
+    description = "\n".join(filter(None, [document.short_description, document.long_description]))
+    if not description:
+        raise TypeError(
+            f"the tool {method.__qualname__} needs a docstring: it is what the policy reads"
+        )
+    texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
+    hints = get_type_hints(method, include_extras=True)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    fields = {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
+    try:
+        checks = _ArgumentCheck(name, fields)
+    except PydanticUserError as error:
+        raise TypeError(
+            f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: "
+            f"{error}"
+        ) from error
+    for parameter in parameters:
+        if parameter.default is not parameter.empty and parameter.default is not None:
+            shown = checks.schema["properties"][_public_name(parameter.name)]
+            shown["default"] = to_jsonable_python(parameter.default)
+    return Tool(name, description, checks.schema, final), checks
+
+
+def _public_name(name: str) -> str:
+    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
+
+
+def _field(
+    method: Callable[..., Any],
+    parameter: inspect.Parameter,
+    hints: Mapping[str, Any],
+    texts: Mapping[str, str],
+) -> Any:
+    from agentgym.text.schemas import described  # noqa: PLC0415 - see its docstring
+
+    if (
+        parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        or parameter.name not in hints
+    ):
+        raise TypeError(
+            f"the tool {method.__qualname__} needs a type annotation for its argument "
+            f"'{parameter.name}'"
+        )
+    annotated = described(hints[parameter.name], texts.get(parameter.name, ""))
+    return annotated if parameter.default is parameter.empty else NotRequired[annotated]
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a JSON Schema without pydantic's generated titles (a property that is itself called
+    `title` stays).
+    """
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    untitled: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key in ("properties", "$defs"):
+            untitled[key] = {name: _without_titles(value) for name, value in item.items()}
+        elif key != "title":
+            untitled[key] = _without_titles(item)
+    return untitled

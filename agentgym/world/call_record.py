@@ -1,0 +1,27 @@
+"""Record of a completed tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.text.messages import Record
+
+
+class CallRecord(Record, frozen=True):
+    """A completed tool call; replaying the records re-creates a world.
+
+    Attributes:
+        name: The tool.
+        arguments: The arguments.
+        turn: The world's turn at the time of the call.
+        answer: The result if it is short, otherwise its checksum.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    turn: int
+    answer: str | int
+
+    def __deepcopy__(self, memo: object) -> CallRecord:
+        return self  # immutable, so snapshots can share it

@@ -1,0 +1,44 @@
+"""The turn budget of worlds in which an optimal policy needs a known number of turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Annotated
+
+from pydantic import Field
+
+from agentgym.world.config import Config
+
+BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
+"""Below 1 no policy could succeed; beyond 100 a budget is as good as none."""
+
+BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
+"""More turns than an episode has had anywhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnBudget(Config):
+    """The turns of an agent, from the turns T* of an optimal policy (LUMINA, section 4.1).
+
+    Attributes:
+        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where an optimal policy
+            needs T* turns.
+        budget_slack: The summand n of the turn budget.
+    """
+
+    budget_factor: BudgetFactor = 1.5
+    budget_slack: BudgetSlack = 2
+
+    def budget(self, optimal: int) -> int:
+        """Return the budget of a task that an optimal policy solves in `optimal` turns."""
+        return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
+
+
+@lru_cache(maxsize=1024)  # the horizons of a run; an episode takes one
+def multiply_up(factor: float, number: int) -> int:
+    """Return a number times a factor, rounded up."""
+    # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
+    return ceil(Fraction(repr(factor)) * number)

@@ -1,0 +1,133 @@
+"""Gymnasium's own `make` and `make_vec` take what `agentgym.make` takes, with the same errors."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+import agentgym
+from agentgym.oracles import NoisyPolicy, PlanOracle
+from agentgym.training.rollout import rollout
+
+STACKS: list[tuple[str, dict[str, Any]]] = [
+    ("ListWorld", {}),
+    ("ListWorld-easy", {"oracles": "SPH", "labels": True, "shots": 1, "render_mode": "ansi"}),
+    ("TreeWorld", {"oracles": "P0.5S_", "hint_scope": "ephemeral"}),
+    (
+        "GridWorld",
+        {"context": "clear_results+compaction", "window": 3_000, "dialect": "json"}
+        | {"context_options": {"compaction": {"max_summary": 100}}},
+    ),
+    ("ListWorld", {"oracle_options": {"H": {"keep_last_error": True}}, "oracles": "SH"}),
+    ("ListWorld", {"wrappers": [agentgym.spec("ListWorld", oracles="P").additional_wrappers[0]]}),
+    ("ListWorld-team", {"oracles": "C", "agents": {"closer_0": {"oracles": "S"}}, "max_cycles": 9}),
+]
+
+
+@pytest.mark.parametrize(("env_id", "options"), STACKS)
+def test_both_ways_make_one_env(env_id: str, options: dict[str, Any]) -> None:
+    env_id = agentgym.resolve(env_id)
+    envs: list[Any] = [
+        gymnasium.make(env_id, **options),
+        gymnasium.make(agentgym.spec(env_id, **options)),
+    ]
+    assert envs[0].spec == envs[1].spec
+    envs.append(gymnasium.make(EnvSpec.from_json(envs[0].spec.to_json())))
+    assert len({str(env) for env in envs}) == 1
+    assert envs[0].reset(seed=3) == envs[1].reset(seed=3) == envs[2].reset(seed=3)
+    if "team" not in env_id:
+        played = [rollout(env, NoisyPolicy(env_id, 0.2), 4).to_json() for env in envs]
+        assert len(set(played)) == 1
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_vector_envs_take_stacks(mode: str) -> None:
+    options: dict[str, Any] = {"oracles": "SP", "labels": True, "window": 9_000, "items": 4}
+    envs = gymnasium.make_vec(
+        "agentgym/ListWorld-v0", num_envs=2, vectorization_mode=mode, **options
+    )
+    try:
+        chats, _ = envs.reset(seed=1)
+        single = agentgym.make("ListWorld", **options)
+        assert chats[0] == single.reset(seed=1)[0]
+        texts = tuple(reply.text for reply in NoisyPolicy("ListWorld", 0.0)(chats))
+        chats, _, _, _, infos = envs.step(texts)
+        assert chats[0] == single.step(texts[0])[0]
+        assert list(infos["optimal"]) == [True, True]
+    finally:
+        envs.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"oracles": "X"},
+        {"oracles": "H"},
+        {"oracles": "P", "oracle_options": {"P": {"nonsense": 1}}},
+        {"context": "compcation"},
+        {"context": "compaction", "context_options": {"compaction": {"max_sumary": 1}}},
+        {"context_options": {"compaction": {}}},
+        {"window": 0},
+        {"shots": -1},
+        {"hint_scope": "for ever"},
+        {"agents": {"closer": {}}},
+        {"items": 0},
+        {"itmes": 3},
+        {"oracle": "P"},
+        {"split": "trian"},
+    ],
+)
+def test_errors_are_the_same(options: dict[str, Any]) -> None:
+    env_id = "agentgym/ListWorld-v0"
+    with pytest.raises(Exception, match=r".") as own:
+        agentgym.make(env_id, **options)
+    for make in (gymnasium.make, gymnasium.make_vec):
+        with pytest.raises(type(own.value)) as gym:
+            make(env_id, **options)
+        # Gymnasium adds the arguments to a TypeError, and nothing to other errors.
+        assert str(gym.value).startswith(str(own.value))
+
+
+def test_what_a_spec_has_is_not_lost_behind_more_options() -> None:
+    with pytest.raises(ValueError, match="oracles"):
+        gymnasium.make(agentgym.spec("ListWorld", labels=True), oracles="P")
+
+
+def test_registered_ids_are_known_by_text() -> None:
+    spec = gymnasium.spec("agentgym/ListWorld-v0")
+    again, made = EnvSpec.from_json(spec.to_json()), agentgym.spec("ListWorld", oracles="P")
+    assert gymnasium.make(again, oracles="P").spec == gymnasium.make(made).spec
+    assert isinstance(gymnasium.make(again, oracles="P"), PlanOracle)
+    with pytest.raises(AttributeError, match="agentgym/NoWorld-v0"):
+        load_env_creator("agentgym.assemble.entry_points:agentgym/NoWorld-v0")
+
+
+def test_a_spec_that_is_set_by_hand_counts() -> None:
+    env = agentgym.tool_env(agentgym.make("ListWorld"))
+    spec = agentgym.spec("ListWorld", items=5)
+    env.spec = spec
+    assert env.spec is spec
+    env.spec = None
+    assert env.spec is None
+
+
+def test_gymnasium_keeps_its_modes_of_rendering() -> None:
+    env = gymnasium.make("agentgym/GridWorld-v0", render_mode="rgb_array_list", oracles="S")
+    env.reset(seed=0)
+    frames: Any = env.render()
+    assert frames[0].shape[2] == 3
+
+
+def test_vector_env(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example of `examples/` plays the same episodes in processes and without them."""
+    example = importlib.import_module("examples.vector_env")
+    means = {example.main(["--steps", "20", "--mode", mode]) for mode in ("async", "sync")}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == lines[1]
+    assert int(lines[0].split()[0]) > 8
+    assert 0.3 < means.pop() < 1.0
+    assert not means

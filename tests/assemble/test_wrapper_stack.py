@@ -1,0 +1,319 @@
+"""Strategies and oracles register themselves; those of users are as good as those of the
+package.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+import agentgym
+from agentgym import Chat, make, register_oracle, register_strategy, spec, strategies
+from agentgym.assemble import wrapper_stack as stacks
+from agentgym.assemble.registry import is_team, resolve
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.oracles import HintOracle, OraclePolicy
+from agentgym.training.evaluation.scoring import ordered_contexts
+from agentgym.training.rollout.rollouts import rollout
+from agentgym.wrappers import ContextWrapper
+from tests.cli.test_main import command
+
+MODULE = '''
+from dataclasses import dataclass
+
+import agentgym
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.wrappers import ContextWrapper
+
+
+class Shout(ContextWrapper):
+    """Marks the newest message."""
+
+    stage = Stage.CLEAR_TOOL_RESULTS
+
+    def __init__(self, env, budget=None, mark="!"):
+        super().__init__(env, budget, mark=mark)
+        self.mark = mark
+
+    def edit(self):
+        self.view.annotate(self.view.newest().id, "shout", self.mark)
+
+
+agentgym.register_strategy("shout", Shout)
+
+
+@dataclass(frozen=True)
+class Config:
+    highest: int = 4
+
+
+class GuessWorld(agentgym.World[Config]):
+    """Find a hidden number."""
+
+    Config = Config
+
+    def generate(self):
+        self.number = int(self.rng.integers(1, self.config.highest + 1))
+        self.max_turns = self.config.highest
+        self.right = False
+
+    def rules(self):
+        return "Guess the number."
+
+    def task(self):
+        return f"It lies between 1 and {self.config.highest}."
+
+    @agentgym.tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        self.done = self.right = number == self.number
+        return "right" if self.right else "wrong"
+
+    def score(self):
+        return float(self.right)
+
+
+agentgym.register(GuessWorld)
+'''
+
+
+class Cheer(HintOracle):
+    """An oracle from outside the package."""
+
+    tag = "cheer"
+
+    def text(self) -> str:
+        return "Go on!"
+
+
+class Shout(ContextWrapper):
+    """A strategy from outside the package: it marks the newest message."""
+
+    stage = Stage.CLEAR_TOOL_RESULTS
+
+    def __init__(self, env: Any, budget: Any = None, mark: str = "!") -> None:
+        super().__init__(env, budget, mark=mark)
+        self.mark = mark
+
+    def edit(self) -> None:
+        self.view.annotate(self.view.newest().id, "shout", self.mark)
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """What is registered here is forgotten afterwards."""
+    register_strategy("shout", Shout)
+    register_oracle("E", "cheer", Cheer, lambda arm, scope: {"hint_scope": scope})
+    yield
+    del stacks._strategies["shout"], stacks._oracles["E"]
+
+
+def test_the_package_has_the_strategies_of_the_paper_and_the_arms_of_lumina() -> None:
+    assert agentgym.STRATEGIES == (
+        "clear_results",
+        "clear_thinking",
+        "compaction",
+        "awareness",
+        "memory",
+        "programmatic",
+    )
+    assert agentgym.ARMS == ("", "S", "P", "SP", "SH", "SPH")
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
+    asked = spec(
+        "ListWorld",
+        context="compaction+shout+memory",
+        window=9_000,
+        context_options={"shout": {"mark": "?"}},
+    )
+    names = [wrapper.name for wrapper in asked.additional_wrappers]
+    assert names == ["MemoryTool", "Shout", "Compaction", "Trim"], "in the order of the stages"
+    assert asked.additional_wrappers[1].kwargs == {"mark": "?", "budget": {"window": 9_000}}, (
+        "the innermost sets the budget"
+    )
+    env = gymnasium.make(EnvSpec.from_json(asked.to_json()))
+    chat, _ = env.reset(seed=0)
+    assert chat.messages[-1].text.endswith("?")
+    assert strategies() == (*agentgym.STRATEGIES, "shout")
+    trajectory = rollout(
+        make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0, {"context": "shout"}
+    )
+    assert trajectory.reward == 1.0
+    with pytest.raises(
+        ValueError,
+        match=r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+",
+    ):
+        make("ListWorld", context="whisper")
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
+    chat, _ = make("ListWorld", oracles="ES", hint_scope="ephemeral").reset(seed=0)
+    assert "<cheer>\nGo on!\n</cheer>" in chat.messages[-1].text
+    assert "<state>" in chat.messages[-1].text
+    with pytest.raises(
+        ValueError,
+        match=r"letters of P \(plan\), S \(state\), H \(history\), C \(communication\) and E \(cheer\), each at most once, got 'X'",
+    ):
+        make("ListWorld", oracles="X")
+
+
+def test_a_strategy_that_cannot_be_used_is_refused_at_once() -> None:
+    class Placeless(gymnasium.ObservationWrapper[Chat, str, Chat]):
+        """A wrapper without a stage."""
+
+    with pytest.raises(ValueError, match="Placeless has no stage; set its attribute `stage`"):
+        register_strategy("placeless", Placeless)
+    with pytest.raises(
+        ValueError, match=r"Placeless edits the context \(stage trim\), so it must take `budget`"
+    ):
+        register_strategy("placeless", Placeless, Stage.TRIM)
+    for name in ("trim", "budget", "none", "a+b", "a:b", ""):
+        with pytest.raises(ValueError, match="cannot be the name of a context strategy"):
+            register_strategy(name, Shout)
+    assert strategies() == agentgym.STRATEGIES
+
+
+def test_a_module_may_stand_before_what_it_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shouting.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    known = [
+        dict(each)
+        for each in (
+            stacks._strategies,
+            agentgym.assemble.registry._worlds,
+            agentgym.assemble.registry._teams,
+            gymnasium.registry,
+        )
+    ]
+    try:
+        env = make("shouting:GuessWorld", context="shouting:shout")
+        assert env.reset(seed=0)[0].messages[-1].text.endswith("!")
+        assert resolve("shouting:GuessWorld") == "agentgym/GuessWorld-v0"
+        assert is_team("shouting:GuessWorld-team")
+        assert (
+            make("GuessWorld", context="shout").spec.additional_wrappers[0].entry_point
+            == "shouting:Shout"
+        )  # type: ignore[union-attr]
+        rows: Any = [
+            type("Row", (), {"context": context})
+            for context in ("shouting:shout+memory", "shouting:shout", "none", "compaction")
+        ]
+        assert ordered_contexts(rows) == [
+            "none",
+            "compaction",
+            "shouting:shout",
+            "shouting:shout+memory",
+        ]
+    finally:
+        for registry, content in zip(
+            (
+                stacks._strategies,
+                agentgym.assemble.registry._worlds,
+                agentgym.assemble.registry._teams,
+                gymnasium.registry,
+            ),
+            known,
+            strict=True,
+        ):
+            registry.clear()
+            registry.update(content)  # type: ignore[arg-type]
+        sys.modules.pop("shouting", None)
+    with pytest.raises(ValueError, match="the module of 'nowhere:shout' cannot be imported"):
+        make("ListWorld", context="nowhere:shout")
+
+
+@pytest.mark.rotation
+def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
+    (tmp_path / "shouting.py").write_text(MODULE)
+    line = [
+        "ablate",
+        "--world",
+        "ListWorld",
+        "--oracles",
+        "none",
+        "--horizons",
+        "3",
+        "--episodes",
+        "2",
+        "--policy",
+        "oracle",
+    ]
+    shown = command(
+        *line,
+        "--context",
+        "none,shouting:shout",
+        "--workers",
+        "2",
+        "--out",
+        str(tmp_path / "runs"),
+        cwd=tmp_path,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "shouting:shout" in shown.stdout
+    rows = [
+        json.loads(line) for line in (tmp_path / "runs" / "results.jsonl").read_text().splitlines()
+    ]
+    assert [row["context"] for row in rows].count("shouting:shout") == 2
+    again = command("score", str(tmp_path / "runs"), cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    loaded = command(
+        *line[:2],
+        "shouting:GuessWorld",
+        *line[3:5],
+        "--context",
+        "shout",
+        "--horizons",
+        "3",
+        cwd=tmp_path,
+    )
+    assert loaded.stderr.startswith("error: ControlPolicy needs GuessWorld.read_task(task) to ")
+
+
+@pytest.mark.rotation
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (("ablate", "--policy", "control"), "ControlPolicy needs GuessWorld.read_task(task)"),
+        (("ablate", "--policy", "random"), "a horizon needs GuessWorld.config_for_horizon(steps)"),
+        (("rollout", "--policy", "oracle"), "OraclePolicy needs GuessWorld.read_task(task)"),
+        (
+            ("rollout", "--policy", "random", "--oracles", "P"),
+            "oracles='P' needs GuessWorld.subtask(with_state)",
+        ),
+        (
+            ("play", "--oracles", "S"),
+            "oracles='S' (and the summary of a scripted policy) needs GuessWorld.state()",
+        ),
+        (("rollout", "--policy", "random"), ""),
+    ],
+)
+def test_the_command_line_says_what_a_world_of_the_user_lacks(
+    tmp_path: Path, arguments: tuple[str, ...], missing: str
+) -> None:
+    (tmp_path / "shouting.py").write_text(MODULE)
+    name, *options = arguments
+    world = ["--world", "shouting:GuessWorld"] if name == "ablate" else ["shouting:GuessWorld"]
+    shown = command(name, *world, *options, cwd=tmp_path)
+    if not missing:
+        assert shown.returncode == 0, shown.stderr
+        assert "of 1" in shown.stdout
+        return
+    assert shown.returncode == 2
+    assert shown.stderr.startswith(f"error: {missing}")
+    assert shown.stderr.count("\n") == 1

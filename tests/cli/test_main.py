@@ -1,0 +1,520 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym.cli import app
+from agentgym.cli.common import (
+    complete_context,
+    complete_oracles,
+    complete_world,
+    complete_worlds,
+)
+from agentgym.training.evaluation import TRAJECTORIES, log_of
+from agentgym.training.rollout import TrajectoryLog
+from agentgym.training.rollout.lines import read_chunks, torn_at
+from tests.helpers import PATIENCE
+
+
+def command(
+    *arguments: str, typed: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process; where it is to see a folder of the user's, as a program."""
+    if cwd is None:
+        shown = CliRunner().invoke(app, arguments, input=typed)
+        return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
+    line = [sys.executable, "-m", "agentgym", *arguments]
+    return subprocess.run(
+        line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False
+    )
+
+
+def test_list_is_short_unless_all_is_asked_for() -> None:
+    short = command("list").stdout.splitlines()
+    assert [line.split()[0] for line in short[:-1]] == [entry.id for entry in agentgym.worlds()]
+    assert "agentgym list --all" in short[-1]
+    shown = command("list", "--all")
+    assert shown.returncode == 0
+    assert all(
+        entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams())
+    )
+    assert "Search a hidden tree" in shown.stdout
+
+
+def test_list_shows_the_ids_with_all_words() -> None:
+    shown = command("list", "GRID", "easy")
+    ids = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert "agentgym/GridWorld-easy-v0" in ids
+    assert all("Grid" in each and "easy" in each for each in ids)
+    none = command("list", "gird")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "no id holds gird; did you mean 'Grid'?" in none.stderr
+    assert "no id holds xyzzy; agentgym list --all shows all" in command("list", "xyzzy").stderr
+
+
+def test_the_version_is_printed() -> None:
+    shown = command("--version")
+    assert shown.returncode == 0
+    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym')}\n"
+    assert "rollout" in command("--help").stdout
+    assert command("lst").returncode == 2
+
+
+def test_a_person_can_play_all_agents_of_a_team() -> None:
+    typed = 'tell("closer_0", "done?")\nwait()\nwait()\ndone()\n'
+    shown = command(
+        "play", "ListWorld-team", "--set", "items=3", "--set", "removals=0", typed=typed
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("[system]") == 2, "each agent's chat is shown from its beginning once"
+    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index(
+        "actor_0 tells you (5 characters):\ndone?"
+    )
+    assert "solved in 1 turns, score 1.0" in shown.stdout
+
+
+def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    shown = command(
+        *("play", "ListWorld", "--set", "items=3", "--set", "removals=0", "--out", str(out)),
+        typed="what?\n\npop(id=9)\ndone\n",
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "Initial list:" in shown.stdout
+    assert "error:" in shown.stdout
+    assert "'what?' is no call and no command; help lists both" in shown.stdout
+    assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
+    assert "solved in 2 turns, score 1.0" in shown.stdout
+    (line,) = out.read_text().splitlines()
+    assert json.loads(line)["labels"] == {"policy": "human"}
+    assert [step["info"]["optimal"] for step in json.loads(line)["steps"]] == [False, True]
+
+
+def test_a_person_is_helped_and_takes_moves_back() -> None:
+    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\nunod\nrihgt()\nhum\n"
+    shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
+    assert shown.returncode == 0, shown.stderr
+    parts = shown.stdout.split("\n> ")
+    assert "undo    take the last move back" in parts[1]
+    assert "up(): Step to the cell above" in parts[2]
+    assert "there is nothing to take back" in parts[3]
+    assert re.search(r"(up|down|left|right)\(\)", parts[4])
+    assert "Remaining moves" in parts[5]
+    board = parts[0][parts[0].index("     0 1 2 3 4 5") :].rstrip()
+    assert board.count("A") == board.count("G") == 1
+    assert board not in parts[6]
+    assert board in parts[7], "the board is as it was"
+    assert "additionalProperties" in parts[8]
+    assert "did you mean 'undo'?" in parts[9]
+    assert "help lists both" in parts[11]
+    assert "left before the end" in shown.stdout
+
+
+def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
+    agentgym.make("SetConfCrDdl")  # skips the test where an office cannot be made
+    shown = command("play", "SetConfCrDdl", "--set", "size=1", typed="claim_done()\n")
+    assert "not solved in 1 turns, score 0.0\n- there is no right reminder of " in shown.stdout
+
+
+def test_a_person_can_leave() -> None:
+    shown = command("play", "GridWorld", "--oracles", "SPH", typed="")
+    assert shown.returncode == 0
+    assert "<state>" in shown.stdout
+    assert "left before the end" in shown.stdout
+
+
+def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "t.jsonl"
+    shown = command(
+        "rollout",
+        "TreeWorld",
+        "--episodes",
+        "2",
+        "--seed",
+        "4",
+        "--oracles",
+        "SP",
+        "--out",
+        str(out),
+        "--show",
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "solved 2 of 2" in shown.stdout
+    assert "[assistant]" in shown.stdout
+    assert [json.loads(line)["seed"] for line in out.read_text().splitlines()] == [4, 5]
+
+
+def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    line = [
+        "rollout",
+        "ListWorld",
+        "--engine",
+        "threads",
+        "--num-envs",
+        "3",
+        "--timeout",
+        "60",
+        "--out",
+        str(out),
+    ]
+    assert "solved 4 of 4" in command(*line, "--episodes", "4").stdout
+    first = out.read_bytes()
+    out.write_bytes(first[:-40])
+    shown = command(*line, "--episodes", "6")
+    assert "solved 6 of 6" in shown.stdout
+    assert sorted(json.loads(line)["seed"] for line in out.read_text().splitlines()) == list(
+        range(6)
+    )
+
+
+@pytest.mark.rotation
+def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BREAKING)
+    shown = command(
+        "rollout",
+        "ListWorld",
+        "--policy",
+        "mine:Breaking",
+        "--engine",
+        "asyncio",
+        "--episodes",
+        "3",
+        cwd=tmp_path,
+    )
+    assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
+    assert "solved 2 of 2; 1 broke and are not counted" in shown.stdout
+    stopped = command(
+        "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
+    )
+    assert stopped.returncode == 1
+    assert stopped.stderr == "error: no server\n", "nothing was saved"
+
+
+BREAKING = """
+from agentgym.oracles import OraclePolicy
+from agentgym.play.policy import PolicyError
+
+
+class Breaking:
+    def __init__(self, env_id):
+        self.begun, self.play = 0, OraclePolicy(env_id)
+
+    def __call__(self, chats):
+        self.begun += len(chats[0].messages) == 2
+        if self.begun == 2:
+            raise PolicyError("no server")
+        return self.play(chats)
+
+    async def areply(self, chat):
+        return self([chat])[0]
+"""
+
+
+@pytest.mark.rotation
+def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    shown = command(
+        "ablate", "--horizons", "4,8", "--episodes", "3", "--out", str(out), "--workers", "2"
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "Effect of each intervention" in shown.stdout
+    results = (out / "results.jsonl").read_bytes()
+    assert len(results.splitlines()) == 3 * 6 * 2 * 3
+    for name in ("results.jsonl", "summary.md", "arms.png"):
+        (out / name).unlink()
+    assert command("score", str(out)).returncode == 0
+    assert (out / "results.jsonl").read_bytes() == results
+    assert (out / "arms.png").exists()
+
+
+@pytest.mark.rotation
+def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
+    contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
+    line = [
+        "ablate",
+        "--world",
+        "ListWorld",
+        "--horizons",
+        "8",
+        "--oracles",
+        "none",
+        "--window",
+        "3k",
+    ]
+    line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
+    assert command(*line, "--episodes", "2").returncode == 0
+    rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert {row["context"] for row in rows} == set(contexts.split(","))
+    log = log_of(tmp_path).path
+    windows = {
+        trajectory.labels["context"]: [
+            wrapper["kwargs"]["budget"]["window"]
+            for wrapper in json.loads(trajectory.spec)["additional_wrappers"]
+            if (wrapper["kwargs"] or {}).get("budget")
+        ]
+        for trajectory in TrajectoryLog(log)
+    }
+    assert list(windows.values()) == [[2_000], [3_000], [1_000]]
+    whole = log.read_bytes()
+    log.write_bytes(whole[: list(read_chunks(log))[3].start])
+    assert command(*line, "--episodes", "2").returncode == 0
+    assert log.read_bytes() == whole
+    other = command(*[part.replace("3k", "4k") for part in line], "--episodes", "2")
+    assert (other.returncode, "other settings" in other.stderr) == (2, True)
+
+
+@pytest.mark.rotation
+def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
+    )
+    options = [
+        "--policy",
+        "mine:make",
+        "--world",
+        "ListWorld",
+        "--horizons",
+        "4",
+        "--episodes",
+        "2",
+        "--out",
+        "a",
+    ]
+    shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    rows = [
+        json.loads(line) for line in (tmp_path / "a" / "results.jsonl").read_text().splitlines()
+    ]
+    assert [row["success"] for row in rows] == [1.0] * 12
+
+
+INTERRUPTED = (130, -signal.SIGINT)
+"""Both are 130 in a shell. Python ends itself by the signal if the interrupt was first raised in the
+`exec` of a text, such as the methods of a dataclass that is defined then.
+"""
+
+
+@pytest.mark.rotation
+def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
+    # What runs in the background of a script ignores interrupts, and so would what it starts.
+    python = ["env", "--default-signal=INT", sys.executable]
+    line = [
+        *python,
+        "-m",
+        "agentgym",
+        "ablate",
+        "--episodes",
+        "200",
+        "--out",
+        str(tmp_path / "a"),
+        "--workers",
+        "2",
+    ]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "a" / TRAJECTORIES
+    deadline = time.monotonic() + PATIENCE
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode in INTERRUPTED
+    assert errors.strip() == "interrupted; the same command goes on from here"
+    assert torn_at(log) == log.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("line", "delay"),
+    [
+        ("ablate --episodes 200 --workers 2", 0.5),  # while it loads
+        ("ablate --episodes 200 --workers 2", 2.0),
+        ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
+        ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
+    ],
+)
+def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay: float) -> None:
+    out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
+    process = subprocess.Popen(
+        [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "agentgym",
+            *line.split(),
+            "--out",
+            str(out),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(delay)  # whatever it does by then, on a quick or on a busy machine
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, which reaches the workers too
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode in INTERRUPTED, errors
+    assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)
+
+
+def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    line = ("rollout", "ListWorld", "--policy", "noisy:p=0.2", "--out", str(out))
+    assert command(*line).returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    others = {
+        "world": ("rollout", "TreeWorld", *line[2:]),
+        "policy": (*line, "--policy", "noisy:p=0.3"),
+        "seed": (*line, "--seed", "3"),
+        "options": (*line, "--set", "items=5"),
+        "wrappers": (*line, "--oracles", "S"),
+        "model": (*line, "--temperature", "0.5"),
+    }
+    for name, other in others.items():
+        shown = command(*other)
+        assert shown.returncode == 2, name
+        assert f"other settings: its {name} " in shown.stderr
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert command(*line, "--episodes", "2").returncode == 0
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "t.jsonl.settings.json").unlink()
+    shown = command(*line, "--set", "items=5")
+    assert "holds an episode of another run (agentgym/ListWorld-v0, seed 0, labels" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ablate --suite loca", "--preset"),
+        ("ablate --lengths=8k", "--horizons"),
+        ("ablate --seeds 3", "--episodes"),
+        ("train --arms P", "--oracles"),
+        ("rollout ListWorld --noise 0.2", "--policy noisy:p=0.1"),
+        ("audit ListWorld --seeds 3", "--episodes"),
+    ],
+)
+def test_another_name_of_an_option_leads_to_its_own(line: str, name: str) -> None:
+    shown = command(*line.split())
+    assert shown.returncode == 2
+    assert "there is no option --" in shown.stderr
+    assert f"write {name}" in shown.stderr
+
+
+def test_names_are_completed() -> None:
+    assert "ListWorld-easy" in complete_world("listw")
+    assert complete_worlds("TreeWorld,GridW")[0] == "TreeWorld,GridWorld"
+    assert complete_oracles("none,SP") == ["none,SP", "none,SPH"]
+    assert "clear_results+compaction" in complete_context("clear_results+com")
+    assert "--install-completion" in command("--help").stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None:
+    pipe, log, empty = tmp_path / "pipe", tmp_path / "t.jsonl", tmp_path / "empty"
+    os.mkfifo(pipe)
+    empty.mkdir()
+    rolled = CliRunner().invoke(app, ["rollout", "ListWorld", "--out", str(log)])
+    assert rolled.exit_code == 0, rolled.output
+    for line, problem in {
+        "rollout ListWorld --seed -1": "greater than or equal to 0",
+        "export CodeWorld x --seed -1": "greater than or equal to 0",
+        f"rollout ListWorld --out {pipe}": "is a device or a pipe",
+        "ablate --out /dev/zero": "is a device or a pipe",
+        f"view {pipe}": "is a device or a pipe",
+        f"doctor {empty}": "holds no file of a run",
+        f"play ListWorld --out {log}": "holds an episode of another run",
+    }.items():
+        shown = CliRunner().invoke(app, line.split(), input="")
+        assert shown.exit_code == 2, line
+        assert problem in " ".join(shown.output.split()), shown.output
+
+
+BAD = [
+    (["play", "NoWorld"], "there is no world 'NoWorld'"),
+    (["play", "ListWorld", "--oracles", "H"], "H needs S"),
+    (["play", "ListWorld", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
+    (["play", "ListWorld", "--set", "items"], "--set takes name=value"),
+    (
+        ["play", "ListWorld", "--set", "items=many"],
+        "items must be an integer in [1, 10000], got 'many'",
+    ),
+    (["rollout", "ListWorld", "--policy", "nobody"], "there is no policy 'nobody'"),
+    (
+        ["rollout", "ListWorld", "--policy", "control:planning=2"],
+        "planning must be a number in [0.0, 1.0], got 2.0",
+    ),
+    (
+        ["rollout", "ListWorld", "--policy", "nosy:p=0.1"],
+        "there is no policy 'nosy'; did you mean 'noisy'? policies: control, oracle, noisy,",
+    ),
+    (
+        ["rollout", "ListWorld", "--policy", "noisy:q=0.1"],
+        "noisy has no option 'q'; options: p=0.1, seed=0",
+    ),
+    (["rollout", "ListWorld", "--policy", "noisy:p=much"], "p must be a number, got 'much'"),
+    (["rollout", "ListWorld", "--out", "C:\\runs\\x.jsonl"], "is a path of Windows"),
+    (["rollout", "ListWorld", "--out", "."], "--out . is a folder; give a file in it"),
+    (["ablate", "--preset", "laca"], "preset must be one of"),
+    (["ablate", "--world", "listworld-eazy"], "did you mean 'ListWorld-easy'"),
+    (["ablate", "--context", "compacton"], "did you mean 'compaction'? strategies: "),
+    (["ablate", "--oracles", "sp"], "did you mean 'SP'?"),
+    (["rollout", "ListWorld", "--max-new-tokens", "8q"], "max_new_tokens must be a whole number"),
+    (["rollout", "ListWorld", "--out", "file/t.jsonl"], "file"),
+    (
+        ["rollout", "ListWorld", "--engine", "thread", "--out", "a/t.jsonl"],
+        "engine must be one of lockstep, threads",
+    ),
+    (
+        ["rollout", "ListWorld", "--engine", "asyncio", "--out", "a/t.jsonl"],
+        "the asyncio engine needs a policy with `async def areply",
+    ),
+    (
+        ["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"],
+        "lockstep cannot give up a slot",
+    ),
+    (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
+    (["ablate", "--oracles", "H"], "H needs S"),
+    (
+        ["ablate", "--horizons", "4,x"],
+        "horizons must be whole numbers separated by commas, got 'x'",
+    ),
+    (["ablate", "--horizons", "1000000000"], "horizon must be an integer in"),
+    (["ablate", "--episodes", "0"], "episodes must be an integer in"),
+    (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
+    (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
+    (["ablate", "--out", "file/a"], "file"),
+    (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
+    (["ablate", "--context", "none,clear_results:kep=3"], "no option 'kep'; did you mean 'keep'?"),
+    (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
+    (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
+    (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),
+    (["score", "empty"], "holds no trajectories"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("a file where a folder should be")
+    before = sorted(tmp_path.rglob("*"))
+    shown = command(*arguments)
+    assert shown.returncode == 2
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert shown.stderr.startswith("error: ")
+    assert message in shown.stderr
+    assert sorted(tmp_path.rglob("*")) == before

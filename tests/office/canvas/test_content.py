@@ -1,0 +1,422 @@
+"""Canvas: the content of courses, from files to quizzes: hand-computed facts of every tool, and
+who may see what.
+"""
+
+from __future__ import annotations
+
+import json
+
+from agentgym.office.canvas.server import Canvas
+from agentgym.text.tools import tools_of
+from tests.office.canvas.test_server import (
+    ALGEBRA,
+    OSCAR,
+    SAM,
+    SUE,
+    TARA,
+    TIM,
+    as_user,
+    canvas,
+    ids,
+    refused,
+)
+
+__all__ = ["canvas"]  # a fixture
+
+
+def test_files_folders_and_pages(canvas: Canvas) -> None:
+    top = canvas.library.add_folder(ALGEBRA, "week 1")
+    inner = canvas.library.add_folder(ALGEBRA, "notes", top)
+    canvas.library.add_file(
+        "a.pdf", 5, course_id=ALGEBRA, folder=inner, content_type="application/pdf"
+    )
+    canvas.library.add_file("b.txt", 6, course_id=ALGEBRA)
+    canvas.library.add_file("private.txt", 7, owner=SUE)
+    canvas.library.add_page(ALGEBRA, "Reading List!", "<p>Euler</p>")
+    canvas.library.add_page(ALGEBRA, "Answers", "42", published=False)
+    as_user(canvas, SAM)
+    assert [row["full_name"] for row in canvas.library.canvas_list_folders(ALGEBRA)] == [
+        "course files/week 1",
+        "course files/week 1/notes",
+    ]
+    assert (
+        ids(canvas.library.canvas_list_files(ALGEBRA)),
+        ids(canvas.library.canvas_list_files(ALGEBRA, inner)),
+    ) == ([1, 2], [1])
+    assert canvas.library.canvas_get_file(1)["content-type"] == "application/pdf"
+    refused(
+        lambda: canvas.library.canvas_get_file(3),
+        "^permission denied: file 3 belongs to another user",
+    )
+    refused(
+        lambda: canvas.library.canvas_list_files(ALGEBRA, 9),
+        "^not found: there is no folder with id 9",
+    )
+    assert [(row["url"], "body" in row) for row in canvas.library.canvas_list_pages(ALGEBRA)] == [
+        ("reading-list", False)
+    ]
+    assert canvas.library.canvas_get_page(ALGEBRA, "reading-list")["body"] == "<p>Euler</p>"
+    refused(
+        lambda: canvas.library.canvas_get_page(ALGEBRA, "answers"),
+        "^not found: course 1 has no page with that url",
+    )
+    assert as_user(canvas, TARA).library.canvas_get_page(ALGEBRA, "answers")["body"] == "42"
+    refused(
+        lambda: canvas.library.add_page(ALGEBRA, "Answers", ""),
+        "^conflict: pages takes no such record",
+    )
+
+
+def test_calendar_and_dashboard(canvas: Canvas) -> None:
+    canvas.dashboard.add_event(
+        "Exam",
+        "2025-01-18T10:00:00Z",
+        "2025-01-18T12:00:00Z",
+        course_id=ALGEBRA,
+        location_name="Hall 1",
+    )
+    canvas.dashboard.add_event("Dentist", "2025-01-19T10:00:00Z", user_id=SUE)
+    as_user(canvas, SAM)
+    assert [row["id"] for row in canvas.dashboard.canvas_list_calendar_events()] == [
+        1,
+        "assignment_1",
+    ]
+    assert [
+        row["id"]
+        for row in canvas.dashboard.canvas_list_calendar_events("2025-01-01", "2025-01-18")
+    ] == ["assignment_2", 1]
+    assert (
+        canvas.dashboard.canvas_list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z")
+        == []
+    )
+    board = canvas.dashboard.canvas_get_dashboard()
+    assert (board["user"]["id"], ids(board["courses"])) == (SAM, [ALGEBRA])
+    due = [
+        (each["assignment"]["id"], each["course"]["id"]) for each in board["upcoming_assignments"]
+    ]
+    assert due == [(1, ALGEBRA)]
+    [card] = canvas.dashboard.canvas_get_dashboard_cards()
+    assert (card["assetString"], card["subtitle"]) == ("course_1", "enrolled as: Student")
+    assert [
+        row["title"]
+        for row in as_user(canvas, SUE).dashboard.canvas_list_calendar_events(end_date="2025-01-19")
+    ] == [
+        "Exam",
+        "Dentist",
+    ]
+
+
+def test_modules_go_in_order(canvas: Canvas) -> None:
+    as_user(canvas, TARA)
+    canvas.library.add_page(ALGEBRA, "Intro", "hi")
+    first = canvas.modules.canvas_create_module(
+        ALGEBRA, "One", require_sequential_progress=True, published=True
+    )["id"]
+    last = canvas.modules.canvas_create_module(
+        ALGEBRA, "Three", prerequisite_module_ids=[first], published=True
+    )["id"]
+    canvas.modules.canvas_create_module(ALGEBRA, "Two", position=2)
+    assert [
+        (row["name"], row["position"]) for row in canvas.modules.canvas_list_modules(ALGEBRA)
+    ] == [
+        ("One", 1),
+        ("Two", 2),
+        ("Three", 3),
+    ]
+    refused(
+        lambda: canvas.modules.canvas_create_module(ALGEBRA, "x", position=5),
+        "^invalid argument: position must be between 1 and 4",
+    )
+    refused(
+        lambda: canvas.modules.canvas_create_module(ALGEBRA, "x", prerequisite_module_ids=[9]),
+        "^not found: there is no module with id 9",
+    )
+    item = canvas.modules.canvas_create_module_item
+    b = item(ALGEBRA, first, "Do", "Assignment", content_id=1)["id"]
+    a = item(ALGEBRA, first, "Read", "Page", url="intro", position=1)
+    assert (a["page_url"], a["position"]) == ("intro", 1)
+    item(ALGEBRA, last, "Web", "ExternalUrl", url="https://a.b")
+    item(ALGEBRA, last, "Later", "ExternalUrl", url="https://a.b", published=False)
+    refused(
+        lambda: item(ALGEBRA, first, "x", "Quiz"),
+        "^invalid argument: an item of type Quiz needs a content_id",
+    )
+    refused(
+        lambda: item(ALGEBRA, first, "x", "ExternalTool"),
+        "^invalid argument: an item of type ExternalTool needs a url",
+    )
+    refused(
+        lambda: item(ALGEBRA, first, "x", "Quiz", content_id=7),
+        "^not found: there is no quiz with id 7",
+    )
+    as_user(canvas, SAM)
+    assert [
+        (row["id"], row["state"], row["items_count"])
+        for row in canvas.modules.canvas_list_modules(ALGEBRA)
+    ] == [
+        (first, "unlocked", 2),
+        (last, "locked", 1),
+    ]
+    assert ids(canvas.modules.canvas_list_module_items(ALGEBRA, first)) == [a["id"], b]
+    refused(
+        lambda: canvas.modules.canvas_mark_module_item_complete(ALGEBRA, first, b),
+        "^conflict: module 1 goes in order",
+    )
+    refused(
+        lambda: canvas.modules.canvas_mark_module_item_complete(ALGEBRA, last, 3),
+        "^permission denied: module 2 is locked",
+    )
+    refused(
+        lambda: canvas.modules.canvas_get_module_item(ALGEBRA, last, 4),
+        "^not found: there is no module item with id 4",
+    )
+    assert canvas.modules.canvas_mark_module_item_complete(ALGEBRA, first, a["id"])["completed"]
+    assert canvas.modules.canvas_get_module(ALGEBRA, first)["state"] == "started"
+    canvas.modules.canvas_mark_module_item_complete(ALGEBRA, first, b)
+    assert [row["state"] for row in canvas.modules.canvas_list_modules(ALGEBRA)] == [
+        "completed",
+        "unlocked",
+    ]
+    assert canvas.modules.canvas_get_module_item(ALGEBRA, first, b)["completed"]
+    assert not as_user(canvas, SUE).modules.canvas_get_module_item(ALGEBRA, first, b)["completed"]
+
+
+def test_discussions_and_announcements(canvas: Canvas) -> None:
+    canvas.discussions.add_announcement(
+        ALGEBRA, "Welcome", "4 credits", posted_at="2025-01-02", exam_type="Open-book"
+    )
+    canvas.discussions.add_announcement(ALGEBRA, "Exam", "in Hall 1", posted_at="2025-01-03")
+    canvas.discussions.add_announcement(ALGEBRA, "Next year", "soon", posted_at="2026-01-01")
+    canvas.discussions.add_topic(ALGEBRA, "Talk", "say it", author=TIM)
+    canvas.discussions.add_topic(ALGEBRA, "Closed", "no", locked=True)
+    as_user(canvas, SAM)
+    listed = canvas.discussions.canvas_list_announcements(ALGEBRA)
+    assert [(row["title"], row.get("exam_type")) for row in listed] == [
+        ("Exam", None), ("Welcome", "Open-book"),
+    ]  # fmt: skip
+    assert [row["author"] for row in listed] == [{"id": TARA, "display_name": "Tara Doe"}] * 2
+    assert ids(canvas.discussions.canvas_list_discussion_topics(ALGEBRA)) == [5, 4]
+    refused(
+        lambda: canvas.discussions.canvas_get_discussion_topic(ALGEBRA, 3),
+        "^not found: there is no topic with id 3",
+    )
+    assert (
+        canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, "me first")["created_at"]
+        == "2025-01-15T09:00:01Z"
+    )
+    refused(
+        lambda: canvas.discussions.canvas_post_to_discussion(ALGEBRA, 5, "x"),
+        "^permission denied: topic 5 is locked",
+    )
+    refused(
+        lambda: canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, " "),
+        "^invalid argument: message",
+    )
+    said = as_user(canvas, SUE).discussions.canvas_get_discussion_topic(ALGEBRA, 4)["entries"]
+    assert [(entry["user_name"], entry["message"]) for entry in said] == [("Sam Doe", "me first")]
+    assert ids(as_user(canvas, TARA).discussions.canvas_list_announcements(ALGEBRA)) == [3, 2, 1]
+    refused(
+        lambda: as_user(canvas, OSCAR).discussions.canvas_list_announcements(ALGEBRA),
+        "^permission denied",
+    )
+
+
+def test_quizzes(canvas: Canvas) -> None:
+    canvas.quizzes.add_quiz(
+        ALGEBRA,
+        "Midterm",
+        time_limit=45,
+        allowed_attempts=2,
+        question_count=3,
+        points_possible=80,
+        credits=4,
+    )
+    canvas.quizzes.add_quiz(ALGEBRA, "Secret", published=False)
+    canvas.quizzes.add_quiz(ALGEBRA, "Locked", access_code="sesame", due_at="2025-01-22T23:59:00Z")
+    as_user(canvas, SAM)
+    assert [
+        (row["id"], row["question_count"], row["points_possible"])
+        for row in canvas.quizzes.canvas_list_quizzes(ALGEBRA)
+    ] == [
+        (1, 3, 80),
+        (3, 0, 0),
+    ]
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 1)["credits"] == 4
+    assert "sesame" not in json.dumps(canvas.quizzes.canvas_get_quiz(ALGEBRA, 3))
+    refused(
+        lambda: canvas.quizzes.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2"
+    )
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 3)["has_access_code"]
+    assert canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, 1) == []
+    refused(
+        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 3),
+        "^permission denied: quiz 3 asks for an access code",
+    )
+    attempt = canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)
+    assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (
+        1,
+        "2025-01-15T09:00:01Z",
+        "2025-01-15T09:45:01Z",
+    )
+    refused(
+        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
+        "^conflict: attempt 1 is going on until 2025-01-15T09:45:01Z",
+    )
+    for _ in range(45 * 60):
+        canvas.context.clock.tick()
+    assert canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)["attempt"] == 2
+    for _ in range(45 * 60):
+        canvas.context.clock.tick()
+    refused(
+        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
+        "^limit exceeded: quiz 1 allows 2 attempts",
+    )
+    as_user(canvas, TARA)
+    refused(
+        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
+        "^permission denied: this user may not learn",
+    )
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 3)["access_code"] == "sesame"
+    assert canvas.quizzes.canvas_publish_quiz(ALGEBRA, 2)["published"]
+    made = canvas.quizzes.canvas_create_quiz(ALGEBRA, "Pop", time_limit=5)
+    assert (made["id"], made["published"], made["allowed_attempts"], made["scoring_policy"]) == (
+        4,
+        False,
+        1,
+        "keep_highest",
+    )
+    changed = canvas.quizzes.canvas_update_quiz(
+        ALGEBRA,
+        4,
+        allowed_attempts=-1,
+        scoring_policy="keep_latest",
+        shuffle_answers=True,
+        due_at="2025-02-01",
+    )
+    assert (changed["allowed_attempts"], changed["scoring_policy"], changed["shuffle_answers"], changed["due_at"]) == (
+        -1, "keep_latest", True, "2025-02-01T00:00:00Z",
+    )  # fmt: skip
+    for field in (
+        {"allowed_attempts": 0},
+        {"time_limit": 0},
+        {"quiz_type": "x"},
+        {"scoring_policy": "x"},
+        {"title": ""},
+    ):
+        refused(
+            lambda f=field: canvas.quizzes.canvas_update_quiz(ALGEBRA, 4, **f),
+            f"^invalid argument: {next(iter(field))}",
+        )
+
+
+def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
+    quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz", question_count=9, points_possible=9)
+    as_user(canvas, TARA)
+    answers = [{"answer_text": "4", "answer_weight": 100}, {"text": "5", "weight": 0}]
+    one = canvas.quizzes.canvas_add_quiz_question(
+        ALGEBRA, quiz, question_text="2 + 2?", points_possible=2.5, answers=answers
+    )
+    assert one["answers"] == answers
+    assert one["question_type"] == "multiple_choice_question"
+    two = canvas.quizzes.canvas_add_quiz_question(
+        ALGEBRA, quiz, question_text="Why?", question_name="Deep"
+    )
+    assert (two["question_type"], two["points_possible"]) == ("essay_question", 1)
+    shown = canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)
+    assert (shown["question_count"], shown["points_possible"]) == (2, 3.5)
+    canvas.quizzes.canvas_update_quiz_question(
+        ALGEBRA, quiz, two["id"], points_possible=4.0, answers=[]
+    )
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 6.5
+    deleted = canvas.quizzes.canvas_delete_quiz_question(ALGEBRA, quiz, one["id"])
+    assert deleted == f"Question {one['id']} deleted"
+    assert ids(canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)) == [two["id"]]
+    for wrong in ([{}], [{"": None}], [{"text": [1]}], [{"text": "a", "colour": "b"}]):
+        refused(
+            lambda w=wrong: canvas.quizzes.canvas_update_quiz_question(
+                ALGEBRA, quiz, two["id"], answers=w
+            ),
+            "^invalid argument: an answer has",
+        )
+    refused(
+        lambda: canvas.quizzes.canvas_add_quiz_question(
+            ALGEBRA, quiz, question_text="x", question_type="x"
+        ),
+        "^invalid argument: question_type",
+    )
+    module = canvas.modules.add_module(ALGEBRA, "M")
+    for kind, content in (("Quiz", quiz), ("Assignment", 1)):
+        canvas.modules.add_module_item(module, kind, kind, content_id=content)
+    as_user(canvas, SAM).quizzes.canvas_start_quiz_attempt(ALGEBRA, quiz)
+    refused(lambda: canvas.quizzes.canvas_delete_quiz(ALGEBRA, quiz), "^permission denied")
+    deleted = as_user(canvas, TARA).quizzes.canvas_delete_quiz(ALGEBRA, quiz)
+    assert deleted == f"Quiz {quiz} deleted"
+    assert (
+        canvas.quizzes.canvas_list_quizzes(ALGEBRA)
+        == canvas.store.find("quiz_questions")
+        == canvas.store.find("quiz_submissions")
+        == []
+    )
+    assert [
+        (row["title"], row["position"])
+        for row in canvas.modules.canvas_list_module_items(ALGEBRA, module)
+    ] == [("Assignment", 1)]
+
+
+def test_students_do_not_see_the_key(canvas: Canvas) -> None:
+    quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
+    later = canvas.quizzes.add_quiz(ALGEBRA, "Later", unlock_at="2025-02-01")
+    choices = [
+        {"answer_text": "4", "answer_weight": 100, "answer_comments": "Yes."},
+        {"text": "5", "weight": 0},
+    ]
+    for number in (quiz, later):
+        canvas.quizzes.add_question(number, "2 + 2?", answers=choices)
+        canvas.quizzes.add_question(
+            number, "Half of 9?", question_type="numerical_question", answers=[{"exact": 4.5}]
+        )
+    as_user(canvas, SAM)
+    shown = canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)
+    assert [each["answers"] for each in shown] == [[{"answer_text": "4"}, {"text": "5"}], []]
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["questions"] == shown
+    listed = canvas.quizzes.canvas_list_quizzes(ALGEBRA)
+    assert [each.get("questions") for each in listed] == [shown, None]
+    as_user(canvas, TARA)
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, later)["questions"][0]["answers"] == choices
+
+
+def test_rubrics(canvas: Canvas) -> None:
+    as_user(canvas, TARA)
+    criteria = [
+        {
+            "description": "Proof",
+            "points": 8,
+            "ratings": [{"description": "good", "points": 8}, {"description": "bad"}],
+        },
+        {"description": "Style", "points": 2.5},
+    ]
+    create = tools_of(canvas)["canvas_create_rubric"]
+    made = create({"course_id": ALGEBRA, "title": "Rubric", "criteria": criteria})
+    assert (made["points_possible"], ids(made["criteria"])) == (
+        10.5,
+        ["criterion_1_1", "criterion_1_2"],
+    )
+    assert ids(made["criteria"][0]["ratings"]) == ["rating_1_1_1", "rating_1_1_2"]
+    assert made["criteria"][0]["ratings"][1]["points"] == 0
+    assert (
+        canvas.rubrics.canvas_get_rubric(ALGEBRA, 1)
+        == made
+        == canvas.rubrics.canvas_list_rubrics(ALGEBRA)[0]
+    )
+    for wrong, where in (
+        ({"description": ""}, "description must have"),
+        ({"points": -1}, "points must be"),
+        ({"description": "a", "points": "b"}, "'criteria.0.points'"),
+        ({"description": "a", "ratings": 1}, "'criteria.0.ratings'"),
+        ({"x": 1}, "no argument is called 'criteria.0.x'"),
+        ({"description": "a", "ratings": [1]}, "'criteria.0.ratings.0'"),
+    ):
+        arguments = {"course_id": ALGEBRA, "title": "R", "criteria": [wrong]}
+        refused(lambda a=arguments: create(a), where)
+    assert len(canvas.rubrics.canvas_list_rubrics(ALGEBRA)) == 1
+    refused(lambda: as_user(canvas, SAM).rubrics.canvas_list_rubrics(ALGEBRA), "^permission denied")

@@ -1,0 +1,407 @@
+"""Canvas: people, courses and their work: hand-computed facts of every tool, and who may see
+what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agentgym.office.canvas.server import Canvas
+from agentgym.text.tools import ToolError
+
+ADMIN, TARA, TIM, SAM, SUE, OSCAR = range(1, 7)
+LOGINS = dict(zip(range(1, 7), ("admin", "tara", "tim", "sam", "sue", "oscar"), strict=True))
+ALGEBRA, BIOLOGY, DRAFT = 1, 2, 3
+
+
+@pytest.fixture
+def canvas() -> Canvas:
+    """Tara teaches Algebra with Tim's help to Sam and Sue; Oscar teaches Biology to Sue; Tara
+    drafts a course.
+    """
+    made = Canvas()
+    for login in LOGINS.values():
+        made.people.add_user(
+            f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin"
+        )
+    made.courses.add_course(
+        "Algebra",
+        "MATH101-1",
+        TARA,
+        students=[SAM, SUE],
+        syllabus_body="x + y",
+        credits=4,
+        teacher_email="tara@u.edu",
+    )
+    made.courses.enroll(ALGEBRA, TIM, "TaEnrollment")
+    made.courses.add_course(
+        "Biology",
+        "BIO7-2",
+        OSCAR,
+        students=[SUE],
+        start_at="2024-09-01",
+        end_at=datetime(2025, 1, 1, tzinfo=UTC),
+    )
+    made.courses.add_course("Chaos", "CH1-3", TARA, students=[SAM], published=False)
+    made.assignments.add_assignment(
+        ALGEBRA,
+        "Homework",
+        points_possible=50,
+        due_at="2025-01-20T23:59:00Z",
+        submission_types=["online_text_entry"],
+    )
+    made.assignments.add_assignment(
+        ALGEBRA,
+        "Essay",
+        points_possible=150,
+        due_at="2025-01-10T10:00:00+02:00",
+        submission_types=["online_url", "online_upload"],
+    )
+    made.assignments.add_assignment(ALGEBRA, "Hidden", points_possible=100, published=False)
+    made.assignments.add_submission(
+        1, SUE, body="secret of sue", submitted_at="2025-01-14T00:00:00Z"
+    )
+    return made
+
+
+def as_user(canvas: Canvas, user: int) -> Canvas:
+    canvas.people.login_as(f"{LOGINS[user]}@u.edu")
+    return canvas
+
+
+def refused(call: Callable[[], Any], text: str) -> None:
+    with pytest.raises(ToolError, match=text):
+        call()
+
+
+def ids(rows: list[dict[str, Any]]) -> list[Any]:
+    return [row["id"] for row in rows]
+
+
+def test_only_who_knows_the_password_gets_in(canvas: Canvas) -> None:
+    assert canvas.people.canvas_health_check() == {
+        "status": "ok",
+        "timestamp": "2025-01-15T09:00:00Z",
+        "user": None,
+    }
+    refused(canvas.courses.canvas_list_courses, "^not logged in: call canvas_login")
+    for login, password in (("sam@u.edu", "sue-pw"), ("nobody", "sam-pw"), ("", "")):
+        refused(
+            lambda a=login, b=password: canvas.people.canvas_login(a, b),
+            "^permission denied: the login id or the password is wrong",
+        )
+    assert canvas.people.canvas_login("SAM@u.edu", "sam-pw")["id"] == SAM
+    assert canvas.store.get("users", SAM)["last_login"] == "2025-01-15T09:00:01Z"
+    assert "sam-pw" not in json.dumps(canvas.people.canvas_get_user_profile())
+    refused(lambda: canvas.people.canvas_login("sue@u.edu", "sam-pw"), "^permission denied")
+    assert canvas.people.canvas_get_current_user()["name"] == "Sam Doe"
+    assert canvas.people.canvas_logout()["logged_in"] is False
+    assert canvas.people.canvas_get_current_user()["logged_in"] is False
+    refused(canvas.people.canvas_logout, "^not logged in")
+    with pytest.raises(ToolError, match="not found: there is no user with login id"):
+        canvas.people.login_as("nobody")
+
+
+def test_the_profile_is_ones_own(canvas: Canvas) -> None:
+    as_user(canvas, SAM)
+    shown = canvas.people.canvas_update_user_profile(
+        name="Sam van Dam", bio="b", time_zone="Europe/Oslo"
+    )
+    assert [shown[key] for key in ("name", "sortable_name", "short_name", "bio", "time_zone")] == [
+        "Sam van Dam", "Dam, Sam van", "Sam Doe", "b", "Europe/Oslo",
+    ]  # fmt: skip
+    refused(
+        lambda: canvas.people.canvas_update_user_profile(name=" "),
+        "^invalid argument: name must have 1 to 255 characters",
+    )
+    assert as_user(canvas, SUE).people.canvas_get_user_profile()["name"] == "Sue Doe"
+
+
+def test_addresses_are_shown_between_teachers_and_students(canvas: Canvas) -> None:
+    def listed(user: int) -> list[dict[str, Any]]:
+        users = as_user(canvas, user).people.canvas_list_users()
+        assert users["count"] == len(users["users"])
+        return list(users["users"])
+
+    seen = {user["id"]: user.get("email") for user in listed(SAM)}
+    assert seen == {TARA: "tara@u.edu", TIM: "tim@u.edu", SAM: "sam@u.edu", SUE: None}
+    assert ids(listed(OSCAR)) == [SUE, OSCAR]
+    assert all("email" in user for user in listed(TARA))
+    assert ids(listed(ADMIN)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_courses(canvas: Canvas) -> None:
+    as_user(canvas, SUE)
+    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA]
+    assert ids(canvas.courses.canvas_list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
+    shown = canvas.courses.canvas_list_courses()[0]
+    expected = {
+        "id": 1, "account_id": 1, "name": "Algebra", "course_code": "MATH101-1", "sis_course_id": None,
+        "workflow_state": "available", "start_at": None, "end_at": None, "is_public": False, "time_zone": "UTC",
+        "credits": 4, "teacher_email": "tara@u.edu", "teacher_name": "Tara Doe",
+    }  # fmt: skip
+    assert shown == shown | expected
+    assert "syllabus_body" not in shown
+    assert canvas.courses.canvas_get_course(ALGEBRA)["syllabus_body"] == "x + y"
+    assert canvas.courses.canvas_get_syllabus(ALGEBRA) == {"syllabus_body": "x + y"}
+    assert as_user(canvas, SAM).courses.canvas_list_courses()[0]["id"] == ALGEBRA
+    for course in (BIOLOGY, DRAFT):
+        refused(
+            lambda c=course: canvas.courses.canvas_get_course(c),
+            f"^permission denied: this user may not read in course {course}",
+        )
+    refused(
+        lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id"
+    )
+    refused(lambda: canvas.courses.canvas_update_course(ALGEBRA, name="x"), "^permission denied")
+    refused(lambda: canvas.courses.canvas_create_course(1, "x"), "^permission denied")
+    as_user(canvas, TARA)
+    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
+    assert (
+        canvas.courses.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")[
+            "end_at"
+        ]
+        == "2025-06-01T00:00:00Z"
+    )
+    assert canvas.courses.canvas_update_course(ALGEBRA, end_at="")["end_at"] is None
+    refused(
+        lambda: canvas.courses.canvas_update_course(ALGEBRA, end_at="soon"),
+        "^invalid argument: end_at must be like",
+    )
+    refused(
+        lambda: canvas.courses.canvas_create_course(9, "x"),
+        "^not found: there is no account with id 9",
+    )
+    made = canvas.courses.canvas_create_course(1, "Topology", is_public=True)
+    assert (made["id"], made["course_code"], made["workflow_state"], made["teacher_name"]) == (
+        4,
+        "Topology",
+        "unpublished",
+        "Tara Doe",
+    )
+    assert canvas.courses.canvas_get_syllabus(4) == {"syllabus_body": ""}
+
+
+def test_enrolling(canvas: Canvas) -> None:
+    as_user(canvas, TIM)
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR),
+        "^permission denied: this user may not teach",
+    )
+    as_user(canvas, TARA)
+    assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR)["role"] == "StudentEnrollment"
+    assert (
+        canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")[
+            "enrollment_state"
+        ]
+        == "inactive"
+    )
+    assert len(canvas.store.find("enrollments", user_id=OSCAR, course_id=ALGEBRA)) == 1
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, 99),
+        "^not found: there is no user with id 99",
+    )
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, SAM, "King"),
+        "^invalid argument: role must be one of",
+    )
+    refused(
+        lambda: as_user(canvas, OSCAR).assignments.canvas_list_assignments(ALGEBRA),
+        "^permission denied",
+    )
+
+
+def test_assignments(canvas: Canvas) -> None:
+    as_user(canvas, SAM)
+    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2]
+    assert canvas.assignments.canvas_get_assignment(ALGEBRA, 2)["due_at"] == "2025-01-10T08:00:00Z"
+    refused(
+        lambda: canvas.assignments.canvas_get_assignment(ALGEBRA, 3),
+        "^not found: there is no assignment with id 3",
+    )
+    refused(lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x"), "^permission denied")
+    upcoming = canvas.dashboard.canvas_get_upcoming_assignments()
+    assert [(row["assignment"]["name"], row["course"]["id"]) for row in upcoming] == [
+        ("Homework", ALGEBRA)
+    ]
+    refused(
+        lambda: canvas.dashboard.canvas_get_upcoming_assignments(0),
+        "^invalid argument: limit must be between 1 and 100",
+    )
+    as_user(canvas, TIM)
+    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
+    assert canvas.dashboard.canvas_get_upcoming_assignments() == []
+    refused(lambda: canvas.assignments.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
+    made = canvas.assignments.canvas_create_assignment(
+        ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"]
+    )
+    assert (made["id"], made["published"], made["position"], made["created_at"]) == (
+        4,
+        False,
+        4,
+        "2025-01-15T09:00:01Z",
+    )
+    assert (
+        canvas.assignments.canvas_update_assignment(
+            ALGEBRA, 4, published=True, due_at="2025-02-01"
+        )["published"]
+        is True
+    )
+    refused(
+        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", points_possible=-1.0),
+        "^invalid argument: points_possible",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", submission_types=["fax"]),
+        "^invalid argument: submission_types",
+    )
+    assert [
+        row["assignment"]["due_at"][:10]
+        for row in as_user(canvas, SAM).dashboard.canvas_get_upcoming_assignments()
+    ] == [
+        "2025-01-20",
+        "2025-02-01",
+    ]
+
+
+def test_handing_in_and_grading(canvas: Canvas) -> None:
+    as_user(canvas, SAM)
+    empty = canvas.assignments.canvas_get_submission(ALGEBRA, 2)
+    assert (empty["workflow_state"], empty["missing"], empty["late"], empty["id"]) == (
+        "unsubmitted",
+        True,
+        False,
+        None,
+    )
+    assert canvas.assignments.canvas_get_submission(ALGEBRA, 1)["missing"] is False
+    refused(
+        lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 1, SUE),
+        "^permission denied: this user may not grade",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 1, "online_url", url="http://a.b"
+        ),
+        "^invalid argument: it takes",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry"),
+        "^invalid argument: body",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 2, "online_url", url="ftp://a"
+        ),
+        "^invalid argument: url must begin",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload"),
+        "^invalid argument: file_ids must name",
+    )
+    mine, hers = (
+        canvas.library.add_file("my.pdf", 10, owner=SAM),
+        canvas.library.add_file("her.pdf", 10, owner=SUE),
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 2, "online_upload", file_ids=[mine, hers]
+        ),
+        "^not found: there is no file of yours",
+    )
+    done = canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine])
+    assert (done["attempt"], done["late"], done["workflow_state"], ids(done["attachments"])) == (
+        1,
+        True,
+        "submitted",
+        [mine],
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied"
+    )
+    as_user(canvas, TIM)
+    for grade, score in (
+        (120, 120),
+        ("90%", 135),
+        ("7.5", 7.5),
+        ("complete", 150),
+        (" FAIL ", 0),
+        (0.1 + 0.2, 0.1 + 0.2),
+        ("", None),
+    ):
+        assert canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, grade)["score"] == score
+    for grade in ("A-", "-1", "1e5", "nan", True, [], {}, -1, 1e300, "9" * 400):
+        refused(
+            lambda g=grade: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, g),
+            "^invalid argument: grade must be",
+        )
+    graded = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "well")
+    assert (graded["grade"], graded["grader_id"], graded["workflow_state"]) == (
+        "100",
+        TIM,
+        "graded",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, TARA, 1),
+        "^not found: course 1 has no student with id 2",
+    )
+    again = as_user(canvas, SAM).assignments.canvas_submit_assignment(
+        ALGEBRA, 2, "online_url", url="https://a.b/c"
+    )
+    assert (again["attempt"], again["grade_matches_current_submission"]) == (2, False)
+    assert (again["comment"], "attachments" in again) == ("well", False)
+    work = as_user(canvas, TIM).assignments.canvas_get_assignment(ALGEBRA, 2)
+    assert (work["needs_grading_count"], work["has_submitted_submissions"]) == (1, True)
+    twice = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "better")
+    assert (twice["comment"], twice["entered_score"]) == ("better", 100)
+    assert [(each["author_name"], each["comment"]) for each in twice["submission_comments"]] == [
+        ("Tim Doe", "well"),
+        ("Tim Doe", "better"),
+    ]
+    work = canvas.assignments.canvas_get_assignment(ALGEBRA, 2)
+    assert (work["needs_grading_count"], work["unpublishable"]) == (0, False)
+    refused(
+        lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(
+            ALGEBRA, 1, "online_text_entry", "x"
+        ),
+        "^permission denied",
+    )
+
+
+def test_what_is_locked_takes_nothing(canvas: Canvas) -> None:
+    canvas.assignments.add_assignment(ALGEBRA, "Early", unlock_at="2025-02-01")
+    canvas.assignments.add_assignment(ALGEBRA, "Over", lock_at="2025-01-15T08:59:59Z")
+    as_user(canvas, SAM)
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 4, "online_text_entry", "x"),
+        "opens at 2025-02-01T00:00:00Z",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 5, "online_text_entry", "x"),
+        "was locked at 2025-01-15T08:59:59Z",
+    )
+
+
+def test_grades(canvas: Canvas) -> None:
+    as_user(canvas, TARA)
+    canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SUE, 45)
+    canvas.assignments.canvas_submit_grade(ALGEBRA, 3, SUE, 100)
+    grades = {
+        row["user_id"]: row["grades"]
+        for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)
+    }
+    assert grades == {
+        SAM: {"current_score": None, "final_score": 0.0},
+        SUE: {"current_score": 90.0, "final_score": 22.5},
+    }
+    as_user(canvas, SUE)
+    assert [row["user_id"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)] == [SUE]
+    mine = [
+        (row["course_name"], row["grades"]["current_score"], row["grades"]["final_score"])
+        for row in canvas.assignments.canvas_get_user_grades()
+    ]
+    assert mine == [("Algebra", 90.0, 22.5), ("Biology", None, None)]

@@ -1,0 +1,394 @@
+"""Cloud Logging: writing, reading by filters, routing; against facts and an evaluation of its
+own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.envs.loca.plan import listed_items
+from agentgym.office import START
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.gcloud.log_filter import read_filter
+from agentgym.text.tools import ToolError
+from tests.helpers import calls_of
+
+LOGS = "projects/local-project/logs"
+HEADING = r"^\[(\S+)\] [A-Z]+ - \S+:$"
+LATER = [START + timedelta(hours=k) for k in range(6)]
+
+
+@pytest.fixture
+def cloud() -> GoogleCloud:
+    """Six entries, told by their number: 0 to 5, an hour apart, all in the past."""
+    made = GoogleCloud()
+    past = [when - timedelta(days=1) for when in LATER]
+    made.logging.log_all(
+        "app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')]
+    )
+    made.logging.log_all(
+        "db/slow",
+        [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})],
+    )
+    made.logging.log_all(
+        "app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})]
+    )
+    made.logging.log_all(
+        "audit",
+        [
+            (past[4], "DEFAULT", "error 42"),
+            (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"}),
+        ],
+    )
+    return made
+
+
+def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
+    """The numbers of the entries that a filter lets through."""
+    text = cloud.logging.logging_read_logs(log_filter)
+    return sorted(int(moment[11:13]) - 9 for moment in re.findall(HEADING, text, re.MULTILINE))
+
+
+def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
+    """The messages of the entries that are read, in the order of the answer."""
+    text = cloud.logging.logging_read_logs(*arguments, **others)
+    count = re.match(r"Log entries \((\d+)\):\n\n", text)
+    parts = re.split(rf"{HEADING}\n", text, flags=re.MULTILINE)[2::2]
+    assert (int(count[1]) if count else 0) == len(parts)
+    assert bool(parts) or text == "No log entries match."
+    return [part.split("\n\n")[0].removeprefix("  ") for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("log_filter", "numbers"),
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("  -- nothing\n", [0, 1, 2, 3, 4, 5]),
+        ('LOG_ID("app")', [0, 1, 3]),
+        ('log_id("db/slow")', [2]),
+        (f'logName="{LOGS}/app"', [0, 1, 3]),
+        (f'logName="{LOGS}/db%2Fslow"', [2]),
+        ("logName=app", [0, 1, 3]),
+        ('logName:"-PROJECT"', [0, 1, 2, 3, 4, 5]),
+        ("logName:audit", [4, 5]),
+        ("severity>=ERROR", [1, 3, 5]),
+        ("severity>error", [3, 5]),
+        ("severity=500", [1]),
+        ("severity<=DEBUG", [0, 4]),
+        ("severity!=DEFAULT", [0, 1, 2, 3, 5]),
+        ("severity=(ERROR OR CRITICAL)", [1, 3]),
+        ('timestamp>="2025-01-14T11:00:00Z" timestamp<"2025-01-14T15:00:00+01:00"', [2, 3, 4]),
+        ('timestamp<"2025-01-15"', [0, 1, 2, 3, 4, 5]),
+        ("textPayload:s001", [0]),
+        ('textPayload="START OF s001"', [0]),
+        ('textPayload="Start"', []),
+        (r'textPayload:"\"full\""', [1]),
+        ("textPayload:(disk full)", [1]),
+        ("textPayload:(disk OR start)", [0, 1]),
+        ("textPayload:*", [0, 1, 4]),
+        ("jsonPayload:*", [2, 3, 5]),
+        ("jsonPayload.ms>30", [2]),
+        ('jsonPayload.ms="30"', [5]),
+        ("jsonPayload.ms=250.0", [2]),
+        ("jsonPayload.drop=0.5", [3]),
+        ("jsonPayload.tags=b", [2]),
+        ("jsonPayload.ok=true", [2]),
+        ("jsonPayload.none=null", [5]),
+        ("jsonPayload.student.name=ann", [3]),
+        ('jsonPayload."student"."id":"00"', [3]),
+        ('jsonPayload."k8s.io/app"=x', [5]),
+        ("jsonPayload:ann", [3]),
+        ("jsonPayload.student=ann", []),
+        ("jsonPayload.gone!=1", []),
+        ("NOT jsonPayload.gone=1", [0, 1, 2, 3, 4, 5]),
+        ("jsonPayload.student.name!=ann", []),
+        ("S001", [0, 3]),
+        ('-"s001" -ERROR', [2, 5]),
+        ("NOT NOT S001", [0, 3]),
+        ('textPayload=~"^[a-z]+ [0-9]+$"', [4]),
+        ('textPayload!~"^[a-z]+ [0-9]+$"', [0, 1]),
+        ("textPayload=~s001", []),
+        ('jsonPayload.student.id=~"S0+1"', [3]),
+        ('resource.type="global"', [0, 1, 2, 3, 4, 5]),
+        ("LOG_ID(app) OR LOG_ID(audit) AND severity=DEFAULT OR severity=DEBUG", [0, 4]),
+        ("(LOG_ID(app) AND severity=DEBUG) OR LOG_ID(audit)", [0, 4, 5]),
+        ("LOG_ID(app)\nseverity>=ERROR -- both\n", [1, 3]),
+        ("error (42 OR 43)", [4]),
+        ("-(LOG_ID(app) OR LOG_ID(audit))", [2]),
+    ],
+)
+def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> None:
+    assert found(cloud, log_filter) == numbers
+
+
+@pytest.mark.parametrize(
+    ("log_filter", "problem"),
+    [
+        ("foo=1", 'no field "foo"; its fields are logName'),
+        ("severity>=LOUD", '"LOUD" is no severity; use one of DEFAULT'),
+        ("timestamp>yesterday", '"yesterday" is no time'),
+        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* stands in double quotes"),
+        ("a AND", "a value is missing at the end"),
+        ("AND a", "a value is missing before"),
+        ("severity=", "a value is missing at the end"),
+        ("(a", "a parenthesis is not closed"),
+        ("a)", r'"\)" stands where'),
+        ('"a', "cannot read"),
+        ('SEARCH("a")', 'the function "SEARCH" is not supported'),
+        ("LOG_ID(a, b)", "LOG_ID has one argument"),
+        ('textPayload=~"("', "is no regular expression of RE2"),
+        ("(" * 50 + "a" + ")" * 50, "nested at most 20 deep"),
+        ("a " * 101, "at most 100 comparisons"),
+        ("a" * 20_001, "at most 20000 characters"),
+        ("NOT " * 4000, "a value is missing"),
+    ],
+)
+def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        cloud.logging.logging_read_logs(log_filter)
+    with pytest.raises(ToolError, match=problem):
+        cloud.logging.logging_create_log_sink("sink", "logging.googleapis.com/_Default", log_filter)
+    assert len(cloud.store.find("log_sinks")) == 2
+
+
+def test_random_filters_agree_with_python() -> None:
+    rng = np.random.default_rng(4)
+    letters = "abcd"
+    entries = [
+        {"textPayload": "".join(letters[k] for k in range(4) if mask >> k & 1)}
+        for mask in range(16)
+    ]
+
+    def draw(depth: int) -> tuple[str, str]:
+        """A filter and the same in Python, which wants parentheses where the filter need not
+        have them.
+        """
+        act = rng.integers(4) if depth else 0
+        if act == 0:
+            letter = letters[rng.integers(4)]
+            return f"textPayload:{letter}", f"('{letter}' in text)"
+        if act == 1:
+            mine, its = draw(depth - 1)
+            return f"{('NOT ', '-')[rng.integers(2)]}({mine})", f"(not {its})"
+        parts = [draw(depth - 1) for _ in range(3)]
+        if act == 2:
+            return " OR ".join(f"({mine})" for mine, _ in parts), "(" + " or ".join(
+                its for _, its in parts
+            ) + ")"
+        groups = [draw(0) for _ in range(6)]
+        mine = [" OR ".join(each[0] for each in groups[k : k + 2]) for k in (0, 2, 4)]
+        its = ["(" + " or ".join(each[1] for each in groups[k : k + 2]) + ")" for k in (0, 2, 4)]
+        return (" AND ", " ", "\n")[rng.integers(3)].join(mine), "(" + " and ".join(its) + ")"
+
+    for _ in range(300):
+        mine, its = draw(3)
+        assert read_filter(mine)(entries) == [
+            eval(its, {"text": entry["textPayload"]}) for entry in entries
+        ], mine
+
+
+def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
+    cloud.logging.log("app", "a" * 50_000)
+    assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], (
+        "one that goes back would not come to an end"
+    )
+
+
+def test_entries_are_written_and_read_back() -> None:
+    cloud = GoogleCloud()
+    assert (
+        cloud.logging.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+        == "Wrote an entry to log exam_log with severity CRITICAL"
+    )
+    [made] = cloud.logging.log_entries("exam_log")
+    assert made == {
+        "logName": f"{LOGS}/exam_log", "insertId": made["insertId"], "timestamp": "2025-01-15T09:00:01Z",
+        "receiveTimestamp": "2025-01-15T09:00:01Z", "severity": "CRITICAL", "textPayload": "Ann (S001) fell",
+        "resource": {"type": "global", "labels": {"project_id": "local-project"}},
+    }  # fmt: skip
+    payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
+    cloud.logging.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    [other] = cloud.logging.log_entries("abtesting_logging")
+    assert (other["severity"], other["jsonPayload"]) == ("INFO", payload)
+    assert cloud.logging.log_entries("x") == []
+    assert cloud.logging.logging_read_logs() == (
+        "Log entries (2):\n\n[2025-01-15T09:00:02Z] INFO - abtesting_logging:\n"
+        '  {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}\n\n'
+        "[2025-01-15T09:00:01Z] CRITICAL - exam_log:\n  Ann (S001) fell"
+    )
+    logs = cloud.logging.logging_list_logs()
+    assert listed_items(logs) == ["abtesting_logging", "exam_log"]
+    assert cloud.logging.logging_delete_log("exam_log") == "Deleted log exam_log"
+    assert listed_items(cloud.logging.logging_list_logs()) == ["abtesting_logging"]
+    nested: Any = 1
+    for _ in range(60):
+        nested = {"a": nested}
+    for arguments in (
+        ("", "x"),
+        ("a b", "x"),
+        ("x" * 513, "x"),
+        ("projects/other/logs/x", "x"),
+        ("a", "x", "LOUD"),
+    ):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging.logging_write_log(*arguments)
+    for payload in ("é" * 131_073, nested):
+        with pytest.raises(ToolError, match="limit exceeded: an entry has at most 262144 bytes"):
+            cloud.logging.logging_write_log("a", payload)
+    with pytest.raises(ToolError, match="not found: the log"):
+        cloud.logging.logging_delete_log("exam_log")
+
+
+def test_pages_end() -> None:
+    cloud = GoogleCloud()
+    cloud.logging.log_all(
+        "app",
+        [
+            (START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}")
+            for k in range(1300)
+        ],
+    )
+    for log_filter, count in (("", 1300), ("odd", 650)):
+        seen: list[str] = []
+        token, pages = "", 0
+        while pages == 0 or token:
+            seen += messages(cloud, log_filter, 130, page_token=token)
+            page = cloud.logging.logging_read_logs(log_filter, 130, page_token=token)
+            more = re.search(r"\n\n\.\.\. \(page_token: (\S+)\)\Z", page)
+            token, pages = more[1] if more else "", pages + 1
+        assert (len(set(seen)), len(seen), pages) == (count, count, count // 130)
+    for arguments in (("", 0), ("", 1001), ("", 5, "", "x")):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging.logging_read_logs(*arguments)
+
+
+def test_long_messages_are_cut_among_others_and_whole_alone() -> None:
+    cloud = GoogleCloud()
+    for text in ("a" * 200, "b" * 201, "one\ntwo"):
+        cloud.logging.logging_write_log("app", text)
+    answer = cloud.logging.logging_read_logs()
+    assert f"\n  {'a' * 200}" in answer
+    assert answer.endswith("a" * 200)
+    assert f"\n  {'b' * 200}...\n" in answer
+    assert "\n  one\n  two\n" in answer
+    assert cloud.logging.logging_read_logs("bbb").endswith(f":\n  {'b' * 201}")
+
+
+def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
+    bucket = "logging.googleapis.com/projects/local-project/locations/europe-west1/buckets/errors"
+    with pytest.raises(ToolError, match="not found: there is no log bucket"):
+        cloud.logging.logging_create_log_sink("hot", bucket)
+    cloud.logging.logging_create_log_bucket("errors", "europe-west1", 7)
+    made = cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")
+    assert made.split("\n")[:3] == [
+        "Created log sink hot",
+        f"Destination: {bucket}",
+        "Filter: severity>=ERROR",
+    ]
+    assert (
+        f"\n- hot\n  Destination: {bucket}\n  Filter: severity>=ERROR\n  Disabled: False"
+        in cloud.logging.logging_list_log_sinks()
+    )
+    cloud.logging.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
+    for severity in ("INFO", "ERROR", "CRITICAL"):
+        cloud.logging.logging_write_log("app", severity, severity)
+    assert messages(cloud, log_bucket="europe-west1/errors") == ["CRITICAL", "ERROR"]
+    cloud.logging.logging_delete_log("app")
+    assert messages(cloud, "LOG_ID(app)") == []
+    assert messages(cloud, "LOG_ID(app)", log_bucket="europe-west1/errors") == ["CRITICAL", "ERROR"]
+    kept = cloud.logging.log_entries("app", "europe-west1/errors")
+    assert [entry["textPayload"] for entry in kept] == ["ERROR", "CRITICAL"]
+    assert (
+        cloud.store.value(
+            "SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)"
+        )
+        == 0
+    )
+    cloud.context.clock._now += timedelta(days=7, seconds=10)
+    assert messages(cloud, log_bucket="europe-west1/errors") == []
+    assert cloud.logging.logging_delete_log_sink("hot") == "Deleted log sink hot"
+    cloud.logging.logging_write_log("app", "x", "ERROR")
+    assert messages(cloud, log_bucket="europe-west1/errors") == []
+    for refused in ("_Default", "_Required", "hot"):
+        with pytest.raises(ToolError, match=r"permission denied|not found"):
+            cloud.logging.logging_delete_log_sink(refused)
+    assert cloud.store.rows("PRAGMA foreign_key_check") == []
+
+
+def test_audit_logs_are_kept_apart() -> None:
+    cloud = GoogleCloud()
+    cloud.logging.logging_write_log("cloudaudit.googleapis.com/activity", "x")
+    assert messages(cloud) == messages(cloud, log_bucket="_Required") == ["x"]
+    assert messages(cloud, log_bucket="_Default") == []
+    with pytest.raises(ToolError, match=r"not found: the log .* has no entries in _Default"):
+        cloud.logging.logging_delete_log("cloudaudit.googleapis.com/activity")
+
+
+def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = GoogleCloud()
+    cloud.storage.add_bucket("archive")
+    made = cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")
+    assert "\nDestination: storage.googleapis.com/archive\n" in made
+    for text in ("one", "two"):
+        cloud.logging.logging_write_log("app", text)
+    written = cloud.logging.log_entries("app")
+    cloud.logging.logging_write_log("other", "three")
+    name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
+    assert cloud.storage.objects("archive") == [name]
+    assert [
+        json.loads(line) for line in cloud.storage.read_object("archive", name).splitlines()
+    ] == written
+    monkeypatch.setattr("agentgym.office.gcloud.storage.MAX_BYTES", 10)
+    cloud.logging.logging_write_log("app", "no room")
+    assert len(cloud.storage.read_object("archive", name).splitlines()) == 2
+    for destination in (
+        "storage.googleapis.com/none",
+        "bigquery.googleapis.com/projects/p/datasets/d",
+        "",
+        "pubsub",
+    ):
+        with pytest.raises(ToolError, match=r"not found|invalid argument"):
+            cloud.logging.logging_create_log_sink("t", destination)
+    with pytest.raises(ToolError, match="conflict: there is a sink"):
+        cloud.logging.logging_create_log_sink("s", "storage://archive")
+
+
+def test_log_buckets() -> None:
+    cloud = GoogleCloud()
+    cloud.logging.logging_create_log_bucket("mine", "US-east1")
+    assert cloud.logging.logging_list_log_buckets() == (
+        "Log buckets (3):\n"
+        "- _Default\n  Location: global\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False\n"
+        "- _Required\n  Location: global\n  Retention (days): 400\n  State: ACTIVE\n  Locked: True\n"
+        "- mine\n  Location: us-east1\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False"
+    )
+    with pytest.raises(ToolError, match="conflict: there is a log bucket"):
+        cloud.logging.logging_create_log_bucket("mine", "us-east1")
+    for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging.logging_create_log_bucket(*arguments)
+
+
+def test_the_work_of_filling_grows_with_what_is_filled() -> None:
+    def fill(cloud: GoogleCloud, count: int) -> None:
+        cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
+        cloud.storage.add_bucket("box")
+        for k in range(count):
+            cloud.storage.put_object("box", f"{k}.txt", f"{k}")
+        assert (len(cloud.logging.log_entries("app")), len(cloud.storage.objects("box"))) == (
+            count,
+            count,
+        )
+
+    small, large = GoogleCloud(), GoogleCloud()
+    calls = [
+        calls_of(fill, small, 300, database=small.store),
+        calls_of(fill, large, 1200, database=large.store),
+    ]
+    assert calls[1] < 4 * 1.25 * calls[0], calls

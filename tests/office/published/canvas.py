@@ -1,0 +1,267 @@
+"""Canvas: calls that are compared with the published answers, and the differences."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from agentgym.office.canvas.server import Canvas
+from agentgym.office.context import START, OfficeContext
+from tests.office.published import Call, Difference
+
+SOON = START + timedelta(days=3)
+ANSWERS = [{"answer_text": "4", "answer_weight": 100}, {"answer_text": "5", "answer_weight": 0}]
+RATINGS = [{"description": "Good", "long_description": "All of it.", "points": 10}]
+
+
+def prepared() -> Canvas:
+    """A course with all kinds of records, its teacher, a student and an administrator."""
+    canvas = Canvas(OfficeContext(START))
+    canvas.people.add_user("Ada Root", "ada@example.edu", "root", admin=True)
+    canvas.people.add_user("Tom Reed", "tom@example.edu", "reed")
+    canvas.people.add_user("Sue Lane", "sue@example.edu", "lane")
+    canvas.courses.add_course("Algebra", "MATH1", 2, students=[3])
+    canvas.discussions.add_announcement(1, "Welcome", "We begin on Monday.")
+    canvas.discussions.add_topic(1, "Questions", "Ask here.")
+    canvas.assignments.add_assignment(
+        1, "Homework", description="Page 3.", points_possible=10, due_at=SOON
+    )
+    canvas.quizzes.add_quiz(
+        1,
+        "Quiz",
+        description="Sums.",
+        time_limit=30,
+        due_at=SOON,
+        show_correct_answers=True,
+        shuffle_answers=True,
+        credits=3,
+    )
+    canvas.quizzes.add_question(1, "2 + 2?", answers=ANSWERS)
+    canvas.library.add_page(1, "Reading list", "Books.")
+    canvas.library.add_folder(1, "Slides")
+    canvas.library.add_file("week1.pdf", 1_000, course_id=1, folder=1)
+    canvas.accounts.add_account("Faculty")
+    return canvas
+
+
+def login(name: str, password: str) -> Call:
+    return Call("canvas_login", {"login_id": f"{name}@example.edu", "password": password})
+
+
+def inside(tool: str, text: str | None = None, **arguments: Any) -> Call:
+    """A call in the course."""
+    return Call(f"canvas_{tool}", {"course_id": 1, **arguments}, text)
+
+
+QUESTION = {"question_text": "1 + 1?", "answers": [{"text": "2", "weight": 100}]}
+
+CALLS = [
+    Call("canvas_get_current_user", {}),
+    login("tom", "reed"),
+    Call("canvas_health_check", {}),
+    Call("canvas_get_current_user", {}),
+    Call("canvas_list_users", {}),
+    Call("canvas_get_user_profile", {}),
+    Call("canvas_list_courses", {}),
+    inside("get_course"),
+    inside("list_assignments"),
+    inside("get_assignment", assignment_id=1),
+    inside("create_assignment", name="Essay"),
+    inside("update_assignment", assignment_id=1, description="Page 4."),
+    inside("list_announcements"),
+    inside("list_discussion_topics"),
+    inside("get_discussion_topic", r"\{.*\}", topic_id=2),
+    inside("post_to_discussion", topic_id=2, message="Hello."),
+    inside("list_quizzes"),
+    inside("get_quiz", quiz_id=1),
+    inside("create_quiz", title="Test", time_limit=30, due_at="2025-02-01"),
+    inside("update_quiz", quiz_id=2, title="Final test"),
+    inside("publish_quiz", quiz_id=2),
+    inside("get_quiz_questions", quiz_id=1),
+    inside("add_quiz_question", quiz_id=1, **QUESTION),
+    inside("update_quiz_question", quiz_id=1, question_id=2, **QUESTION),
+    inside("delete_quiz_question", "Question 2 deleted", quiz_id=1, question_id=2),
+    inside("delete_quiz", "Quiz 2 deleted", quiz_id=2),
+    inside("create_module", name="Week 1", published=True),
+    inside(
+        "create_module_item", module_id=1, title="Quiz", type="Quiz", content_id=1, published=True
+    ),
+    inside("list_modules"),
+    inside("get_module", module_id=1),
+    inside("list_module_items", module_id=1),
+    inside("get_module_item", module_id=1, item_id=1),
+    inside(
+        "create_rubric",
+        title="Essays",
+        description="For all.",
+        criteria=[{"description": "Style", "ratings": RATINGS}],
+    ),
+    inside("list_rubrics"),
+    inside("get_rubric", rubric_id=1),
+    inside("list_files"),
+    Call("canvas_get_file", {"file_id": 1}, r"\{.*\}"),
+    inside("list_folders"),
+    inside("list_pages"),
+    inside("get_page", r"\{.*\}", page_url="reading-list"),
+    inside("enroll_user", user_id=3),
+    inside("update_course", syllabus_body="Sums."),
+    inside("get_syllabus"),
+    Call(
+        "canvas_create_conversation", {"recipients": ["3"], "body": "Well done.", "subject": "Quiz"}
+    ),
+    Call("canvas_list_conversations", {}),
+    Call("canvas_get_conversation", {"conversation_id": 1}),
+    login("sue", "lane"),
+    inside("submit_assignment", assignment_id=1, submission_type="online_text_entry", body="Done."),
+    inside("start_quiz_attempt", quiz_id=1),
+    inside("mark_module_item_complete", module_id=1, item_id=1),
+    Call("canvas_get_upcoming_assignments", {}),
+    Call("canvas_get_dashboard_cards", {}),
+    Call("canvas_list_calendar_events", {}),
+    Call("canvas_list_notifications", {}),
+    Call("canvas_get_user_grades", {}),
+    Call("canvas_get_dashboard", {}),
+    Call("canvas_update_user_profile", {"bio": "I like sums.", "title": "Ms"}),
+    login("tom", "reed"),
+    inside("submit_grade", assignment_id=1, user_id=3, grade="9", comment="Good."),
+    inside("get_submission", assignment_id=1, user_id=3),
+    inside("get_course_grades"),
+    Call("canvas_logout", {}),
+    login("ada", "root"),
+    Call("canvas_create_course", {"account_id": 1, "name": "Logic"}),
+    Call("canvas_get_account", {"account_id": 1}),
+    Call("canvas_list_account_courses", {"account_id": 1}, r"\[.*\]"),
+    Call("canvas_list_account_users", {"account_id": 1}, r"\[.*\]"),
+    Call(
+        "canvas_create_user",
+        {
+            "account_id": 1,
+            "user": {"name": "Eve Hall"},
+            "pseudonym": {"unique_id": "eve@example.edu"},
+        },
+    ),
+    Call("canvas_list_sub_accounts", {"account_id": 1}),
+    Call("canvas_get_account_reports", {"account_id": 1}),
+    Call("canvas_create_account_report", {"account_id": 1, "report": "provisioning_csv"}),
+]
+
+_PASSWORD = "No service shows a password."
+_TEACHER = "A course names its teachers wherever it is shown."
+_NOT_SEEN = "The published data has none; ours answers a record like those of Canvas's API."
+
+_RIGHTS = "Users need the rights that Canvas asks for; the published server checks none."
+
+DIFFERENCES = {
+    **dict.fromkeys(
+        (
+            "canvas_create_course",
+            "canvas_get_account",
+            "canvas_list_sub_accounts",
+            "canvas_create_account_report",
+            "canvas_create_assignment",
+            "canvas_update_assignment",
+            "canvas_create_module",
+            "canvas_create_module_item",
+            "canvas_mark_module_item_complete",
+            "canvas_create_quiz",
+            "canvas_update_quiz",
+            "canvas_publish_quiz",
+            "canvas_delete_quiz",
+            "canvas_add_quiz_question",
+            "canvas_update_quiz_question",
+            "canvas_create_rubric",
+            "canvas_list_rubrics",
+            "canvas_get_rubric",
+            "canvas_get_conversation",
+        ),
+        Difference(_RIGHTS),
+    ),
+    "canvas_login": Difference("Wrong credentials are an error."),
+    "canvas_list_courses": Difference("Without a login it is an error, not an empty list."),
+    "canvas_list_users": Difference(
+        "Users see whom they share a course with, and addresses only between teachers and students."
+    ),
+    "canvas_enroll_user": Difference(
+        "It needs a teacher of the course, and the course and the user must be there."
+    ),
+    "canvas_get_submission": Difference(
+        "Before anything is handed in it is an unsubmitted record, as in Canvas's API, and only "
+        "teachers see the work of others."
+    ),
+    "canvas_submit_assignment": Difference(
+        "Type, dates and files are checked, and attempts are counted."
+    ),
+    "canvas_submit_grade": Difference(
+        "It needs a teacher; percentages and complete or incomplete count as in Canvas."
+    ),
+    "canvas_delete_quiz_question": Difference(
+        "An unknown question is an error, and deleting needs a teacher."
+    ),
+    "canvas_post_to_discussion": Difference(
+        "The topic must be there and open, and keeps the entry."
+    ),
+    "canvas_list_calendar_events": Difference(
+        "Assignments that are due are events too, as in Canvas."
+    ),
+    "canvas_list_notifications": Difference(
+        "Announcements, topics, grades and messages are news; the published list is always empty."
+    ),
+    "canvas_health_check": Difference(_PASSWORD, lacking={"user.password"}),
+    "canvas_get_user_profile": Difference(_PASSWORD, lacking={"password"}),
+    "canvas_update_user_profile": Difference(_PASSWORD, lacking={"password"}),
+    "canvas_create_user": Difference(
+        "No service shows a password; the one that is given is the one that counts, and only "
+        "administrators create users.",
+        lacking={"password"},
+    ),
+    "canvas_update_course": Difference(_TEACHER, added={"teacher_name"}),
+    "canvas_get_upcoming_assignments": Difference(
+        "Only the user's own courses count, by the clock of the task, and they name their teachers.",
+        added={"[].course.teacher_name"},
+    ),
+    "canvas_get_dashboard": Difference(
+        "No service shows a password, and a course names its teachers wherever it is shown.",
+        added={"upcoming_assignments[].course.teacher_name"},
+        lacking={"user.password"},
+    ),
+    "canvas_get_course_grades": Difference(
+        "Grades are computed, as a list of enrollments as in Canvas's API; the published server "
+        "always answers an empty object.",
+        types={""},
+    ),
+    "canvas_get_user_grades": Difference(
+        "Grades are computed, as a list of enrollments as in Canvas's API; the published server "
+        "always answers an empty object.",
+        types={""},
+    ),
+    "canvas_list_announcements": Difference(
+        "Authors are users, who have an id.", types={"[].author.id"}
+    ),
+    "canvas_start_quiz_attempt": Difference(
+        "Attempts are counted and end with the time limit.", added={"attempt", "end_at"}
+    ),
+    "canvas_get_account_reports": Difference(
+        "A report is made of the tables that its parameters choose.", added={"[].parameters"}
+    ),
+    "canvas_get_discussion_topic": Difference(_NOT_SEEN),
+    "canvas_get_file": Difference(_NOT_SEEN),
+    "canvas_get_page": Difference(_NOT_SEEN),
+    "canvas_list_account_courses": Difference(
+        "It lists the courses, for administrators; the published one always fails."
+    ),
+    "canvas_list_account_users": Difference(
+        "It lists the users, for administrators; the published one always fails."
+    ),
+    "canvas_create_conversation": Difference(
+        "Recipients take part in the conversation and get the message."
+    ),
+    "canvas_list_quizzes": Difference(
+        "Students see the questions without the key, and none before the quiz opens."
+    ),
+    "canvas_get_quiz": Difference(
+        "Students see the questions without the key, and none before the quiz opens."
+    ),
+    "canvas_get_quiz_questions": Difference(
+        "Students see the questions without the key, and none before the quiz opens."
+    ),
+}

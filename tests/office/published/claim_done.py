@@ -1,0 +1,10 @@
+"""The call of claim_done."""
+
+from __future__ import annotations
+
+from agentgym.office.claim_done import ClaimDone
+from tests.office.published import Call, Difference
+
+prepared = ClaimDone
+CALLS = [Call("claim_done", {}, r"[^\n]+")]
+DIFFERENCES: dict[str, Difference] = {}

@@ -1,0 +1,346 @@
+"""The calls of Google Cloud that are compared with the published server, and how ours differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from tests.office.published import Call, Difference
+
+ZONE = "us-central1-a"
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/lb"
+
+
+def prepared() -> GoogleCloud:
+    """A project with a table, a bucket with an object, an instance and a file to upload."""
+    cloud = GoogleCloud()
+    cloud.bigquery.load("shop", "sales", {"id": "INT64", "name": "STRING"}, [(1, "a"), (2, None)])
+    cloud.storage.add_bucket("box")
+    cloud.storage.put_object("box", "a.txt", "hello")
+    cloud.compute.add_instance("vm", ZONE, status="TERMINATED")
+    cloud.logging.log("app", "it runs", "NOTICE")
+    cloud.context.files.write("in.csv", "id,name\n3,c\n")
+    return cloud
+
+
+def from_answer(pattern: str, **others: Any) -> Callable[[list[Any]], Mapping[str, Any]]:
+    """Arguments of which the first is in the answer before."""
+
+    def arguments(answers: list[Any]) -> Mapping[str, Any]:
+        match = re.search(pattern, answers[-1])
+        assert match
+        return {match.lastgroup or "": match[1], **others}
+
+    return arguments
+
+
+def record(heading: str, *fields: str) -> str:
+    return "\n".join([heading, *fields])
+
+
+def query(total: int, shown: str) -> str:
+    return rf"Query executed successfully\nTotal rows: {total}\nExecution time: \d+ms\n\n{shown}"
+
+
+BIGQUERY = [
+    Call(
+        "bigquery_run_query",
+        {"query": "SELECT * FROM shop.sales ORDER BY id"},
+        query(2, r"Results \(2 rows\):\n"),
+    ),
+    Call("bigquery_list_datasets", {}, r"Datasets \(1\):\n- shop \(Project: local-project\)"),
+    Call("bigquery_create_dataset", {"dataset_id": "crm"}, "Created dataset crm in US"),
+    Call(
+        "bigquery_get_dataset_info",
+        {"dataset_id": "crm"},
+        record(
+            "Dataset crm",
+            "Full Name: local-project:crm",
+            "Location: US",
+            "Description: None",
+            f"Created: {TIME}",
+            f"Modified: {TIME}",
+            "Labels: None",
+        ),
+    ),
+    Call(
+        "bigquery_load_csv_data",
+        {"dataset_id": "shop", "table_id": "sales", "csv_file_path": "in.csv"},
+        r"Loaded 1 rows from in\.csv into shop\.sales\nWrite mode: WRITE_TRUNCATE",
+    ),
+    Call(
+        "bigquery_export_table",
+        {
+            "dataset_id": "shop",
+            "table_id": "sales",
+            "destination_bucket": "box",
+            "destination_path": "t.csv",
+        },
+        r"Exported shop\.sales to gs://box/t\.csv",
+    ),
+    Call("bigquery_list_jobs", {"state_filter": "running"}, "There are no such jobs."),
+    Call(
+        "bigquery_list_jobs",
+        {"max_results": 1},
+        rf"Jobs \(1\):\n- job_\w+: EXTRACT EXTRACT \(1 rows exported\), DONE, {TIME}",
+    ),
+    Call(
+        "bigquery_cancel_job",
+        from_answer(r"- (?P<job_id>job_\w+)"),
+        r"Cancellation requested for job job_\w+",
+    ),
+]
+STORAGE = [
+    Call("storage_list_buckets", {}, r"Buckets \(1\):\n- box: US"),
+    Call("storage_create_bucket", {"bucket_name": "other"}, "Created bucket other in US"),
+    Call(
+        "storage_upload_file",
+        {"bucket_name": "box", "source_file_path": "in.csv", "destination_blob_name": "in.csv"},
+        r"Uploaded in\.csv to box/in\.csv",
+    ),
+    Call(
+        "storage_list_objects",
+        {"bucket_name": "box", "max_results": 2},
+        r"Objects in bucket box \(3\):\n- a\.txt: 5 bytes\n- in\.csv: 12 bytes\n\.\.\. \(page_token: \S+\)",
+    ),
+    Call(
+        "storage_download_file",
+        {"bucket_name": "box", "source_blob_name": "a.txt", "destination_file_path": "b.txt"},
+        r"Downloaded box/a\.txt to /workspace/b\.txt",
+    ),
+    Call(
+        "storage_get_bucket_size",
+        {"bucket_name": "box"},
+        record("Size of bucket box", "Objects: 3", r"Bytes: \d+", r"MB: 0\.00", r"GB: 0\.00"),
+    ),
+    Call(
+        "storage_copy_object",
+        {
+            "source_bucket": "box",
+            "source_blob": "a.txt",
+            "dest_bucket": "other",
+            "dest_blob": "b.txt",
+        },
+        r"Copied box/a\.txt to other/b\.txt",
+    ),
+    Call(
+        "storage_move_object",
+        {
+            "source_bucket": "other",
+            "source_blob": "b.txt",
+            "dest_bucket": "other",
+            "dest_blob": "c.txt",
+        },
+        r"Moved other/b\.txt to other/c\.txt",
+    ),
+    Call(
+        "storage_delete_object",
+        {"bucket_name": "other", "blob_name": "c.txt"},
+        r"Deleted c\.txt from bucket other",
+    ),
+    Call(
+        "storage_generate_signed_url",
+        {"bucket_name": "box", "blob_name": "a.txt"},
+        r"URL to GET box/a\.txt for 60 minutes:\nhttps://\S+",
+    ),
+    Call("storage_enable_versioning", {"bucket_name": "box"}, "Versioning enabled for bucket box"),
+    Call(
+        "storage_set_bucket_lifecycle",
+        {"bucket_name": "box"},
+        "Lifecycle rule set for bucket box: Delete after 30 days",
+    ),
+    Call(
+        "storage_get_bucket_info",
+        {"bucket_name": "box"},
+        record(
+            "Bucket box",
+            "Location: US",
+            "Storage Class: STANDARD",
+            f"Created: {TIME}",
+            "Versioning: Enabled",
+            "Labels: None",
+            "Lifecycle Rules: 1",
+            "- Delete after 30 days",
+        ),
+    ),
+]
+COMPUTE = [
+    Call("compute_list_instances", {}, rf"Instances \(1\):\n- vm: TERMINATED in {ZONE}"),
+    *(
+        call
+        for verb in ("start", "restart", "stop", "delete")
+        for call in (
+            Call(
+                f"compute_{verb}_instance",
+                {"instance_name": "vm", "zone": ZONE},
+                rf"Started to {verb} instance vm in zone {ZONE} \(operation \S+\)",
+            ),
+            Call(
+                "compute_wait_for_operation",
+                from_answer(r"(?P<operation_name>operation-\w+)", zone=ZONE),
+                r"Operation \S+ completed",
+            ),
+        )
+    ),
+    Call(
+        "compute_create_instance",
+        {"instance_name": "web", "zone": ZONE},
+        rf"Started to create instance web in zone {ZONE} \(operation \S+\)",
+    ),
+    Call(
+        "compute_get_instance",
+        {"instance_name": "web", "zone": ZONE},
+        record(
+            "Instance web",
+            "Status: STAGING",
+            f"Zone: {ZONE}",
+            "Machine Type: e2-micro",
+            f"Created: {TIME}",
+            r"Internal IP: [\d.]+",
+            "Boot Disk: web",
+            "Network Tags: None",
+            "Labels: None",
+        ),
+    ),
+    Call("compute_list_zones", {}, r"Zones \(\d+\):(?:\n- [a-z]+-[a-z0-9]+-[a-z])+"),
+]
+LOGGING = [
+    Call(
+        "logging_write_log",
+        {"log_name": "app", "message": "x" * 300},
+        "Wrote an entry to log app with severity INFO",
+    ),
+    Call(
+        "logging_read_logs",
+        {},
+        rf"Log entries \(2\):\n\n\[{TIME}\] INFO - app:\n  x{{200}}\.\.\.\n\n\[{TIME}\] NOTICE - app:\n  it runs",
+    ),
+    Call("logging_read_logs", {"log_filter": "severity>=ERROR"}, r"No log entries match\."),
+    Call("logging_list_logs", {}, r"Logs \(1\):\n- app"),
+    Call("logging_delete_log", {"log_name": "app"}, "Deleted log app"),
+    Call("logging_list_logs", {}, r"No logs have entries\."),
+    Call(
+        "logging_create_log_bucket",
+        {"bucket_id": "lb"},
+        "Created log bucket lb with a retention of 30 days",
+    ),
+    Call(
+        "logging_list_log_buckets",
+        {},
+        r"Log buckets \(3\):(?:\n- \w+\n  Location: global\n  Retention \(days\): \d+\n"
+        r"  State: ACTIVE\n  Locked: (?:True|False)){3}",
+    ),
+    Call(
+        "logging_create_log_sink",
+        {"sink_name": "sk", "destination": SINK, "log_filter": "severity>=ERROR"},
+        record(
+            "Created log sink sk",
+            f"Destination: {SINK}",
+            "Filter: severity>=ERROR",
+            r"Writer Identity: \S+",
+            "",
+            r"The [^\n]+",
+        ),
+    ),
+    Call(
+        "logging_list_log_sinks",
+        {},
+        r"Log sinks \(3\):(?:\n- \w+\n  Destination: \S+\n  Filter: [^\n]+\n  Disabled: False){3}",
+    ),
+    Call("logging_delete_log_sink", {"sink_name": "sk"}, "Deleted log sink sk"),
+]
+CALLS = [*BIGQUERY, *STORAGE, *COMPUTE, *LOGGING]
+
+BUCKET = "A bucket or object that is not there is an error"
+INSTANCE = (
+    "An instance that is not there or has another operation under way is an error, and the answer names the operation, which "
+    "`compute_wait_for_operation` waits for"
+)
+DIFFERENCES = {
+    "bigquery_run_query": Difference(
+        "GoogleSQL runs as in BigQuery: unquoted `dataset.table`, scripts, functions in SQL (temporary ones and those of a "
+        "dataset; procedures and JavaScript are errors) and the whole INFORMATION_SCHEMA work, booleans are booleans, a dry run "
+        "runs nothing, the number of changed rows is told, and a script that fails changes nothing."
+    ),
+    "bigquery_create_dataset": Difference("A dataset that is there already is an error."),
+    "bigquery_get_dataset_info": Difference("A dataset that is not there is an error."),
+    "bigquery_load_csv_data": Difference(
+        "A table that is not there is made, with types found in the data."
+    ),
+    "bigquery_export_table": Difference(
+        "The object is written, and a table or bucket that is not there is an error."
+    ),
+    "bigquery_list_jobs": Difference(
+        "The jobs that ran are listed, with the rows that they changed."
+    ),
+    "bigquery_cancel_job": Difference("A job that is not there is an error."),
+    "storage_create_bucket": Difference(
+        "Names and locations follow the rules of Cloud Storage, and a bucket that is there already is an error."
+    ),
+    "storage_list_objects": Difference(
+        "A bucket that is not there is an error; further pages and noncurrent versions can be listed.",
+        params={"versions", "max_results", "page_token"},
+    ),
+    "storage_upload_file": Difference("The size is that of the file, whatever is in it."),
+    "storage_download_file": Difference(
+        f"{BUCKET}; noncurrent versions can be downloaded.", params={"generation"}
+    ),
+    "storage_delete_object": Difference(
+        f"{BUCKET}; with versioning, an object stays as a noncurrent version.",
+        params={"generation"},
+    ),
+    "storage_get_bucket_info": Difference(
+        "Versioning and lifecycle rules are those that were set; each rule has a line."
+    ),
+    "storage_generate_signed_url": Difference(
+        f"{BUCKET}, and the URL is signed as in Cloud Storage."
+    ),
+    "storage_copy_object": Difference(f"{BUCKET}."),
+    "storage_move_object": Difference(f"{BUCKET}."),
+    "storage_enable_versioning": Difference(
+        "Versioning takes effect; a bucket that is not there is an error."
+    ),
+    "storage_get_bucket_size": Difference(
+        "A bucket that is not there is an error; noncurrent versions have a line of their own."
+    ),
+    "storage_set_bucket_lifecycle": Difference(
+        "The rule takes effect; objects can also get a colder storage class.",
+        params={"storage_class"},
+    ),
+    "compute_create_instance": Difference(
+        "Names, zones and machine types follow the rules of Compute Engine, and the answer names the operation, "
+        "which `compute_wait_for_operation` waits for."
+    ),
+    "compute_delete_instance": Difference(f"{INSTANCE}."),
+    "compute_start_instance": Difference(f"{INSTANCE}."),
+    "compute_stop_instance": Difference(f"{INSTANCE}."),
+    "compute_restart_instance": Difference(f"{INSTANCE}."),
+    "compute_list_instances": Difference("A zone that is not there is an error."),
+    "compute_list_zones": Difference("All zones of Compute Engine are listed, not six."),
+    "compute_wait_for_operation": Difference(
+        "Waiting takes time on the clock of the episode, and an operation that is not there is an error."
+    ),
+    "logging_write_log": Difference(
+        "An object is written as a structured entry.", params={"message"}
+    ),
+    "logging_read_logs": Difference(
+        "The Logging query language is understood whole, an entry that is shown alone is not cut, log buckets can be chosen and "
+        "further pages read, and times are in UTC.",
+        params={"log_bucket", "page_token"},
+    ),
+    "logging_delete_log": Difference("A log without entries is an error."),
+    "logging_create_log_bucket": Difference("A log bucket that is there already is an error."),
+    "logging_list_log_buckets": Difference(
+        "The log buckets _Default and _Required are listed too, as in Cloud Logging."
+    ),
+    "logging_create_log_sink": Difference(
+        "The destination must be there, and entries are routed to it; a sink that is there already is an error."
+    ),
+    "logging_list_log_sinks": Difference(
+        "The sinks _Default and _Required are listed too, as in Cloud Logging."
+    ),
+    "logging_delete_log_sink": Difference("A sink that is not there is an error."),
+}

@@ -1,0 +1,274 @@
+"""Arrays of formulas in Google Sheets: where they expand, what they block, and what they may cost."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.office.spreadsheet.evaluation import MAX_STEPS
+from agentgym.office.spreadsheet.forms import FORMS
+from agentgym.office.spreadsheet.functions import FUNCTIONS
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.text.tools import ToolError, tools_of
+from tests.helpers import calls_of
+
+ROWS = [
+    ["Name", "Team", "Points", "Day"],
+    ["Ada", "red", 7, "2025-01-03"],
+    ["Bob", "blue", 4, "2025-01-01"],
+    ["Cid", "red", 1, "2025-01-02"],
+    ["Dee", "blue", 9, "2025-02-01"],
+]
+
+EXPANSIONS = [
+    ('=FILTER(A2:A,B2:B="red")', [["Ada"], ["Cid"]]),
+    ("=SORT(A2:C5,3,TRUE)", [["Cid", "red", 1], ["Bob", "blue", 4], ["Ada", "red", 7], ["Dee", "blue", 9]]),
+    ("=SORT(A2:B5,2,TRUE,1,FALSE)", [["Dee", "blue"], ["Bob", "blue"], ["Cid", "red"], ["Ada", "red"]]),
+    ("=SORTN(A2:C5,2,0,3,FALSE)", [["Dee", "blue", 9], ["Ada", "red", 7]]),
+    ("=UNIQUE(B2:B5)", [["red"], ["blue"]]),
+    ("=TRANSPOSE(A1:B2)", [["Name", "Ada"], ["Team", "red"]]),
+    ("=ARRAYFORMULA(C2:C5*2)", [[14], [8], [2], [18]]),
+    ('=ARRAYFORMULA(A2:A3&"-"&B2:B3)', [["Ada-red"], ["Bob-blue"]]),
+    ('=ARRAYFORMULA(IF(C2:C5>5,"high","low"))', [["high"], ["low"], ["low"], ["high"]]),
+    ('=ARRAYFORMULA(IFERROR(1/(C2:C3-4),"none"))', [[0.3333333333333333], ["none"]]),
+    ("=ARRAYFORMULA(LEN(A1:B1))", [[4, 4]]),
+    ("=ARRAYFORMULA(C2:C3*{1,10})", [[7, 70], [4, 40]]),
+    ("={A2:A3;A5}", [["Ada"], ["Bob"], ["Dee"]]),
+    ("={1,2;3,4}", [[1, 2], [3, 4]]),
+    ('=SPLIT("a,b;c",",;")', [["a", "b", "c"]]),
+    ('=ARRAYFORMULA(SPLIT(B2:B3,"l"))', [["red"], ["b", "ue"]]),
+    ('=REGEXEXTRACT("k=v","(\\w)=(\\w)")', [["k", "v"]]),
+    ("=SEQUENCE(2,2,10,10)", [[10, 20], [30, 40]]),
+    ("=INDEX(A1:C5,2,0)", [["Ada", "red", 7]]),
+    ("=OFFSET(A1,1,0,2,1)", [["Ada"], ["Bob"]]),
+    ('=INDIRECT("A2:A3")', [["Ada"], ["Bob"]]),
+    ('=XLOOKUP("Cid",A2:A5,B2:C5)', [["red", 1]]),
+    ("=BYROW(C2:C3,LAMBDA(r,SUM(r)+1))", [[8], [5]]),
+    ("=SCAN(0,C2:C5,LAMBDA(a,b,a+b))", [[7], [11], [12], [21]]),
+    ('=QUERY(A1:C5,"select B, sum(C) group by B")', [["Team", "sum Points"], ["blue", 13], ["red", 8]]),
+    ("=QUERY(A1:C5,\"select A, C where B = 'red' order by C\")", [["Name", "Points"], ["Cid", 1], ["Ada", 7]]),
+    ("=QUERY(A1:C5,\"select A where C > 3 and not B = 'blue' label A 'Who'\")", [["Who"], ["Ada"]]),
+    ("=QUERY(A1:D5,\"select A where D >= date '2025-01-03' order by D desc limit 1\",1)", [["Name"], ["Dee"]]),
+    ('=QUERY(A1:C5,"select count(A), max(C), avg(C)")', [["count Name", "max Points", "avg Points"], [4, 9, 5.25]]),
+    ("=QUERY(A1:C5,\"select sum(C) pivot B\")", [["blue", "red"], [13, 8]]),
+    ("=QUERY(A1:C5,\"select C*2 where A like 'A%' or A matches '.*e' label C*2 'x'\")", [["x"], [14], [18]]),
+    ("=QUERY({A2:A5,C2:C5},\"select Col1 where Col2 < 5 offset 1\")", [["Cid"]]),
+    ("=QUERY(A1:C5,\"select upper(A) limit 1\")", [["upper(Name)"], ["ADA"]]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def server() -> GoogleSheet:
+    return GoogleSheet()
+
+
+def book(server: GoogleSheet, rows: list[list[Any]] | None = None) -> str:
+    """A spreadsheet whose sheet T has rows as if typed."""
+    made = server.add_spreadsheet("Book", {"T": []})
+    server.update_cells(made, "T", "A1", ROWS if rows is None else rows)
+    return made
+
+
+def show(server: GoogleSheet, made: str, area: str) -> Any:
+    return server.get_sheet_data(made, "T", area)["valueRanges"][0]["values"]
+
+
+@pytest.mark.parametrize(("formula", "values"), EXPANSIONS)
+def test_arrays_expand(server: GoogleSheet, formula: str, values: list[list[Any]]) -> None:
+    made = book(server)
+    server.update_cells(made, "T", "H10", [[formula]])
+    assert show(server, made, "H10:Z40") == values
+    assert server.get_sheet_formulas(made, "T", "H10:Z40") == [[formula]]
+
+
+def test_arrays_need_room(server: GoogleSheet) -> None:
+    made = book(server)
+    server.update_cells(made, "T", "H2", [["=A2:A5"], ["=SORT(A2:A5)"], [None], ["x"]])
+    assert show(server, made, "H1:H9") == [[], ["Ada"], ["#REF!"], [], ["x"]]
+    server.update_cells(made, "T", "H5", [[""]])
+    assert show(server, made, "H3:H9") == [["Ada"], ["Bob"], ["Cid"], ["Dee"]]
+    for cell, formula in (("Z1", "={1,2}"), ("K999", "={1;2;3}")):
+        server.update_cells(made, "T", cell, [[formula]])
+        assert show(server, made, cell) == [["#REF!"]]
+
+
+def test_formulas_read_what_arrays_expand_into(server: GoogleSheet) -> None:
+    made = book(server)
+    server.update_cells(made, "T", "F1", [["=G3"], ["=SUM(H:H)"]])
+    server.update_cells(made, "T", "G1", [["=UNIQUE(B1:B5)"]])
+    server.update_cells(made, "T", "H1", [["=ARRAYFORMULA(COUNTIF(B2:B5,G2:G3)*1)"]])
+    server.update_cells(made, "T", "I5", [['=FILTER(G1:G3,G1:G3<>"red")']])
+    assert show(server, made, "F1:H3") == [["blue", "Team", 2], [4, "red", 2], ["", "blue"]]
+    assert show(server, made, "I5:I9") == [["Team"], ["blue"]]
+    assert server.values(made)[0][5:8] == ["blue", "Team", 2]
+
+
+def test_an_array_left_of_its_source_is_no_cycle_but_one_into_it_is(server: GoogleSheet) -> None:
+    made = server.add_spreadsheet("Book", {"T": []})
+    server.update_cells(made, "T", "E2", [[3], [1], [2]])
+    server.update_cells(made, "T", "A2", [["=SORT(E2:E4)"]])
+    server.update_cells(made, "T", "B2", [["=A2+A3"], ["=IFERROR(A9,0)"]])
+    assert show(server, made, "A2:B4") == [[1, 3], [2, 0], [3]]
+    server.update_cells(made, "T", "D1", [["=SEQUENCE(1,E9)"]])
+    server.update_cells(made, "T", "E9", [["=IF(E1=2,2,2)"]])
+    assert show(server, made, "D1:E1") == [["#REF!"]]
+
+
+def test_a_range_stands_for_the_cell_beside_the_formula(server: GoogleSheet) -> None:
+    made = book(server)
+    server.update_cells(made, "T", "H2", [["=A1:A5"], ["=UPPER(A1:A5)"], ["=C1:C5*2"]])
+    server.update_cells(made, "T", "B10", [["=A1:C1"]])
+    assert show(server, made, "H2:H4") == [["Ada"], ["BOB"], [2]]
+    assert show(server, made, "B10") == [["Team"]]
+
+
+@pytest.mark.parametrize("name", ["GOOGLEFINANCE", "IMPORTRANGE", "Sparkline", "rand", "PMT"])
+def test_functions_that_are_not_computed_are_refused(server: GoogleSheet, name: str) -> None:
+    made = book(server)
+    with pytest.raises(ToolError, match=f"not supported: {name.upper()} is not computed here; "):
+        server.update_cells(made, "T", "H1", [[f'=1+{name}("x")']])
+    assert show(server, made, "H1") == []
+
+
+def test_results_are_kept_until_something_changes_and_follow_undone_changes() -> None:
+    server = GoogleSheet()
+    tools, made = tools_of(server), book(server, [[1, "=A1+1"]])
+    where = {"spreadsheet_id": made, "sheet": "T"}
+    assert server.values(made) == [[1, 2]]
+    with pytest.raises(ToolError):
+        tools["batch_update_cells"]({**where, "ranges": {"A1": [[5]], "bad": [[1]]}})
+    assert server.values(made) == [[1, 2]]
+
+    def write_and_fail() -> None:
+        with server.transaction():
+            server.update_cells(made, "T", "A1", [[7]])
+            assert server.values(made) == [[7, 8]]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
+    assert server.values(made) == [[1, 2]]
+    server.update_cells(made, "T", "A1", [[6]])
+    assert server.values(made) == [[6, 7]]
+
+
+HOSTILE = [
+    '=REDUCE("a",SEQUENCE(1000),LAMBDA(a,b,a&a))',
+    "=REDUCE(A1:C5,SEQUENCE(100),LAMBDA(a,b,VSTACK(a,a)))",
+    "=SUM(SEQUENCE(100000))",
+    "=ARRAYFORMULA(SEQUENCE(1000)*SEQUENCE(1,1000))",
+    "=LET(f,LAMBDA(g,x,g(g,x)),f(f,1))",
+    "=MAKEARRAY(1000,1000,LAMBDA(r,c,r))",
+    "=CHOOSEROWS(A:Z,SEQUENCE(100000))",
+    '=REGEXREPLACE(REPT("a",50000),"(a*)*b","x")',
+    '=REGEXREPLACE(REPT("a",50000),"a","' + "x" * 1000 + '")',
+    '=REGEXMATCH(REPT("a",50000),"' + "(a?){1000}" * 50 + '")',
+    '=QUERY(A:Z,"select ' + "(" * 400 + "A" + ")" * 400 + '")',
+    '=QUERY(A1:C5,"select A where ' + "not " * 900 + 'C > 1")',
+    "=" + "MAP(A:Z,LAMBDA(x," * 15 + "x" + "))" * 15,
+    "={" + ",".join(["A:Z"] * 200) + "}",
+    "=SORT(" * 30 + "A:Z" + ")" * 30,
+    '=SPLIT(REPT("a,",25000),",")',
+]
+
+
+@pytest.mark.parametrize("formula", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_formula_takes_long(server: GoogleSheet, formula: str) -> None:
+    made = book(server)
+    server.update_cells(made, "T", "H1", [[formula]] * 3)
+    assert calls_of(server.get_sheet_data, made, "T") < 12 * MAX_STEPS
+    json.dumps(server.get_sheet_data(made, "T"), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "formula", ["=ARRAYFORMULA(A1:A{n}*2)", '=FILTER(A1:A{n},A1:A{n}>5)', "=SORT(A1:A{n})",
+                "=UNIQUE(A1:A{n})", '=QUERY(A1:B{n},"select B, count(A) group by B")',
+                "=SUM(ARRAYFORMULA(IFERROR(VLOOKUP(A1:A{n},{{A1:B9}},2,FALSE),0)))"],
+)  # fmt: skip
+def test_work_grows_with_the_cells(formula: str) -> None:
+    rng = np.random.default_rng(0)
+
+    def work(n: int) -> int:
+        server = GoogleSheet()
+        rows = [[int(k), f"t{k % 7}"] for k in rng.integers(0, 1000, n)]
+        made = server.add_spreadsheet("Book", {"T": rows})
+        server.update_cells(made, "T", "H1", [[formula.format(n=n)]])
+        calls = calls_of(show, server, made, "H1")
+        assert show(server, made, "H1") != [["#ERROR!"]]
+        return calls
+
+    assert work(4000) < 1.3 * 4 * work(1000)
+
+
+def test_statistics_agree_with_python(server: GoogleSheet) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        values = [round(float(v), 2) for v in rng.normal(0, 10, int(rng.integers(2, 30)))]
+        made = book(server, [[value] for value in values])
+        share = round(float(rng.random()), 2)
+        server.update_cells(
+            made,
+            "T",
+            "C1",
+            [["=STDEV(A:A)"], ["=VARP(A:A)"], ["=MEDIAN(A:A)"], [f"=PERCENTILE(A:A,{share})"],
+             ["=SUMPRODUCT(A1:A99,A1:A99)"], ["=SUM(FILTER(A:A,A:A>0))"], ["=COUNTUNIQUE(A:A)"],
+             ["=INDEX(SORT(A:A,1,FALSE),1)"]],
+        )  # fmt: skip
+        results = [row[0] for row in show(server, made, "C1:C8")]
+        assert results == pytest.approx([
+            statistics.stdev(values), statistics.pvariance(values), statistics.median(values),
+            float(np.percentile(values, 100 * share)), sum(v * v for v in values),
+            sum(v for v in values if v > 0), len(set(values)), max(values),
+        ])  # fmt: skip
+
+
+def test_grouped_sums_agree_with_python(server: GoogleSheet) -> None:
+    rng = np.random.default_rng(4)
+    rows = [[f"k{int(rng.integers(9))}", int(rng.integers(-50, 50))] for _ in range(200)]
+    sums: dict[str, int] = {}
+    for key, value in rows:
+        sums[key] = sums.get(key, 0) + value
+    made = book(server, [["Key", "Value"], *rows])
+    query = "=QUERY(A:B,\"select A, sum(B) where A is not null group by A label sum(B) 'S'\")"
+    server.update_cells(made, "T", "D1", [[query]])
+    server.update_cells(made, "T", "G1", [["=SORT(UNIQUE(A2:A201))"]])
+    server.update_cells(made, "T", "H1", [["=ARRAYFORMULA(SUMIF(A2:A201,G1:G9,B2:B201))"]])
+    expected = [[key, value] for key, value in sorted(sums.items())]
+    assert show(server, made, "D1:E20") == [["Key", "S"], *expected]
+    assert show(server, made, "G1:H20") == expected
+
+
+ATOMS = [
+    "1", "-2.5", '"a"', '""', "TRUE", "A1", "A1:C5", "A:B", "{1,2;3,4}", "LAMBDA(x,x)", "x", '"2025-01-03"', "1E308",
+    '"select A, sum(B) group by A"', '"[a-z]+"', '"yyyy"', "#N/A", "", "1/0", "99999999", '"A1:B2"',
+]  # fmt: skip
+
+
+def random_formula(rng: np.random.Generator, depth: int) -> str:
+    """A formula of any functions and arguments, most of which do not fit."""
+
+    def pick(items: list[str]) -> str:
+        return items[int(rng.integers(len(items)))]
+
+    if depth == 0 or rng.random() < 0.4:
+        return pick(ATOMS)
+    parts = [random_formula(rng, depth - 1) for _ in range(int(rng.integers(5)))]
+    if rng.random() < 0.2:
+        return pick(["+", "*", "&", "=", "<", "^", "/"]).join(parts[:2])
+    return f"{pick([*FUNCTIONS, *FORMS])}({','.join(parts)})"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_formula_has_a_value_that_json_can_hold(server: GoogleSheet, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        made = book(server)
+        formulas = [["=" + random_formula(rng, 3)] for _ in range(20)]
+        server.update_cells(made, "T", "F7", formulas)
+        shown = server.get_sheet_data(made, "T", include_grid_data=True)
+        json.dumps(shown, allow_nan=False)
+        assert server.get_sheet_data(made, "T", include_grid_data=True) == shown

@@ -1,0 +1,541 @@
+"""Workbooks of the office: the tools, what they refuse, and how workbooks are written and read."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gc
+import io
+import json
+import re
+import weakref
+import zipfile
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pytest
+
+from agentgym.office.spreadsheet.excel import Excel
+from agentgym.office.spreadsheet.excel_sheets import last_place
+from agentgym.office.spreadsheet.workbooks import (
+    open_workbook,
+    read_workbook,
+    write_workbook,
+)
+from agentgym.text.tools import ToolError, tools_of
+
+PATH = "in/book.xlsx"
+ROWS = [
+    ["team", "place", "goals", "rank"],
+    ["Kings", "H", 3, 1],
+    ["Bruins", "A", 5, 2],
+    ["Kings", "A", 4, 3],
+]
+BOOK = write_workbook({"Games": ROWS, "Other one": []})
+
+
+@pytest.fixture
+def server() -> Excel:
+    made = Excel()
+    made.context.files.write(PATH, BOOK)
+    return made
+
+
+def values(server: Excel, title: str = "Games") -> list[list[Any]]:
+    return read_workbook(server.context.files.read(PATH))[title]
+
+
+def opened(server: Excel) -> Any:
+    return openpyxl.load_workbook(io.BytesIO(server.context.files.read(PATH)))
+
+
+def test_rows_come_back_as_they_were_written() -> None:
+    dated = [datetime(2025, 1, 15, 9, 30), date(2025, 1, 15), time(9, 30), -(10**12), "007"]
+    rows: list[list[Any]] = [["é", 1, 2.5, True, None, "x"], [], dated]
+    data = write_workbook({"One": rows, "Two": [["=1+1", None]], "Empty": []})
+    read = read_workbook(data)
+    assert read["One"][:2] == rows[:2]
+    assert read["One"][2] == [rows[2][0], datetime(2025, 1, 15), *rows[2][2:]]
+    assert (read["Two"], read["Empty"], list(read)) == ([], [], ["One", "Two", "Empty"])
+    assert openpyxl.load_workbook(io.BytesIO(data))["Two"]["A1"].value == "=1+1"
+
+
+def test_the_same_rows_are_the_same_bytes() -> None:
+    data = write_workbook({"Games": ROWS, "Other one": []})
+    assert data == BOOK
+    assert {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(data)).infolist()} == {
+        (1980, 1, 1, 0, 0, 0)
+    }
+    made = openpyxl.load_workbook(
+        io.BytesIO(write_workbook({"S": ROWS}, datetime(2030, 5, 1, tzinfo=UTC)))
+    ).properties
+    assert (made.created, made.modified) == (datetime(2030, 5, 1), datetime(2030, 5, 1))
+
+
+def test_a_workbook_takes_its_times_from_the_clock(server: Excel) -> None:
+    server.create_workbook("new.xlsx")
+    first = open_workbook(server.context.files.read("new.xlsx")).properties
+    server.context.clock.tick()
+    server.write_data_to_excel("new.xlsx", "Sheet1", [[1]])
+    second = open_workbook(server.context.files.read("new.xlsx")).properties
+    assert first.created == first.modified == second.created == datetime(2025, 1, 15, 9)
+    assert second.modified == datetime(2025, 1, 15, 9, 0, 1)
+    told = ast.literal_eval(server.get_workbook_metadata("new.xlsx", include_ranges=True))
+    assert told == {
+        "filename": "new.xlsx",
+        "sheets": ["Sheet1"],
+        "size": server.context.files.size("new.xlsx"),
+        "modified": datetime(2025, 1, 15, 9, 0, 1, tzinfo=UTC).timestamp(),
+        "used_ranges": {"Sheet1": "A1"},
+    }
+
+
+def test_data_is_read_cell_by_cell(server: Excel) -> None:
+    told = server.read_data_from_excel(PATH, "Games", "B2", "C2")
+    assert (told["range"], told["sheet_name"]) == ("B2:C2", "Games")
+    assert told["cells"] == [
+        {
+            "address": "B2",
+            "value": "H",
+            "row": 2,
+            "column": 2,
+            "validation": {"has_validation": False},
+        },
+        {
+            "address": "C2",
+            "value": 3,
+            "row": 2,
+            "column": 3,
+            "validation": {"has_validation": False},
+        },
+    ]
+    assert len(server.read_data_from_excel(PATH, "Games")["cells"]) == 16
+    assert server.read_data_from_excel(PATH, "Games", "C3")["range"] == "C3:D4"
+    assert server.read_data_from_excel(PATH, "Games", "A1:B2")["range"] == "A1:B2"
+    assert server.read_data_from_excel(PATH, "Games", "F9") == "No data found in specified range"
+    server.context.files.write(
+        PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]})
+    )
+    told = server.read_data_from_excel(PATH, "Games", preview_only=True)
+    assert (told["cells"][0]["value"], len(told["cells"])) == ("2025-01-15 09:30:00", 10)
+
+
+def test_data_is_written(server: Excel) -> None:
+    server.write_data_to_excel(
+        PATH, "Games", [["x", None, True], [], ["2025-01-15", "=C3*2", 1.5]], "C3"
+    )
+    assert values(server)[2:] == [
+        ["Bruins", "A", "x", None, True],
+        ["Kings", "A", 4, 3],
+        [None, None, "2025-01-15", None, 1.5],
+    ]
+    assert opened(server)["Games"]["D5"].value == "=C3*2"
+    server.write_data_to_excel(PATH, "Made", [[1]])
+    assert values(server, "Made") == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ([], "has no rows"), ([[[1]]], "a cell holds"), ([[{}]], "a cell holds"), ([["x" * 32_768]], "limit exceeded"),
+        ([["a\x01"]], "invalid argument"), ([[10**400]], "too large"), ([[1] * 16_385], "limit exceeded"),
+    ],
+)  # fmt: skip
+def test_what_no_cell_holds_is_refused_and_nothing_is_written(
+    server: Excel, data: Any, error: str
+) -> None:
+    before = server.context.files.file(PATH)
+    with pytest.raises(ToolError, match=error):
+        server.write_data_to_excel(PATH, "Games", [["changed"], *data] if data else data)
+    assert server.context.files.file(PATH) == before
+
+
+def test_sheets_are_made_copied_renamed_and_deleted(server: Excel) -> None:
+    server.create_worksheet(PATH, "New")
+    server.apply_formula(PATH, "New", "B1", "=SUM(Games!C2:C4)")
+    server.copy_worksheet(PATH, "Games", "Copy of it")
+    server.rename_worksheet(PATH, "Games", "My games")
+    assert opened(server)["New"]["B1"].value == "=SUM('My games'!C2:C4)"
+    assert values(server, "Copy of it") == values(server, "My games") == ROWS
+    server.delete_worksheet(PATH, "Other one")
+    assert ast.literal_eval(server.get_workbook_metadata(PATH))["sheets"] == [
+        "My games",
+        "New",
+        "Copy of it",
+    ]
+    for refused in (
+        lambda: server.create_worksheet(PATH, "NEW"),
+        lambda: server.create_worksheet(PATH, "a/b"),
+        lambda: server.create_worksheet(PATH, "x" * 32),
+        lambda: server.rename_worksheet(PATH, "New", "My games"),
+        lambda: server.copy_worksheet(PATH, "Nope", "x"),
+        lambda: server.create_worksheet("nope.xlsx", "x"),
+        lambda: server.create_workbook("book.txt"),
+    ):
+        with pytest.raises(ToolError, match=r"^(conflict|invalid argument|not found): "):
+            refused()
+    for title in ("New", "Copy of it"):
+        server.delete_worksheet(PATH, title)
+    with pytest.raises(ToolError, match="conflict: the only sheet"):
+        server.delete_worksheet(PATH, "My games")
+
+
+@pytest.mark.parametrize(
+    ("formula", "error"),
+    [
+        ("=SUM(C2:C4", "parenthesis"), ("SUM(C2)", "begins with ="), ("=SUM(C2))", "cannot be read|parenthesis"),
+        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"),
+        ("=" + "1+" * 5000, "at most 8192"),
+        ('="open', "cannot be read|invalid argument"), ("=", "nothing in it"),
+    ],
+)  # fmt: skip
+def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
+    for call in (server.apply_formula, server.validate_formula_syntax):
+        with pytest.raises(ToolError, match=error):
+            call(PATH, "Games", "E1", formula)
+    assert server.context.files.read(PATH) == BOOK
+
+
+def test_formulas_are_written_and_compared(server: Excel) -> None:
+    formula = '=IF(C2>3,"a(",SUM(C2:C4))'
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", formula)
+        == "Formula is valid but cell contains no formula"
+    )
+    server.apply_formula(PATH, "Games", "E1", formula)
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", formula)
+        == "Formula is valid and matches cell content"
+    )
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", "=1")
+        == "Formula is valid but does not match cell content"
+    )
+    assert server.read_data_from_excel(PATH, "Games", "E1", "E1")["cells"][0]["value"] == formula
+
+
+def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
+    server.format_range(
+        PATH,
+        "Games",
+        "A1",
+        "D1",
+        bold=True,
+        font_size=14,
+        bg_color="FF0000",
+        border_style="thin",
+        alignment="center",
+    )
+    server.format_range(
+        PATH, "Games", "A1", italic=True, font_color="#00FF00", number_format="0.00", wrap_text=True
+    )
+    rule = {"type": "cell_is", "params": {"operator": "greaterThan", "formula": ["3"], "fill": {}}}
+    server.format_range(
+        PATH, "Games", "C2", "C4", conditional_format=rule, protection={"locked": False}
+    )
+    server.format_range(PATH, "Games", "F1", "G2", merge_cells=True)
+    sheet = opened(server)["Games"]
+    cell = sheet["A1"]
+    assert (cell.font.b, cell.font.i, cell.font.sz, cell.font.color.rgb, cell.fill.fgColor.rgb) == (
+        True,
+        True,
+        14,
+        "FF00FF00",
+        "FFFF0000",
+    )
+    assert (cell.number_format, cell.alignment.horizontal, cell.alignment.wrap_text) == (
+        "0.00",
+        "center",
+        True,
+    )
+    assert (sheet["B1"].font.i, sheet["B1"].border.left.style, sheet["C2"].protection.locked) == (
+        False,
+        "thin",
+        False,
+    )
+    assert [(str(held.sqref), held.rules[0].operator) for held in sheet.conditional_formatting] == [
+        ("C2:C4", "greaterThan")
+    ]
+    assert server.get_merged_cells(PATH, "Games") == "['F1:G2']"
+    assert values(server) == ROWS
+    for wrong in (
+        {"bg_color": "red"}, {"border_style": "wavy"}, {"alignment": "up"}, {"protection": {"x": 1}},
+        {"conditional_format": {"type": "x"}}, {"conditional_format": {"type": "cell_is", "params": {"x": 1}}}, {"font_size": 0},
+    ):  # fmt: skip
+        with pytest.raises(ToolError, match="invalid argument"):
+            server.format_range(PATH, "Games", "A1", **wrong)
+
+
+def test_cells_are_merged_and_taken_apart(server: Excel) -> None:
+    server.merge_cells(PATH, "Games", "A1", "B1")
+    assert values(server)[0] == ["team", None, "goals", "rank"]
+    with pytest.raises(ToolError, match="conflict: A1:A2 overlaps the merged range A1:B1"):
+        server.merge_cells(PATH, "Games", "A1", "A2")
+    with pytest.raises(ToolError, match="conflict: B1 is inside a merged range"):
+        server.write_data_to_excel(PATH, "Games", [["x"]], "B1")
+    with pytest.raises(ToolError, match="not merged"):
+        server.unmerge_cells(PATH, "Games", "A1", "C1")
+    server.unmerge_cells(PATH, "Games", "A1", "B1")
+    assert server.get_merged_cells(PATH, "Games") == "[]"
+
+
+def test_rows_and_columns_are_inserted_and_deleted_and_the_rest_follows(server: Excel) -> None:
+    server.apply_formula(PATH, "Games", "E4", "=SUM($C$2:C4)")
+    server.apply_formula(PATH, "Other one", "A1", "=Games!C3")
+    server.merge_cells(PATH, "Games", "F2", "G3")
+    server.create_table(PATH, "Games", "A1:D4", "Results")
+    server.insert_rows(PATH, "Games", 3, 2)
+    server.insert_columns(PATH, "Games", 1)
+    book = opened(server)
+    assert (book["Games"]["F6"].value, book["Other one"]["A1"].value) == (
+        "=SUM($D$2:D6)",
+        "=Games!D5",
+    )
+    assert (book["Games"].tables["Results"].ref, server.get_merged_cells(PATH, "Games")) == (
+        "B1:E6",
+        "['G2:H5']",
+    )
+    server.delete_sheet_rows(PATH, "Games", 5)
+    book = opened(server)
+    assert (book["Games"]["F5"].value, book["Other one"]["A1"].value) == (
+        "=SUM($D$2:D5)",
+        "=Games!#REF!",
+    )
+    server.delete_sheet_columns(PATH, "Games", 2, 3)
+    assert opened(server)["Games"]["C5"].value == "=SUM(#REF!)"
+    for start, count in ((0, 1), (1, 0), (10**9, 1), (1, 10**9), (99, 1)):
+        with pytest.raises(ToolError, match=r"invalid argument|limit"):
+            server.delete_sheet_rows(PATH, "Games", start, count)
+
+
+def test_ranges_are_copied_and_taken_out(server: Excel) -> None:
+    server.format_range(PATH, "Games", "A1", bold=True)
+    server.copy_range(PATH, "Games", "A1", "B2", "B1", "Other one")
+    assert values(server, "Other one") == [[None, "team", "place"], [None, "Kings", "H"]]
+    assert opened(server)["Other one"]["B1"].font.b
+    server.copy_range(PATH, "Games", "A1", "A3", "A2")  # onto itself
+    assert [row[0] for row in values(server)] == ["team", "team", "Kings", "Bruins"]
+    server.delete_range(PATH, "Games", "A1", "A1")
+    assert [row[:2] for row in values(server)] == [
+        ["team", "place"],
+        ["Kings", "H"],
+        ["Bruins", "A"],
+        [None, "A"],
+    ]
+    server.delete_range(PATH, "Games", "A4", "A4", "left")
+    assert values(server)[3] == ["A", 4, 3]
+    assert server.validate_excel_range(PATH, "Games", "A1", "D4").startswith(
+        "Range 'A1:D4' is valid"
+    )
+    for start, end in (("A1", "Z9"), ("A1", "x"), ("", None), ("A1", "XFD100000")):
+        with pytest.raises(ToolError, match=r"invalid argument|limit exceeded"):
+            server.validate_excel_range(PATH, "Games", start, end)
+    with pytest.raises(ToolError, match="shift_direction must be up or left"):
+        server.delete_range(PATH, "Games", "A1", "A1", "down")
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "pie", "scatter", "area"])
+def test_charts_are_drawn(server: Excel, kind: str) -> None:
+    server.create_chart(PATH, "Other one", "Games!B1:D4", kind, "AB12", "Title", "x", "y")
+    chart = opened(server)["Other one"]._charts[0]
+    series = chart.series[0]
+    assert (series.yVal if kind == "scatter" else series.val).numRef.f == "'Games'!$C$2:$C$4"
+    assert (len(chart.series), chart.anchor._from.col, chart.anchor._from.row) == (2, 27, 11)
+    with pytest.raises(ToolError, match="chart_type must be one of"):
+        server.create_chart(PATH, "Games", "A1:B2", "radar", "A1")
+    with pytest.raises(ToolError, match="two rows and two columns"):
+        server.create_chart(PATH, "Games", "A1:A2", kind, "A1")
+
+
+def test_summaries(server: Excel) -> None:
+    server.create_pivot_table(
+        PATH, "Games", "A1:D4", ["team"], ["goals", "Rank (sum)"], agg_func="sum"
+    )
+    assert values(server, "Games_pivot") == [
+        ["team", "goals (sum)", "rank (sum)"],
+        ["Bruins", 5, 2],
+        ["Kings", 7, 4],
+    ]
+    server.create_pivot_table(PATH, "Games", "A1:D4", ["team"], ["goals"], ["place"])
+    titles = ["team", "A - goals (average)", "H - goals (average)"]
+    assert values(server, "Games_pivot") == [titles, ["Bruins", 5], ["Kings", 4, 3]]
+    assert [table.ref for table in opened(server)["Games_pivot"].tables.values()] == ["A1:C3"]
+    for rows, held, how in (
+        (["x"], ["goals"], "sum"),
+        (["team"], ["x"], "sum"),
+        (["team"], ["goals"], "mode"),
+        ([], ["goals"], "sum"),
+    ):
+        with pytest.raises(ToolError, match="invalid argument"):
+            server.create_pivot_table(PATH, "Games", "A1:D4", rows, held, agg_func=how)
+
+
+def test_tables(server: Excel) -> None:
+    server.create_table(PATH, "Games", "A1:D4", "Results", "TableStyleLight1")
+    table = opened(server)["Games"].tables["Results"]
+    assert (table.ref, [column.name for column in table.tableColumns]) == ("A1:D4", ROWS[0])
+    for cells, name in (
+        ("A1:B2", "Other"),
+        ("F1:G2", None),
+        ("A1:D4", "results"),
+        ("A1:D4", "A1"),
+        ("A1", None),
+        ("A:B", None),
+    ):
+        with pytest.raises(ToolError, match=r"conflict|invalid argument"):
+            server.create_table(PATH, "Games", cells, name)
+
+
+def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
+    assert (
+        server.get_data_validation_info(PATH, "Games")
+        == "No data validation rules found in this worksheet"
+    )
+    book = opened(server)
+    make = openpyxl.worksheet.datavalidation.DataValidation
+    for kind, formula, cells in (
+        ("list", '"H, A"', "B2:B4"),
+        ("list", "$A$2:$A$3", "F1"),
+        ("whole", "1", "C2"),
+    ):
+        rule = make(
+            type=kind,
+            formula1=formula,
+            formula2="9" if kind == "whole" else None,
+            operator="between",
+            allow_blank=True,
+        )
+        rule.add(cells)
+        book["Games"].add_data_validation(rule)
+    out = io.BytesIO()
+    book.save(out)
+    server.context.files.write(PATH, out.getvalue())
+    told = server.get_data_validation_info(PATH, "Games")["validation_rules"]
+    assert [rule.get("allowed_values") for rule in told] == [["H", "A"], ["Kings", "Bruins"], None]
+    assert (told[2]["ranges"], told[2]["formula1"], told[2]["formula2"]) == ("C2", "1", "9")
+    assert (
+        server.read_data_from_excel(PATH, "Games", "B2", "B2")["cells"][0]["validation"][
+            "has_validation"
+        ]
+        is True
+    )
+
+
+def repacked(**parts: str | bytes) -> bytes:
+    """A workbook with some parts replaced or added."""
+    out = io.BytesIO()
+    names = {
+        "sheet": "xl/worksheets/sheet1.xml",
+        "strings": "xl/sharedStrings.xml",
+        "more": "xl/more.xml",
+        "image": "xl/i.png",
+    }
+    with (
+        zipfile.ZipFile(io.BytesIO(write_workbook({"S": [["a"]]}))) as source,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in source.namelist():
+            if name not in [names[key] for key in parts]:
+                target.writestr(name, source.read(name))
+        for key, data in parts.items():
+            target.writestr(names[key], data)
+    return out.getvalue()
+
+
+MAIN = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{}</sheetData>{}</worksheet>'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"PK", b"no archive" * 99, write_workbook({"S": [["a"]]})[:-30], repacked(sheet="<worksheet"), repacked(sheet="x"),
+        repacked(more=b"\0" * (65 * 2**20)),
+        repacked(sheet='<!DOCTYPE a [<!ENTITY b "bbb">]>' + MAIN.format("", "")),
+        repacked(sheet=MAIN.format('<row r="1048576"><c r="A1048576"><v>1</v></c></row>', "")),
+        repacked(sheet=MAIN.format('<row r="1"><c r="XFE1"><v>1</v></c></row>', "")),
+        repacked(sheet=MAIN.format("".join(f'<row r="{k}"><c r="XFD{k}"><v>1</v></c></row>' for k in range(1, 200)), "")),
+        repacked(sheet=MAIN.format("<row>" + "<c/>" * 300_000 + "</row>", "")),
+        repacked(sheet=MAIN.format("", '<mergeCells><mergeCell x="&gt;" ref="A1:XFD1048576"/></mergeCells>')),
+        repacked(sheet=MAIN.format("", '<hyperlinks><hyperlink ref="A1:XFD9999" location="x"/></hyperlinks>')),
+        repacked(sheet=MAIN.format("<c><f t='shared'>" + "A1+" * 999 + "1</f></c>" + "<c><f t='shared'/></c>" * 999, "")),
+        repacked(image=MAIN.format('<row r="1048576"/>', "").encode("utf-16")),
+        repacked(sheet=MAIN.format('<row r="x"><c r="!"/></row>', "")), repacked(sheet="\ufeff" + "<a>" * 100_001),
+    ],
+)  # fmt: skip
+def test_bombs_and_broken_files_are_refused(data: bytes) -> None:
+    server = Excel()
+    server.context.files.write(PATH, data)
+    for call in (read_workbook, open_workbook):
+        with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
+            call(data)
+    with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
+        server.write_data_to_excel(PATH, "S", [[1]])
+    assert server.context.files.read(PATH) == data
+
+
+def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
+    """A call that may well succeed."""
+
+    def pick(items: list[Any]) -> Any:
+        return items[int(rng.integers(len(items)))]
+
+    def cell() -> str:
+        return f"{pick(list('ABCDE'))}{int(rng.integers(1, 7))}"
+
+    title, other = pick(["Games", "Other one", "T"]), pick(["Games", "U", "V'w"])
+    area, start = f"{cell()}:{cell()}", int(rng.integers(0, 6))
+    ends = {"start_cell": cell(), "end_cell": cell()}
+    data = [
+        [pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)]
+        for _ in range(2)
+    ]
+    name, more = pick([
+        ("write_data_to_excel", {"data": data, "start_cell": cell()}),
+        ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
+        ("format_range", {**ends, "bold": True, "merge_cells": bool(rng.integers(2)), "number_format": "0.0"}),
+        ("merge_cells", ends), ("unmerge_cells", ends), ("delete_range", {**ends, "shift_direction": pick(["up", "left"])}),
+        ("copy_range", {"source_start": cell(), "source_end": cell(), "target_start": cell(), "target_sheet": other}),
+        ("insert_rows", {"start_row": start}), ("insert_columns", {"start_col": start, "count": 2}),
+        ("delete_sheet_rows", {"start_row": start}), ("delete_sheet_columns", {"start_col": start}), ("create_worksheet", {}),
+        ("create_chart", {"data_range": area, "chart_type": pick(["bar", "pie"]), "target_cell": cell()}),
+        ("create_pivot_table", {"data_range": "A1:D4", "rows": ["team"], "values": ["goals"]}),
+        ("create_table", {"data_range": area}),
+        ("read_data_from_excel", {"start_cell": cell()}), ("get_merged_cells", {}),
+    ])  # fmt: skip
+    return name, {"filepath": PATH, "sheet_name": title, **more}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> None:
+    shown, servers = [], [server, copy.deepcopy(server)]
+    for each in servers:
+        rng, told = np.random.default_rng(seed), []
+        for _ in range(25):
+            name, arguments = legal_call(rng)
+            before = each.context.files.file(PATH)
+            try:
+                told.append(json.dumps(tools_of(each)[name](arguments), allow_nan=False))
+            except ToolError as error:
+                told.append(str(error))
+                assert each.context.files.file(PATH) == before
+        shown.append([*told, each.context.files.read(PATH)])
+        assert read_workbook(each.context.files.read(PATH)).keys() == set(opened(each).sheetnames)
+    assert shown[0] == shown[1]
+    errors = [text for text in told if text[0] not in '{["']
+    assert len(errors) < 20
+    assert all(
+        re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
+    )
+    assert not [text for text in errors if "cannot hold this" in text]
+
+
+def test_a_sheet_that_was_measured_is_not_kept() -> None:
+    book = openpyxl.Workbook()
+    book.active["C5"] = 1
+    assert last_place(book.active) == last_place(book.active) == (5, 3)
+    sheet = weakref.ref(book.active)
+    del book
+    gc.collect()
+    assert sheet() is None

@@ -1,0 +1,540 @@
+"""Google Sheets of the office: cells, formulas, sheets, sharing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from agentgym.office.spreadsheet.cell_values import parse_input
+from agentgym.office.spreadsheet.cells import (
+    column_name,
+    column_number,
+    parse_area,
+    quote_title,
+    split_sheet,
+)
+from agentgym.office.spreadsheet.formulas import rewrite, shift
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.text.tools import ToolError, tools_of
+
+
+@pytest.fixture
+def server() -> GoogleSheet:
+    return GoogleSheet()
+
+
+def sheet(server: GoogleSheet, rows: list[list[Any]], title: str = "S") -> str:
+    return server.add_spreadsheet("Book", {title: rows})
+
+
+def show(server: GoogleSheet, spreadsheet: str, title: str = "S", area: str | None = None) -> Any:
+    return server.get_sheet_data(spreadsheet, title, area)["valueRanges"][0]["values"]
+
+
+def compute(formula: str, rows: list[list[Any]] | None = None) -> str:
+    """What a formula shows in a sheet of some rows, entered into H50."""
+    server = GoogleSheet()
+    made = sheet(server, rows or [])
+    server.update_cells(made, "S", "H50", [[formula]])
+    [data] = server.get_sheet_data(made, "S", "H50", include_grid_data=True)["sheets"][0]["data"]
+    return str(data["rowData"][0]["values"][0]["formattedValue"])
+
+
+@pytest.mark.parametrize("number", [1, 2, 26, 27, 52, 53, 702, 703, 16_384, 18_278])
+def test_columns_have_names(number: int) -> None:
+    assert column_number(column_name(number)) == number
+
+
+def test_names_of_columns() -> None:
+    assert [column_name(number) for number in (1, 26, 27, 702, 703)] == [
+        "A",
+        "Z",
+        "AA",
+        "ZZ",
+        "AAA",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "area"),
+    [
+        ("B2", (2, 2, 2, 2)), ("$b$2:A$1", (1, 1, 2, 2)), ("A:F", (1, 1, None, 6)), ("F:A", (1, 1, None, 6)),
+        ("2:5", (2, 1, 5, None)), ("A2:F", (2, 1, None, 6)), ("A1:C3", (1, 1, 3, 3)),
+    ],
+)  # fmt: skip
+def test_references(text: str, area: tuple[Any, ...]) -> None:
+    found = parse_area(text)
+    assert (found.top, found.left, found.bottom, found.right) == area
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "A", "1", "A0", "1A", "A1:", ":", "A1:B2:C3", "A:5", "A1:5", "AAAA1", "A-1", "é1", "A1!"],
+)
+def test_what_is_no_reference(text: str) -> None:
+    with pytest.raises(ToolError, match="invalid argument"):
+        parse_area(text)
+
+
+def test_titles_in_references() -> None:
+    assert split_sheet("'It''s one'!A1:B2") == ("It's one", "A1:B2")
+    assert split_sheet("Plain!A1") == ("Plain", "A1")
+    assert split_sheet("A1") == (None, "A1")
+    assert [quote_title(title) for title in ("Sheet1", "My sheet", "It's")] == [
+        "Sheet1",
+        "'My sheet'",
+        "'It''s'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("12.50", {"v": 12.5, "s": "12.50"}), ("007", {"v": 7, "s": "007"}), ("-3", {"v": -3, "s": "-3"}),
+        ("1e3", {"v": 1000, "s": "1e3"}), ("true", {"v": True, "s": "true"}), ("x", "x"), ("", None), ("'12", "12"), ("=", "="),
+        (12.5, 12.5), (10**30, 1e30), (None, None), (False, False), ("CAT-00001", "CAT-00001"), ("4-2", "4-2"), ("1.2.3", "1.2.3"),
+        ("10%", {"v": 0.1, "s": "10%"}), ("$1,234.50", {"v": 1234.5, "s": "$1,234.50"}), ("12,34", "12,34"),
+        ("2024-10-08", {"v": 45573.0, "s": "2024-10-08", "k": "date"}),
+        ("10/8/2024", {"v": 45573.0, "s": "10/8/2024", "k": "date"}),
+        ("2025-02-30", "2025-02-30"), ("6:00 PM", {"v": 0.75, "s": "6:00 PM"}), ("25:00", "25:00"), ("=A1", {"f": "=A1"}),
+    ],
+)  # fmt: skip
+def test_what_is_typed(value: Any, cell: Any) -> None:
+    assert parse_input(value) == cell
+
+
+def test_no_cell_holds_a_list_or_a_long_text() -> None:
+    for value in ([1], {"a": 1}):
+        with pytest.raises(ToolError, match="invalid argument: a cell holds"):
+            parse_input(value)
+    with pytest.raises(ToolError, match="limit exceeded"):
+        parse_input("x" * 50_001)
+    with pytest.raises(ToolError, match="too large"):
+        parse_input(10**400)
+
+
+TABLE = [["a", 1, 10], ["b", 2, 20], ["a", 3, 30], [None, None, "x"]]
+
+
+FORMULAS = [
+    line.split("\t") for line in Path(__file__).with_name("formulas.tsv").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"), [*FORMULAS, ("=" + "(" * 200 + "1" + ")" * 200, "#ERROR!")]
+)
+def test_formulas_are_computed(formula: str, shown: str) -> None:
+    assert compute(formula, TABLE) == shown
+
+
+def test_formulas_of_other_sheets_and_chains(server: GoogleSheet) -> None:
+    made = server.add_spreadsheet("Book", {"It's": [[5]], "S": []})
+    server.update_cells(made, "S", "A1", [[1]] + [[f"=A{row}+1"] for row in range(1, 1000)])
+    server.update_cells(made, "S", "B1", [["='It''s'!A1*2"], ["=B3"], ["=B2"], ['=B2&"x"']])
+    assert show(server, made, area="A1000") == [[1000]]
+    assert show(server, made, area="B1:B4") == [[10], ["#REF!"], ["#REF!"], ["#REF!"]]
+
+
+def test_too_much_work_ends_in_errors(server: GoogleSheet) -> None:
+    made = sheet(server, [[k] for k in range(1000)])
+    server.add_columns(made, "S", 1, 1)
+    formulas = [f'=SUM(A1:A{900 + k % 100})+COUNTIF(A{k + 1}:A1000,">=0")' for k in range(1000)]
+    server.update_cells(made, "S", "B1:B1000", [[formula] for formula in formulas])
+    values = [row[1] for row in server.values(made, "S")]
+    assert values[0] == sum(range(900)) + 1000
+    assert values[-1] == "#ERROR!"
+
+
+def test_values_are_shown_as_the_service_shows_them(server: GoogleSheet) -> None:
+    made = sheet(server, [["a", None, 3], [], ["", ""], ["x", "", None]])
+    assert show(server, made) == [["a", "", "3"], [], [], ["x"]]
+    assert server.get_sheet_data(made, "s", "B:C")["valueRanges"] == [
+        {"range": "S!B1:C1000", "values": [["", "3"]]}
+    ]
+    assert show(server, made, area="2:3") == []
+    assert show(server, made, area="S!A4") == [["x"]]
+    assert server.values(made) == [["a", None, 3], [], [], ["x"]]
+    for area in ("A1001", "AA1", "Other!A1", "nonsense"):
+        with pytest.raises(ToolError, match="invalid argument"):
+            server.get_sheet_data(made, "S", area)
+    for book, title in (("nope", "S"), (made, "T")):
+        with pytest.raises(ToolError, match="not found"):
+            server.get_sheet_data(book, title)
+
+
+def test_grid_data_tells_what_was_entered(server: GoogleSheet) -> None:
+    made = sheet(server, [["a", None, 2]])
+    server.update_cells(made, "S", "D1", [["=C1*2"]])
+    told = server.get_sheet_data(made, "S", "A1:D1", include_grid_data=True)
+    assert told["sheets"][0]["properties"]["gridProperties"] == {
+        "rowCount": 1000,
+        "columnCount": 26,
+    }
+    assert told["sheets"][0]["data"][0]["rowData"][0]["values"] == [
+        {
+            "userEnteredValue": {"stringValue": "a"},
+            "effectiveValue": {"stringValue": "a"},
+            "formattedValue": "a",
+        },
+        {},
+        {
+            "userEnteredValue": {"numberValue": 2},
+            "effectiveValue": {"numberValue": 2},
+            "formattedValue": "2",
+        },
+        {
+            "userEnteredValue": {"formulaValue": "=C1*2"},
+            "effectiveValue": {"numberValue": 4},
+            "formattedValue": "4",
+        },
+    ]
+
+
+def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -> None:
+    made = sheet(
+        server,
+        [["12.5", "=A1", date(2024, 10, 8), datetime(2024, 10, 8, 12), time(9, 30), 2.0, True]],
+    )
+    assert show(server, made) == [
+        ["12.5", "=A1", "2024-10-08", "2024-10-08 12:00:00", "09:30:00", "2", "TRUE"]
+    ]
+    assert server.get_sheet_formulas(made, "S") == show(server, made)
+    assert server.values(made, "S")[0][:3] == ["12.5", "=A1", "2024-10-08"]
+
+
+def test_cells_are_updated(server: GoogleSheet) -> None:
+    made = sheet(server, [["k", 1], ["l", 2]])
+    told = server.update_cells(made, "S", "A2", [["m", None, "=B1+B2"], ["", "x"]])
+    assert told == {
+        "spreadsheetId": made,
+        "updatedRows": 2,
+        "updatedColumns": 3,
+        "updatedCells": 4,
+    }
+    assert server.values(made) == [["k", 1], ["m", 2, 3], [None, "x"]]
+    server.update_cells(made, "S", "A2:B2", [["", ""]])
+    assert server.values(made) == [["k", 1], [None, None, 1], [None, "x"]]
+    server.update_cells(made, "S", "A:C", [["new"]])
+    assert server.values(made)[0] == ["new", 1]
+    for area, data in (
+        ("A1:B1", [[1, 2, 3]]),
+        ("A1:B1", [[1], [2]]),
+        ("A1000", [[1], [2]]),
+        ("Z1", [[1, 2]]),
+    ):
+        with pytest.raises(ToolError, match="do not fit into"):
+            server.update_cells(made, "S", area, data)
+
+
+def test_batches_are_made_whole_or_not_at_all(server: GoogleSheet) -> None:
+    made = sheet(server, [])
+    told = server.batch_update_cells(made, "S", {"A1:B1": [[1, 2]], "C3": [["x"], ["y"]]})
+    assert told == {
+        "spreadsheetId": made,
+        "totalUpdatedCells": 4,
+        "responses": [
+            {"range": "A1:B1", "updatedCells": 2},
+            {"range": "C3", "updatedCells": 2},
+        ],
+    }
+    with pytest.raises(ToolError, match="invalid argument"):
+        server.batch_update_cells(made, "S", {"A1": [["changed"]], "bad": [[1]]})
+    assert server.values(made) == [[1, 2], [], [None, None, "x"], [None, None, "y"]]
+
+
+def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) -> None:
+    made = server.add_spreadsheet("Book", {"S": [["a", 1], ["b", 2]], "Two words": []})
+    server.update_cells(made, "S", "C1", [["=SUM(B1:B2)"], ['=$B$2&"B2"']])
+    server.update_cells(made, "Two words", "A1", [["=S!B2+A2"]])
+    server.add_rows(made, "S", 2, 1)
+    assert server.get_sheet_formulas(made, "S") == [
+        ["a", "1", "=SUM(B1:B4)"],
+        [],
+        [],
+        ["b", "2", '=$B$4&"B2"'],
+    ]
+    server.add_columns(made, "S", 1, 0)
+    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", "1", "=SUM(C1:C4)"]
+    assert server.get_sheet_formulas(made, "Two words") == [["=S!C4+A2"]]
+    server.rename_sheet(made, "S", "It's")
+    assert server.get_sheet_formulas(made, "Two words") == [["='It''s'!C4+A2"]]
+    assert server.values(made, "Two words") == [[2]]
+    assert (
+        server.get_sheet_data(made, "It's", "A:A")["valueRanges"][0]["range"] == "'It''s'!A1:A1002"
+    )
+    for count, start in ((0, 0), (1, -1), (1, 1003), (10**9, 0), (2**70, 0)):
+        with pytest.raises(ToolError, match=r"invalid argument|limit exceeded"):
+            server.add_rows(made, "It's", count, start)
+
+
+@pytest.mark.parametrize(
+    ("reference", "axis", "start", "count", "moved"),
+    [
+        ("B2", "row", 2, 1, "B3"), ("B2", "row", 3, 1, "B2"), ("$B$2:C5", "row", 3, 2, "$B$2:C7"),
+        ("A:C", "row", 1, 5, "A:C"),
+        ("A:C", "column", 2, 1, "A:D"), ("2:4", "row", 1, 1, "3:5"), ("A2:C", "row", 1, 1, "A3:C"), ("Z1", "column", 1, 1, "AA1"),
+        ("B2", "row", 2, -1, "#REF!"), ("B3", "row", 2, -1, "B2"), ("B2:B6", "row", 3, -2, "B2:B4"),
+        ("B2:B6", "row", 1, -3, "B1:B3"),
+        ("B2:B6", "row", 5, -9, "B2:B4"), ("B2:B6", "row", 2, -5, "#REF!"), ("B2:D2", "column", 2, -3, "#REF!"),
+        ("B:B", "column", 1, -1, "A:A"), ("A2:C", "row", 1, -4, "A1:C"), ("A:C", "row", 1, -4, "A:C"),
+    ],
+)  # fmt: skip
+def test_references_follow(reference: str, axis: str, start: int, count: int, moved: str) -> None:
+    assert shift(reference, axis, start, count) == moved
+    assert (
+        rewrite(f'="{reference}"&X{reference}', lambda _, rest: rest)
+        == f'="{reference}"&X{reference}'
+    )
+
+
+def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
+    made = server.create_spreadsheet("Mine")
+    book = made["spreadsheetId"]
+    assert (made["folder"], server.list_sheets(book), server.spreadsheet("mine")) == (
+        "root",
+        ["Sheet1"],
+        book,
+    )
+    assert server.create_sheet(book, "Data") == {
+        "sheetId": 1,
+        "title": "Data",
+        "index": 1,
+        "spreadsheetId": book,
+    }
+    server.update_cells(book, "Data", "B2", [["x", "=1+1"]])
+    other = server.create_spreadsheet("Other")["spreadsheetId"]
+    copied = server.copy_sheet(book, "Data", other, "Copy")
+    assert copied == {"sheetId": 1, "title": "Copy"}
+    assert server.values(other, "Copy") == [[], [None, "x", 2]]
+    server.rename_sheet(book, "Data", "data")
+    assert server.list_sheets(book) == ["Sheet1", "data"]
+    for refused in (
+        lambda: server.create_sheet(book, "DATA"),
+        lambda: server.copy_sheet(book, "data", other, "sheet1"),
+        lambda: server.rename_sheet(book, "data", "Sheet1"),
+        lambda: server.create_sheet(book, " "),
+        lambda: server.create_sheet("nope", "x"),
+        lambda: server.create_spreadsheet(""),
+        lambda: server.copy_sheet(book, "data", "nope", "x"),
+    ):
+        with pytest.raises(ToolError, match=r"conflict|invalid argument|not found"):
+            refused()
+    assert [row["title"] for row in server.list_spreadsheets()] == ["Mine", "Other"]
+
+
+def test_ids_are_those_of_the_seed() -> None:
+    def made(seed: int) -> list[str]:
+        server = GoogleSheet()
+        server.context.seed = seed
+        return [server.create_spreadsheet("Book")["spreadsheetId"] for _ in range(2)]
+
+    assert made(1) == made(1)
+    assert len({*made(1), *made(2)}) == 4
+    assert all(str(UUID(each)) == each for each in made(3))
+
+
+def test_rows_and_columns_are_added_at_the_end(server: GoogleSheet) -> None:
+    made = sheet(server, [["a"], ["b"]])
+    assert server.add_rows(made, "S", 3)["replies"] == [
+        {"insertDimension": {"dimension": "ROWS", "insertedRows": 3}}
+    ]
+    server.add_columns(made, "S", 2)
+    assert show(server, made) == [["a"], ["b"]]
+    properties = server.get_sheet_data(made, "S", None, include_grid_data=True)["sheets"][0]
+    assert properties["properties"]["gridProperties"] == {"rowCount": 1003, "columnCount": 28}
+
+
+def test_values_keep_the_type_that_was_written(server: GoogleSheet) -> None:
+    made = sheet(server, [])
+    row = ["12.50", "007", 3, 2.5, True, "true", "x", "10%", "2025-01-02"]
+    server.update_cells(made, "S", "A1", [row])
+    assert show(server, made) == server.get_sheet_formulas(made, "S") == [row]
+    server.update_cells(made, "S", "A2", [["=SUM(A1:I1)", "=A1*2", "=F1", "=I1+1", "=H1*10"]])
+    assert show(server, made, area="A2:E2") == [[45684.1, 25, True, "1/3/2025", 1]]
+
+
+def test_several_at_once(server: GoogleSheet) -> None:
+    made = sheet(server, [["H", "I"], [1, 2], [3, 4], [5, 6]])
+    queries = [
+        {"spreadsheet_id": made, "sheet": "S", "range": "A1:A2"},
+        {"spreadsheet_id": "x", "sheet": "S"},
+    ]
+    first, second = tools_of(server)["get_multiple_sheet_data"]({"queries": queries})
+    assert first == {**queries[0], "data": [["H"], ["1"]]}
+    assert second["error"].startswith("not found")
+    good, bad = server.get_multiple_spreadsheet_summary([made, "x"], 3)
+    assert good["sheets"] == [
+        {
+            "title": "S",
+            "sheet_id": 0,
+            "headers": ["H", "I"],
+            "first_rows": [["1", "2"], ["3", "4"]],
+            "error": None,
+        }
+    ]
+    assert bad["title"] is None
+    assert (
+        server.get_multiple_spreadsheet_summary([server.create_spreadsheet("E")["spreadsheetId"]])[
+            0
+        ]["sheets"][0]["headers"]
+        == []
+    )
+    with pytest.raises(ToolError, match="rows_to_fetch must be at least 1"):
+        server.get_multiple_spreadsheet_summary([made], 0)
+
+
+def test_sharing(server: GoogleSheet) -> None:
+    made, share = sheet(server, []), tools_of(server)["share_spreadsheet"]
+    people = [
+        {"email_address": "a@x.com", "role": "reader"},
+        {"email_address": "b", "role": "reader"},
+    ]
+    told = share({"spreadsheet_id": made, "recipients": people})
+    assert [each["email_address"] for each in told["successes"]] == ["a@x.com"]
+    assert told["failures"][0]["error"].startswith("invalid argument: email_address")
+    again = [{"email_address": "A@x.com", "role": "writer"}]
+    assert (
+        share({"spreadsheet_id": made, "recipients": again})["successes"][0]["permissionId"]
+        == told["successes"][0]["permissionId"]
+    )
+    for person in ({"email_address": "c@x.com", "role": "owner"}, {"email_address": "c@x.com"}):
+        with pytest.raises(ToolError, match="role"):
+            share({"spreadsheet_id": made, "recipients": [person]})
+    assert server.permissions(made) == {"a@x.com": "writer"}
+
+
+def test_thousands_of_rows_are_filled_at_once(server: GoogleSheet) -> None:
+    rows = [["2024-10-08", f"team {k % 7}", k] for k in range(5000)]
+    made = server.add_spreadsheet("Games", {"G": [["Date", "Team", "N"], *rows]})
+    assert server.values(made, "G")[1:] == rows
+    server.create_sheet(made, "T")
+    server.update_cells(made, "T", "A1", [['=COUNTIF(G!B:B,"team 3")', "=SUM(G!C:C)"]])
+    assert server.values(made, "T") == [[sum(k % 7 == 3 for k in range(5000)), sum(range(5000))]]
+
+
+def legal_call(
+    rng: np.random.Generator, books: list[str], titles: list[str]
+) -> tuple[str, dict[str, Any]]:
+    """A call that may well succeed."""
+
+    def pick(items: list[Any]) -> Any:
+        return items[int(rng.integers(len(items)))]
+
+    book, title, cell = (
+        pick(books),
+        pick(titles),
+        f"{column_name(int(rng.integers(1, 5)))}{int(rng.integers(1, 9))}",
+    )
+    cells = [
+        "x",
+        1,
+        2.5,
+        "",
+        None,
+        True,
+        f"={cell}+1",
+        f"=SUM(A1:{cell})",
+        f"='{pick(titles)}'!{cell}",
+        "2025-01-02",
+        "5%",
+        "=A:A",
+        "=(",
+        [],
+        {},
+    ]
+    data = [[pick(cells) for _ in range(int(rng.integers(4)))] for _ in range(int(rng.integers(4)))]
+    where = {"spreadsheet_id": book, "sheet": title}
+    return pick([
+        ("update_cells", {**where, "range": pick([cell, f"{cell}:D9", "A:C", "2:4", "A1001", "x"]), "data": data}),
+        ("update_cells", {**where, "range": cell, "data": data}),
+        ("batch_update_cells", {**where, "ranges": {cell: data, "A1": [[1]]}}),
+        ("add_rows", {**where, "count": int(rng.integers(-1, 4)), "start_row": int(rng.integers(10))}),
+        ("add_columns", {**where, "count": int(rng.integers(-1, 3)), "start_column": int(rng.integers(5))}),
+        ("create_sheet", {"spreadsheet_id": book, "title": title}),
+        ("copy_sheet", {"src_spreadsheet": book, "src_sheet": title, "dst_spreadsheet": pick(books), "dst_sheet": pick(titles)}),
+        ("rename_sheet", {"spreadsheet": book, "sheet": title, "new_name": pick(titles)}),
+        ("get_sheet_data", {**where, "range": pick([cell, "A:C", "1:3"]), "include_grid_data": bool(rng.integers(2))}),
+        ("get_sheet_formulas", where),
+        ("get_multiple_spreadsheet_summary", {"spreadsheet_ids": books}),
+        ("share_spreadsheet", {"spreadsheet_id": book, "recipients": [{"email_address": pick(["a@b.c", "d"]), "role": "reader"}]}),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_calls_keep_the_records_whole(seed: int) -> None:
+    shown = []
+    for _ in range(2):
+        rng, server = np.random.default_rng(seed), GoogleSheet()
+        books = [server.create_spreadsheet(title)["spreadsheetId"] for title in "PQ"]
+        told = []
+        for _ in range(200):
+            name, arguments = legal_call(rng, books, ["Sheet1", "It's", "T 2", "U"])
+            before = json.dumps(
+                [
+                    server.get_sheet_formulas(book, title)
+                    for book in books
+                    for title in server.list_sheets(book)
+                ]
+            )
+            try:
+                told.append(json.dumps(tools_of(server)[name](arguments), allow_nan=False))
+            except ToolError as error:
+                told.append(str(error))
+                after = [
+                    server.get_sheet_formulas(book, title)
+                    for book in books
+                    for title in server.list_sheets(book)
+                ]
+                assert json.dumps(after) == before
+        assert server.store.rows("PRAGMA foreign_key_check") == []
+        for book in books:
+            assert len(set(server.list_sheets(book))) == len(server.list_sheets(book))
+            for title in server.list_sheets(book):
+                values = server.values(book, title)
+                assert not values or values[-1]
+                assert all(
+                    not isinstance(v, float) or math.isfinite(v) for row in values for v in row
+                )
+        shown.append(told)
+    assert shown[0] == shown[1]
+    errors = [text for text in shown[0] if not text.startswith(("{", "["))]
+    assert len(errors) < 120
+    assert all(
+        re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
+    )
+
+
+def test_writes_agree_with_a_dict_of_cells() -> None:
+    """A model that is nothing but a dict of values, under writes and insertions."""
+    rng, server, model = np.random.default_rng(11), GoogleSheet(), {}
+    made = sheet(server, [])
+    for _ in range(200):
+        row, column, count = (int(rng.integers(1, 12)) for _ in range(3))
+        kind = int(rng.integers(4))
+        if kind < 2:
+            value = [f"t{count}", count, None, ""][int(rng.integers(4))]
+            server.update_cells(made, "S", f"{column_name(column)}{row}", [[value]])
+            if value is not None:
+                model[row, column] = value
+        elif kind == 2 and row < 4:
+            server.add_rows(made, "S", 1, row - 1)
+            model = {(r + (r >= row), c): value for (r, c), value in model.items()}
+        elif column < 3:
+            server.add_columns(made, "S", 1, column - 1)
+            model = {(r, c + (c >= column)): value for (r, c), value in model.items()}
+        held = {
+            (r, c): v
+            for r, values in enumerate(server.values(made), 1)
+            for c, v in enumerate(values, 1)
+            if v is not None
+        }
+        assert held == {spot: value for spot, value in model.items() if value != ""}

@@ -1,0 +1,362 @@
+"""What all servers of an office share: clock, identifiers, files, records, names of tools."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sqlite3
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agentgym.office import ROOT, Clock, Office, OfficeContext, Server, Workspace
+from agentgym.office.calendar import Calendar
+from agentgym.office.context import iso
+from agentgym.office.files.pdf_tools import PdfTools
+from agentgym.office.files.pdfs import write_pdf
+from agentgym.office.libraries import install_hint
+from agentgym.office.office import SERVERS, server_class
+from agentgym.office.server import page_of
+from agentgym.office.spreadsheet.workbooks import write_workbook
+from agentgym.office.store import Store
+from agentgym.office.warehouse.engine_server import EngineServer
+from agentgym.text.tools import ToolError, tool, tools_of
+
+SCHEMA = """
+CREATE TABLE owners (id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE cats (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owners(id), name TEXT UNIQUE, tags JSON, tame BOOL);
+"""
+
+
+class Cats(Server):
+    """A server of the tests."""
+
+    name = "cats"
+    schema = SCHEMA
+
+    @tool
+    def read_file(self, path: str) -> str:
+        """Read."""
+        return path
+
+
+def test_the_clock_goes_on_only_when_something_happens() -> None:
+    clock = Clock(datetime(2025, 1, 15, 9, tzinfo=UTC))
+    assert iso(clock.now()) == iso(clock.now()) == "2025-01-15T09:00:00Z"
+    assert [iso(clock.tick()) for _ in range(2)] == ["2025-01-15T09:00:01Z", "2025-01-15T09:00:02Z"]
+    assert iso(clock.now()) == "2025-01-15T09:00:02Z"
+    with pytest.raises(ValueError, match="start must have a time zone"):
+        Clock(datetime(2025, 1, 15))
+
+
+def test_records_keep_json_and_truth_values() -> None:
+    store = Store(SCHEMA)
+    first = store.insert("cats", name="Mia", tags=["a", {"b": None}], tame=True)
+    assert store.get("cats", first) == {
+        "id": 1,
+        "owner": None,
+        "name": "Mia",
+        "tags": ["a", {"b": None}],
+        "tame": True,
+    }
+    store.update("cats", first, tags={}, tame=False)
+    assert store.find("cats", tame=False, owner=None) == [
+        {**store.get("cats", 1), "tags": {}, "tame": False}
+    ]
+    assert store.find("cats", tame=True) == []
+    assert store.value("SELECT count(*) FROM cats") == 1
+    with pytest.raises(ToolError, match="not found: there is no cat with id 7"):
+        store.get("cats", 7)
+    store.insert_all("cats", [{"name": "Bo", "tags": []}, {"tags": [], "name": "Di"}])
+    assert [row["name"] for row in store.find("cats", order="name")] == ["Bo", "Di", "Mia"]
+    assert store.delete("cats", name="Bo") == 1
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_integers_that_no_column_holds_are_refused(number: int) -> None:
+    store = Store(SCHEMA)
+    for call in (
+        lambda: store.get("cats", number),
+        lambda: store.update("cats", number, name="Mia"),
+        lambda: store.insert("cats", name=number),
+        lambda: store.value("SELECT ?", number),
+        lambda: store.rows("SELECT ?", number),
+    ):
+        with pytest.raises(
+            ToolError, match=r"invalid argument: -?\d+ is beyond the integers of 64 bits"
+        ):
+            call()
+    assert store.value("SELECT ?", 2**63 - 1) == 2**63 - 1
+
+
+def test_a_change_is_made_whole_or_not_at_all() -> None:
+    store = Store(SCHEMA)
+
+    def fail() -> None:
+        with store.change():
+            store.insert("cats", name="Mia")
+            with store.change():
+                store.insert("cats", name="Bo")
+            raise ToolError("no")
+
+    with pytest.raises(ToolError, match="no"):
+        fail()
+    assert store.find("cats") == []
+    with pytest.raises(Exception, match="FOREIGN KEY"):
+        store.insert("cats", name="Mia", owner=9)
+
+
+def test_a_refused_change_leaves_the_same_bytes() -> None:
+    store = Store(SCHEMA)
+    before = pickle.dumps(store)
+    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # one is there already
+    with pytest.raises(sqlite3.IntegrityError):
+        store.insert_all("owners", rows)
+    assert pickle.dumps(store) == before
+
+
+def test_an_overflow_of_ours_is_no_refusal() -> None:
+    class Broken(Cats):
+        @tool
+        def overflow(self) -> str:
+            """Break."""
+            self.store.insert("owners", id=1, name="Ada")
+            return str(2.0**5000)
+
+    server = Broken()
+    before = server.store.rows("SELECT * FROM owners")
+    with pytest.raises(OverflowError):
+        tools_of(server)["overflow"]({})
+    assert server.store.rows("SELECT * FROM owners") == before
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_servers_copy_with_their_records(copied: Any) -> None:
+    server = Cats()
+    server.store.insert("cats", name="Mia")
+    server.context.files.write("a.txt", "x")
+    other = copied(server)
+    other.store.insert("cats", name="Bo")
+    other.context.files.write("b.txt", "x")
+    other.context.clock.tick()
+    assert len(server.store.find("cats")) == 1
+    assert server.context.files.names() == ["a.txt"]
+    assert server.context.clock.now() < other.context.clock.now() == other.context.files.clock()
+    assert (
+        server.context.new_id("cat") == other.context.new_id("cat") != server.context.new_id("cat")
+    )
+
+
+def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
+    server = Cats(OfficeContext())
+    server.store.insert("cats", name="Mia")
+    for _ in range(3):
+        server.begin()
+        assert [row["name"] for row in server.store.find("cats")] == ["Mia"]
+        assert (server.context.files.names(), iso(server.context.clock.now())) == (
+            [],
+            "2025-01-15T09:00:00Z",
+        )
+        server.store.insert("cats", name="Bo")
+        server.context.clock.tick()
+        server.context.files.write("a", "x")
+        assert server.context.files.clock() == server.context.clock.now()
+
+
+def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "agentgym.office.office.server_class",
+        lambda name: {"cats": Cats, "dogs": Dogs}[name],
+    )
+    office = Office(["cats", "dogs"])
+    assert [list(tools_of(server)) for server in office.toolsets()] == [
+        ["read_file"],
+        ["dogs_read_file", "bark"],
+    ]
+    assert tools_of(office.get(Dogs))["dogs_read_file"].schema.name == "dogs_read_file"
+    with pytest.raises(ToolError, match="dogs_read_file: argument 'path' is missing"):
+        tools_of(office.get(Dogs))["dogs_read_file"]({})
+    assert office.get(Cats).context is office.get(Dogs).context
+    assert [list(tools_of(server)) for server in copy.deepcopy(office).toolsets()] == [
+        ["read_file"],
+        ["dogs_read_file", "bark"],
+    ]
+
+
+class Dogs(Cats):
+    """Another."""
+
+    name = "dogs"
+
+    @tool
+    def bark(self) -> str:
+        """Bark."""
+        return "wow"
+
+
+def test_an_unknown_server_is_refused() -> None:
+    with pytest.raises(ValueError, match=rf"server must be one of {', '.join(SERVERS)}, got 'fax'"):
+        Office(["fax"])
+
+
+def test_pages() -> None:
+    assert [page_of(range(5), page, 2) for page in (1, 2, 3, 4)] == [[0, 1], [2, 3], [4], []]
+    for page, size in ((0, 2), (-1, 2), (1, 0), (1, 101)):
+        with pytest.raises(ToolError, match="invalid argument"):
+            page_of(range(5), page, size)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "/",
+        "/etc/x",
+        "a/../../b",
+        f"{ROOT}x",
+        f"{ROOT}/../x",
+        "//etc",
+        "a\0b",
+        "\ud800",
+        "x" * 300,
+        "a/" * 40,
+        "/..",
+    ],
+)
+def test_no_path_leads_out(path: str) -> None:
+    files = Workspace()
+    for method in (
+        files.read,
+        files.mkdir,
+        files.remove,
+        files.names,
+        lambda p: files.write(p, b""),
+        lambda p: files.move(p, "b"),
+    ):
+        with pytest.raises(ToolError):
+            method(path)
+    assert list(files.walk()) == []
+
+
+def test_files_and_directories() -> None:
+    files = Workspace()
+    assert files.write("a/b.txt", "é") == files.resolve(f"{ROOT}/a//b.txt") == f"{ROOT}/a/b.txt"
+    assert (files.read_text("a/b.txt"), files.size(), files.names(), files.names("a")) == (
+        "é",
+        2,
+        ["a"],
+        ["b.txt"],
+    )
+    files.copy("a/b.txt", "c.txt")
+    files.move("a", "d/e")
+    assert list(files.walk()) == [f"{ROOT}/c.txt", f"{ROOT}/d/e/b.txt"]
+    assert list(files.folders("d")) == [f"{ROOT}/d", f"{ROOT}/d/e"]
+    for refused in (
+        lambda: files.move("d", "d/e/f"),
+        lambda: files.move("c.txt", "d"),
+        lambda: files.write("d", "x"),
+        lambda: files.write("c.txt/x", "x"),
+        lambda: files.mkdir("c.txt"),
+        lambda: files.read("d"),
+        lambda: files.copy("c.txt", "d/e/b.txt"),
+        lambda: files.remove(ROOT),
+        lambda: files.write("big", b"x" * (32 * 2**20 + 1)),
+    ):
+        with pytest.raises(ToolError):
+            refused()
+    files.remove("d")
+    assert (list(files.walk()), files.size(), list(files.folders())) == (
+        [f"{ROOT}/c.txt"],
+        2,
+        [ROOT],
+    )
+
+
+def test_files_become_what_a_program_left() -> None:
+    files = Workspace()
+    files.write("keep.txt", "same")
+    files.write("change.txt", "old")
+    files.write("gone.txt", "x")
+    files.clock = lambda: datetime(2030, 1, 1, tzinfo=UTC)
+    kept, changed = files.file("keep.txt"), files.file("change.txt")
+    odd = {
+        "../up": b"",
+        "/etc/passwd": b"",
+        "a\udcff": b"",
+        "x" * 300: b"",
+        "big": b"x" * (32 * 2**20 + 1),
+        "keep.txt/x": b"",
+    }
+    entries = {"keep.txt": b"same", "change.txt": b"new", "x": None, "x/y": b"1", **odd}
+    assert files.become(entries) == list(odd)
+    assert [name[len(ROOT) + 1 :] for name in files.walk()] == ["change.txt", "keep.txt", "x/y"]
+    assert (list(files.folders()), files.size()) == ([ROOT, f"{ROOT}/x"], 8)
+    assert files.file("keep.txt") == kept
+    assert (files.modified("change.txt").year, files.file("change.txt").created) == (
+        2030,
+        changed.created,
+    )
+    assert files.become({}) == []
+    assert (list(files.walk()), files.size(), files.exists("x")) == ([], 0, False)
+
+
+COMPOSED = (
+    "filesystem", "terminal", "python_execute", "pdf_tools", "excel", "memory", "calendar", "google_cloud", "google_sheet",
+    "snowflake", "claim_done",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) -> None:
+    server = server_class(name)
+    # The two that have an SQL engine share the frame that copies and undoes it.
+    assert server.__mro__[1:] in (Server.__mro__, EngineServer.__mro__)
+    assert EngineServer.__bases__ == (Server,)
+    assert all(type(part).__bases__ == (object,) for part in server().parts)
+
+
+def search_pdf() -> None:
+    tools = PdfTools()
+    tools.context.files.write("a.pdf", write_pdf([["line"]]))
+    tools.search_pdf_content("a.pdf", "line")
+
+
+LIBRARIES: dict[str, Callable[[], object]] = {
+    "icalendar": lambda: Calendar().ics(),
+    "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # no plain cell
+    "reportlab": lambda: write_pdf([["line"]]),
+    "regex": search_pdf,
+}
+
+
+class NotInstalled:
+    """A finder of modules that lacks one package."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] == self.package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.mark.parametrize("module", LIBRARIES)
+def test_a_missing_library_is_named_with_its_remedy(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NotInstalled(module), *sys.meta_path])
+    with pytest.raises(ImportError, match=rf"{module}.*pip install 'agentgym\[office\]'"):
+        LIBRARIES[module]()
+
+
+@pytest.mark.parametrize("name", ["numpy", None, "duckdb.typing"])
+def test_another_error_of_an_import_passes_as_it_is(name: str | None) -> None:
+    error = ImportError("cannot import", name=name)
+    with pytest.raises(ImportError) as caught, install_hint("SQL needs DuckDB", "duckdb"):
+        raise error
+    assert caught.value is error

@@ -1,0 +1,416 @@
+"""The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that
+are refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import subprocess
+import sys
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.plan import data_rows, query_rows
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.store import Store
+from agentgym.office.warehouse import database
+from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.office.warehouse.values import (
+    bigquery_type,
+    from_bigquery,
+    from_snowflake,
+    snowflake_type,
+)
+from agentgym.text.tools import ToolError
+from tests.helpers import calls_of
+from tests.office.warehouse.test_snowflake import texts
+
+STAFF = [(1, "Ann", 3.5), (2, "Bob", None), (3, None, -1.0), (4, "Bob", 2.25)]
+
+
+def bigquery() -> GoogleCloud:
+    server = GoogleCloud()
+    server.bigquery.load(
+        "ds", "staff", {"id": "INT64", "name": "STRING", "score": "FLOAT64"}, STAFF
+    )
+    return server
+
+
+def snowflake() -> Snowflake:
+    server = Snowflake()
+    server.load("DB.PUBLIC.STAFF", {"ID": "INTEGER", "NAME": "VARCHAR", "SCORE": "FLOAT"}, STAFF)
+    return server
+
+
+def ask(server: GoogleCloud, query: str) -> list[dict[str, Any]]:
+    return query_rows(server.bigquery.bigquery_run_query(query))
+
+
+def test_a_server_that_is_not_asked_costs_nothing() -> None:
+    server = bigquery()
+    assert server.engine._live is None
+    copied = copy.deepcopy(server)
+    assert copied.engine._live is None
+    assert server.engine.tables["ds", "staff"].data is copied.engine.tables["ds", "staff"].data
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'", "SELECT * FROM `ds./etc/passwd`",
+        "SELECT * FROM ds.`x.csv`", "SELECT * FROM glob('*')", "COPY ds.staff TO '/tmp/x'", "ATTACH '/tmp/x.db'", "INSTALL spatial",
+        "LOAD spatial", "SET threads = 4", "PRAGMA database_list", "SELECT * FROM duckdb_settings()", "SELECT getenv('HOME')",
+        "SELECT current_setting('threads')", "SELECT * FROM duckdb_tables", "SELECT * FROM main.sqlite_master",
+        "SELECT getvariable('now')", "SELECT * FROM query('SELECT 1')",
+        "SELECT * FROM pragma_version()", "CALL pragma_version()", "EXPORT DATABASE '/tmp/x'", "SELECT read_text('/etc/passwd')",
+        "CREATE MACRO f(x) AS x", "CREATE FUNCTION f(x INT64) AS (x)", "SELECT 1 INTO x", "VACUUM", "CHECKPOINT",
+        "SELECT * FROM ds.staff FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP()", "SELECT @x", "SELECT ?",
+        "SELECT * FROM lib.information", "",  "   ", "SELECT", "SELEC 1", "-- nothing",
+    ],
+)  # fmt: skip
+def test_nothing_of_the_engine_or_the_machine_is_reached(query: str) -> None:
+    for server in (bigquery(), snowflake()):
+        before = pickle.dumps(server)
+        with pytest.raises(ToolError, match=r"^(invalid argument|not found|permission denied): "):
+            server.bigquery.bigquery_run_query(query) if isinstance(
+                server, GoogleCloud
+            ) else server.read_query(query)
+        assert pickle.dumps(server) == before
+
+
+def test_a_connection_that_is_asked_directly_is_locked_too() -> None:
+    server = bigquery()
+    ask(server, "SELECT 1 AS a")
+    live = server.engine._live
+    assert live is not None
+    words = STAFF  # a name that DuckDB could take from this frame
+    assert words
+    for statement in (
+        "SET threads = 2",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "COPY (SELECT 1) TO '/tmp/x'",
+        "SELECT * FROM words",
+    ):
+        with pytest.raises(ToolError, match=r"locked|disabled|does not exist"):
+            live.request("execute", [(statement, ())])
+
+
+READS = (
+    "SELECT 1 AS a",
+    "WITH x AS (SELECT 1 AS a) SELECT * FROM x",
+    "(SELECT 1)",
+    "SHOW TABLES",
+    "DESCRIBE TABLE staff",
+)
+WRITES = (
+    "INSERT INTO staff (id) VALUES (9)", "UPDATE staff SET id = 0", "DELETE FROM staff", "DROP TABLE staff", "TRUNCATE TABLE staff",
+    "CREATE TABLE t (a INT)", "/* SELECT */ DELETE FROM staff", "-- SELECT\nDELETE FROM staff", "WITH x AS (DELETE FROM staff) SELECT 1",
+    "MERGE INTO staff USING (SELECT 1 AS i) s ON staff.id = s.i WHEN MATCHED THEN DELETE", "ALTER TABLE staff ADD COLUMN z INT",
+    "COMMENT ON TABLE staff IS 'x'", "CREATE TABLE t AS SELECT * FROM staff", "INSERT INTO staff WITH x AS (SELECT 1) SELECT * FROM x",
+    "USE SCHEMA public", "CREATE DATABASE d", "SELECT 1; DELETE FROM staff",
+)  # fmt: skip
+
+
+def test_what_only_reads_is_told_from_the_tree() -> None:
+    server = snowflake()
+    before = pickle.dumps(server)
+    for query in READS:
+        assert data_rows(server.read_query(query))
+        with pytest.raises(ToolError, match="read_query"):
+            server.write_query(query)
+    for query in WRITES:
+        with pytest.raises(ToolError, match=r"permission denied|invalid argument"):
+            server.read_query(query)
+    with pytest.raises(ToolError, match="only CREATE TABLE can be run here, not DELETE"):
+        server.create_table("DELETE FROM staff")
+    assert pickle.dumps(server) == before
+
+
+def test_a_statement_that_fails_changes_nothing() -> None:
+    server = snowflake()
+    before = pickle.dumps(server)
+    for query in (
+        "INSERT INTO staff SELECT id, name, 1 / (id - 3) FROM staff",
+        "UPDATE staff SET score = name::int",
+        "INSERT OVERWRITE INTO staff SELECT 1, 'x', 'y'",
+        "CREATE OR REPLACE TABLE staff AS SELECT 1 / 0 AS a",
+        "ALTER TABLE staff ADD COLUMN a INT, b NOPE",
+        "ALTER TABLE staff RENAME COLUMN nope TO x",
+        "COMMENT ON COLUMN staff.nope IS 'x'",
+        "CREATE TABLE staff (a INT)",
+        "DROP SCHEMA nope",
+    ):
+        with pytest.raises(ToolError):
+            server.write_query(query)
+        assert pickle.dumps(server) == before, query
+
+
+def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = bigquery()
+    shown = server.bigquery.bigquery_run_query(
+        "SELECT x FROM UNNEST(GENERATE_ARRAY(1, 5000)) AS x ORDER BY x"
+    )
+    assert len(query_rows(shown)) == 1000
+    assert "\nTotal rows: 5000\n" in shown
+    assert (
+        "\nOnly the first 1000 of 5000 rows are shown, because of the limit on their number"
+        in shown
+    )
+    shown = server.bigquery.bigquery_run_query(
+        "SELECT REPEAT('x', 1000) AS s FROM UNNEST(GENERATE_ARRAY(1, 2000)) AS x", max_results=2000
+    )
+    assert len(shown) < 1.2 * 2**20
+    assert "a result holds at most 1048576 bytes" in shown
+    monkeypatch.setattr(database, "SECONDS", 0.2)
+    many = "UNNEST(GENERATE_ARRAY(1, 100000))"
+    with pytest.raises(
+        ToolError, match=r"limit exceeded: the statement ran for more than 0.2 seconds"
+    ):
+        server.bigquery.bigquery_run_query(
+            f"SELECT COUNT(*) FROM {many} a, {many} b, {many} c WHERE MOD(a + b + c, 7) = 3"
+        )
+    for query in (
+        "SELECT REPEAT('x', 2000000000)",
+        "SELECT LPAD('x', 2000000000, 'y')",
+        "SELECT GENERATE_ARRAY(1, 1000000000)",
+    ):
+        with pytest.raises(ToolError, match="invalid argument: "):
+            server.bigquery.bigquery_run_query(query)
+    with pytest.raises(ToolError, match=r"limit exceeded|nested too deeply|invalid argument"):
+        server.bigquery.bigquery_run_query("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
+    with pytest.raises(ToolError, match="at most 100000 are allowed"):
+        server.bigquery.bigquery_run_query("SELECT '" + "x" * 100_000 + "'")
+    monkeypatch.undo()
+    assert ask(server, "SELECT COUNT(*) AS n FROM ds.staff") == [{"n": 4}]
+
+
+def test_copies_go_on_apart_with_rows_comments_and_definitions() -> None:
+    server = snowflake()
+    server.write_query(
+        "CREATE TABLE t (a INT NOT NULL PRIMARY KEY COMMENT 'key', b VARCHAR DEFAULT 'x', v VARIANT) COMMENT = 'all'"
+    )
+    server.write_query("INSERT INTO t (a, v) SELECT 1, PARSE_JSON('{\"k\": [1, null]}')")
+    server.write_query("CREATE VIEW w AS SELECT a, b FROM t")
+    for other in (copy.deepcopy(server), pickle.loads(pickle.dumps(server))):
+        assert pickle.dumps(other.engine) == pickle.dumps(server.engine)
+        assert other.describe_table("db.public.t") == server.describe_table("db.public.t")
+        other.write_query("INSERT INTO t (a) VALUES (2)")
+        assert data_rows(other.read_query("SELECT * FROM w ORDER BY a")) == [
+            {"A": "1", "B": "x"},
+            {"A": "2", "B": "x"},
+        ]
+        assert data_rows(server.read_query("SELECT * FROM w")) == [{"A": "1", "B": "x"}]
+    server.close()
+    assert data_rows(server.read_query("SELECT v:k[0]::int AS k FROM t")) == [{"K": "1"}]
+
+
+VALUES: dict[str, list[Any]] = {
+    "STRING": ["", "a'b\"c", "line\ntwo", "NULL", "{x}", " sp ", "é😀", "\\x41", None, "[1, 2]"],
+    "INT64": [0, -(2**63), 2**63 - 1, None],
+    "FLOAT64": [0.1, -1e300, 1e-300, 2.0, None],
+    "NUMERIC": [
+        Decimal("0.000000001"),
+        Decimal("12345678901234567890123456789.123456789"),
+        Decimal(5),
+        None,
+    ],
+    "BOOL": [True, False, None],
+    "DATE": [date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29), None],
+    "DATETIME": [datetime(2025, 1, 1, 0, 0, 0, 123456), datetime(1900, 1, 1), None],
+    "TIMESTAMP": [datetime(2025, 6, 1, 12, tzinfo=UTC), datetime(2025, 6, 1, 23, 30), None],
+    "BYTES": [b"", b"\x00\xffab", None],
+    "ARRAY<INT64>": [[], [1, 2, None], None],
+}
+SHOWN = {
+    "NUMERIC": ["1E-9", "12345678901234567890123456789.123456789", 5, None],
+    "DATE": ["0001-01-01", "9999-12-31", "2024-02-29", None],
+    "DATETIME": ["2025-01-01T00:00:00.123456", "1900-01-01T00:00:00", None],
+    "TIMESTAMP": ["2025-06-01T12:00:00Z", "2025-06-01T23:30:00Z", None],
+    "BYTES": ["", "AP9hYg==", None],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_come_back_as_they_were_put_in(kind: str) -> None:
+    server = GoogleCloud()
+    server.bigquery.load("ds", "t", {"v": kind}, [(value,) for value in VALUES[kind]])
+    shown = [row["v"] for row in server.bigquery.rows("ds", "t")]
+    expected = SHOWN.get(kind, VALUES[kind])
+    assert [float(a) if kind == "NUMERIC" and a == 1e-9 else a for a in shown] == [
+        1e-9 if b == "1E-9" else b for b in expected
+    ]
+    server.bigquery.bigquery_run_query("INSERT INTO ds.t (v) SELECT v FROM ds.t")
+    copied = pickle.loads(pickle.dumps(server))
+    assert [row["v"] for row in copied.bigquery.rows("ds", "t")] == [*shown, *shown]
+    assert copied.engine.table(("ds", "t")).rows == 2 * len(shown)
+
+
+def test_many_records_are_loaded_in_bulk() -> None:
+    start = datetime(2025, 1, 1)
+
+    def load(server: GoogleCloud, count: int) -> None:
+        records = [(f"s{k}", k, k / 7, start + timedelta(minutes=k)) for k in range(count)]
+        server.bigquery.load(
+            "ds", "t", {"a": "STRING", "b": "INT64", "c": "FLOAT64", "d": "DATETIME"}, records
+        )
+        assert ask(server, "SELECT COUNT(*) AS n, SUM(b) AS s, MAX(d) AS m FROM ds.t") == [
+            {
+                "n": count,
+                "s": count * (count - 1) // 2,
+                "m": (start + timedelta(minutes=count - 1)).isoformat(),
+            }
+        ]
+
+    load(GoogleCloud(), 10)  # what is loaded once for all
+    calls = [calls_of(load, GoogleCloud(), count) for count in (5_000, 20_000)]
+    assert calls[1] < 4 * 1.25 * calls[0], calls
+    assert calls[1] < 100 * 20_000, "a statement for each record would take more"
+
+
+def test_random_queries_agree_with_sqlite() -> None:
+    """Plain SQL means the same in both dialects and in SQLite."""
+    rng = random.Random(5)
+    records = [
+        (k, rng.choice(["x", "y", "z", None]), rng.choice([None, *range(-3, 4)])) for k in range(60)
+    ]
+    ours, theirs = GoogleCloud(), Snowflake()
+    ours.bigquery.load("ds", "t", {"a": "INT64", "b": "STRING", "c": "INT64"}, records)
+    theirs.load("D.PUBLIC.T", {"A": "INTEGER", "B": "VARCHAR", "C": "INTEGER"}, records)
+    truth = Store("CREATE TABLE t (a INTEGER, b TEXT, c INTEGER)")._db
+    truth.executemany("INSERT INTO t VALUES (?, ?, ?)", records)
+    terms = (
+        "c > 0",
+        "b = 'x'",
+        "b IS NULL",
+        "a BETWEEN 10 AND 40",
+        "c IN (1, 2)",
+        "b LIKE 'y%'",
+        "NOT (c < 2)",
+        "a % 3 = 1",
+    )
+    items = (
+        "COUNT(*)",
+        "SUM(c)",
+        "MIN(a)",
+        "MAX(c)",
+        "COUNT(DISTINCT b)",
+        "SUM(CASE WHEN c > 0 THEN 1 ELSE 0 END)",
+    )
+    for _ in range(60):
+        where = f" {rng.choice(['AND', 'OR'])} ".join(rng.sample(terms, 2))
+        chosen = ", ".join(f"{item} AS v{k}" for k, item in enumerate(rng.sample(items, 2)))
+        query = f"SELECT b, {chosen} FROM {{}} WHERE {where} GROUP BY b ORDER BY b IS NULL, b"
+        expected = truth.execute(query.format("t")).fetchall()
+        assert [
+            tuple(row.values())
+            for row in ask(ours, query.format("ds.t").replace("a % 3", "MOD(a, 3)"))
+        ] == expected, query
+        assert [
+            tuple(row.values()) for row in data_rows(theirs.read_query(query.format("t")))
+        ] == texts(expected), query
+    truth.close()
+
+
+def test_types_have_names_in_both_dialects() -> None:
+    for kind in (
+        "INT64",
+        "FLOAT64",
+        "STRING",
+        "BOOL",
+        "DATE",
+        "TIME",
+        "DATETIME",
+        "TIMESTAMP",
+        "NUMERIC",
+        "BIGNUMERIC",
+        "BYTES",
+        "JSON",
+    ):
+        assert bigquery_type(from_bigquery(kind)) == kind
+    assert (
+        bigquery_type('STRUCT(a BIGINT, "b c" STRUCT(d VARCHAR)[])')
+        == "STRUCT<a INT64, b c ARRAY<STRUCT<d STRING>>>"
+    )
+    for kind in (
+        "NUMBER(12,2)",
+        "FLOAT",
+        "BOOLEAN",
+        "DATE",
+        "TIMESTAMP_NTZ(9)",
+        "VARIANT",
+        "VARCHAR(16777216)",
+    ):
+        assert snowflake_type(from_snowflake(kind)) == kind
+    with pytest.raises(ValueError, match="type must be one of INT64"):
+        from_bigquery("NOPE")
+    with pytest.raises(ValueError, match="type must be one of NUMBER"):
+        from_snowflake("NOPE")
+    with pytest.raises(ValueError, match=r"every row of ds.t must have 2 values"):
+        GoogleCloud().bigquery.load("ds", "t", {"a": "INT64", "b": "INT64"}, [(1,)])
+
+
+def test_heavy_libraries_are_not_imported_before_they_are_needed() -> None:
+    code = (
+        "import sys, agentgym; from agentgym.office.gcloud.google_cloud import GoogleCloud; "
+        "from agentgym.office.warehouse.snowflake import Snowflake; "
+        "server = GoogleCloud(); server.bigquery.load('d', 't', {'a': 'INT64'}, [(1,)]); Snowflake().list_databases(); "
+        "assert not {'duckdb', 'sqlglot'} & set(sys.modules), 'imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", ["duckdb", "sqlglot"])
+def test_a_library_that_is_missing_is_named_with_its_remedy(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"pip install 'agentgym\[office\]'"):
+        bigquery().bigquery.bigquery_run_query("SELECT 1")
+
+
+WAREHOUSE = "agentgym.office.warehouse."
+
+
+@pytest.mark.parametrize(
+    "module", [f"{WAREHOUSE}{name}" for name in ("statements", "translation", "trees", "values")]
+)
+def test_another_module_that_is_missing_keeps_its_own_error(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    for ask_one in (
+        lambda: bigquery().bigquery.bigquery_run_query("SELECT 1"),
+        lambda: snowflake().read_query("SELECT 1"),
+    ):
+        with pytest.raises(ImportError) as caught:
+            ask_one()
+        assert caught.value.name == module
+        assert "pip install" not in str(caught.value)
+
+
+def test_tables_under_a_pattern_are_read_as_they_are_now() -> None:
+    server = GoogleCloud()
+    for k in range(300):
+        server.bigquery.load("ab", f"s_{k}", {"a": "INT64", "b": "STRING"}, [(k, "x"), (k, None)])
+    query = "SELECT COUNT(*) AS n, SUM(a) AS s, COUNT(b) AS b, COUNT(DISTINCT _TABLE_SUFFIX) AS t FROM `ab.s_*`"
+    assert ask(server, query) == [{"n": 600, "s": 2 * 44_850, "b": 300, "t": 300}]
+    server.bigquery.bigquery_run_query("INSERT ab.s_7 (a, b) VALUES (1000, 'y')")
+    server.bigquery.bigquery_run_query("CREATE TABLE ab.s_more (a INT64, c FLOAT64)")
+    server.bigquery.bigquery_run_query("DROP TABLE ab.s_299")
+    assert ask(server, query) == [{"n": 599, "s": 2 * 44_850 + 1000 - 598, "b": 300, "t": 299}]
+    assert ask(server, "SELECT a FROM `ab.s_*` WHERE _TABLE_SUFFIX = '7' ORDER BY a") == [
+        {"a": 7},
+        {"a": 7},
+        {"a": 1000},
+    ]
+    with pytest.raises(ToolError, match=r"not found: ab.x\* does not match any table"):
+        ask(server, "SELECT 1 AS a FROM `ab.x*`")

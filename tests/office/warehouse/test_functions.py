@@ -1,0 +1,167 @@
+"""Functions of both dialects against the values that their manuals give, and the surroundings of the
+process, of which no statement tells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from agentgym.envs.loca.plan import query_rows
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.warehouse.macros import HIDDEN
+from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.text.tools import ToolError, tools_of
+
+FOLDER = Path(__file__).parent
+GOOGLE = GoogleCloud()
+SNOWFLAKE = Snowflake()
+
+
+def ask_google(*items: str) -> list[str]:
+    """Return the values of expressions in BigQuery, as JSON."""
+    query = "SELECT " + ", ".join(f"{item} AS c{k}" for k, item in enumerate(items))
+    (row,) = query_rows(GOOGLE.bigquery.bigquery_run_query(query))
+    return [json.dumps(value, ensure_ascii=False) for value in row.values()]
+
+
+def ask_snowflake(*items: str) -> list[str]:
+    """Return the values of expressions in Snowflake, as its server writes them."""
+    query = "SELECT " + ", ".join(f"{item} AS C{k}" for k, item in enumerate(items))
+    text = str(tools_of(SNOWFLAKE)["read_query"]({"query": query}))
+    values = re.findall(r"^\s*-?\s*C[0-9]+: ?(.*)$", text, re.MULTILINE)
+    assert len(values) == len(items), text
+    return values
+
+
+def parts(items: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield forty expressions at a time, for one statement."""
+    rest = iter(items)
+    while part := tuple(islice(rest, 40)):
+        yield part
+
+
+ASK: dict[str, Callable[..., list[str]]] = {"googlesql": ask_google, "snowflake": ask_snowflake}
+
+
+@pytest.mark.parametrize("dialect", ASK)
+def test_functions_have_the_values_of_the_manual(dialect: str) -> None:
+    lines = (FOLDER / f"{dialect}.tsv").read_text(encoding="utf-8").splitlines()
+    items, values = zip(*(line.split("\t") for line in lines), strict=True)
+    assert len(items) > 150
+    found = [value for part in parts(items) for value in ASK[dialect](*part)]
+    wrong = [row for row in zip(items, values, found, strict=True) if row[1] != row[2]]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "item"),
+    [
+        ("googlesql", "SHA512('a')"),
+        ("googlesql", "INSTR('hello', 'l', 1, 2)"),
+        ("googlesql", "CAST(12.5 AS STRING FORMAT '999.99')"),
+        ("googlesql", "CAST(DATE '2025-02-13' AS STRING FORMAT 'YYYY Q')"),
+        ("snowflake", "SHA2('a', 512)"),
+        ("snowflake", "ARRAY_SORT(ARRAY_CONSTRUCT(10, 9))"),
+        ("snowflake", "ARRAY_MAX(ARRAY_CONSTRUCT(10, 9))"),
+        ("snowflake", "TO_CHAR(1234.5, '9,999.99')"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_and_not_computed_wrong(dialect: str, item: str) -> None:
+    with pytest.raises(ToolError, match="not supported"):
+        ASK[dialect](item)
+
+
+def outside_names() -> list[str]:
+    """Return the names of DuckDB's functions without arguments whose results differ by session or
+    moment, but for those that statements need, and all to which a bare name can be resolved.
+    """
+    rows = duckdb.sql(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE len(parameters) = 0 AND "
+        "(stability <> 'CONSISTENT' OR macro_definition ILIKE '%current%')"
+    ).fetchall()
+    seeded = {"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"}
+    by_name_only = {"current_connection_id", "current_query", "current_query_id", "current_transaction_id",
+                    "pg_conf_load_time", "pg_postmaster_start_time", "txid_current"}  # fmt: skip
+    bare = {
+        "localtime",
+        "localtimestamp",
+        "current_time",
+        "current_timestamp",
+        "user",
+        "current_role",
+    }
+    return sorted({name for (name,) in rows} - seeded - by_name_only | bare | {*HIDDEN.values()})
+
+
+@pytest.mark.parametrize("dialect", ASK)
+def test_no_statement_tells_of_the_process(dialect: str) -> None:
+    """The time is that of the episode, and the user and the database are those of the office."""
+    own = (
+        "2025-01-1",
+        "T09:",
+        "09:",
+        "AGENT",
+        "ANALYST",
+        "COMPUTE_WH",
+        "9.3.1",
+        "user@example.com",
+    )
+    for name in outside_names():
+        for form in (name, f'"{name}"', f"`{name}`", f"{name}()"):
+            try:
+                (value,) = ASK[dialect](form)
+            except ToolError:
+                continue
+            told = value.strip('"') in ("", "null", name) or any(part in value for part in own)
+            assert told, (form, value)
+
+
+def test_functions_that_are_called_by_name_are_refused() -> None:
+    for name in (
+        "current_query",
+        "current_connection_id",
+        "pg_postmaster_start_time",
+        "txid_current",
+    ):
+        for ask in ASK.values():
+            with pytest.raises(ToolError, match="function not found"):
+                ask(f"{name}()")
+
+
+def test_columns_may_have_the_names_of_functions() -> None:
+    google: Callable[[str], str] = GOOGLE.bigquery.bigquery_run_query
+    for name in ("user", "version", "today", "localtime"):
+        query = f"SELECT {name} FROM (SELECT 5 AS {name}) ORDER BY {name}"
+        assert query_rows(google(query)) == [{name: 5}]
+
+
+def test_a_value_of_a_script_has_no_name() -> None:
+    script = "BEGIN SELECT 1 / 0; EXCEPTION WHEN ERROR THEN SELECT @@error.message; END"
+    (row,) = query_rows(GOOGLE.bigquery.bigquery_run_query(script))
+    assert list(row) == ["f0_"]
+    (row,) = query_rows(
+        GOOGLE.bigquery.bigquery_run_query("EXECUTE IMMEDIATE 'SELECT ?, @b' USING 1, 2 AS b")
+    )
+    assert row == {"f0_": 1, "f1_": 2}
+
+
+def test_an_object_is_made_of_rows() -> None:
+    query = (
+        "SELECT OBJECT_AGG(K, V) AS X FROM (VALUES ('a', 1), ('b', NULL), ('c', 'x')) AS T(K, V)"
+    )
+    with pytest.raises(ToolError):  # of two types
+        tools_of(SNOWFLAKE)["read_query"]({"query": query})
+    text = str(tools_of(SNOWFLAKE)["read_query"]({"query": query.replace("'x'", "3")}))
+    assert re.search(r'X: {"a":1,"c":3}', text)
+
+
+def test_an_error_names_what_was_to_be_made() -> None:
+    with pytest.raises(ToolError, match="CREATE TASK is not supported"):
+        tools_of(SNOWFLAKE)["write_query"]({"query": "CREATE TASK K AS SELECT 1"})

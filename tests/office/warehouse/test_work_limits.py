@@ -1,0 +1,249 @@
+"""Statements that would take long end by a limit that is counted in work, the same on any host, and
+ordinary ones give what they gave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlglot.errors import SqlglotError
+
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.warehouse import database, work_limits
+from agentgym.office.warehouse.bounded_parser import parse_sql
+from agentgym.office.warehouse.macros import COUNTERS
+from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.text.tools import HostLimitError, ToolError
+from tests.helpers import calls_of
+from tests.office.warehouse.test_database import DIALECTS, Account
+
+
+def chain(first: str, then: str, last: str, length: int = 40) -> str:
+    """A query whose common table expressions are each made of the one before."""
+    parts = [f"c0 AS ({first})", *(f"c{k} AS ({then.format(k - 1)})" for k in range(1, length))]
+    return f"WITH {', '.join(parts)} {last.format(length - 1)}"
+
+
+def nested(call: str, start: str, levels: int) -> str:
+    """Calls of a function, one in the other."""
+    for _ in range(levels):
+        start = call.format(start)
+    return start
+
+
+N = "{n} a, {n} b, {n} c"  # a thousand million rows
+HEAVY = {
+    "rows": [
+        f"SELECT COUNT(*) AS c FROM {N}",
+        f"SELECT a.x FROM {N} ORDER BY a.x + b.x + c.x LIMIT 1",
+        f"SELECT COUNT(*) AS c FROM {N} WHERE a.x + b.x + c.x = -1",
+        f"SELECT MAX(a.x * b.x) AS c FROM {N} GROUP BY c.x",
+        f"SELECT DISTINCT a.x + b.x AS c FROM {N}",
+        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x < b.x JOIN {n} c ON b.x < c.x",
+        "SELECT COUNT(*) AS c FROM {n} a LEFT JOIN {n} b ON a.x < b.x - 5000 LEFT JOIN {n} c ON a.x < c.x - 5000",
+        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one JOIN {n} c ON b.one = c.one",
+        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one AND a.x > b.x + 5000",
+        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x = b.x OR a.x = b.x + 5000",
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE CAST(a.x AS STRING) LIKE CONCAT('%', CAST(b.x AS STRING), 'y')",
+        "SELECT COUNT(*) AS c FROM {n} a WHERE EXISTS (SELECT 1 FROM {n} b WHERE b.x > a.x + 5000)",
+        "SELECT COUNT(*) AS c FROM {n} a WHERE NOT EXISTS (SELECT 1 FROM {n} b WHERE b.x + a.x = -1)",
+        "SELECT (SELECT COUNT(*) FROM {n} b, {n} c WHERE b.x <> c.x) AS c FROM {t} a",
+        "SELECT SUM(a.x) OVER (ORDER BY b.x) AS c FROM {n} a, {n} b, {n} c",
+        "SELECT x FROM {n} UNION ALL SELECT a.x FROM {n} a, {n} b, {n} c",
+        chain("SELECT 1 AS x", "SELECT * FROM c{0} UNION ALL SELECT * FROM c{0}", "SELECT COUNT(*) AS c FROM c{0}"),
+        chain("SELECT x FROM {{n}}", "SELECT a.x FROM c{0} a, c{0} b", "SELECT COUNT(*) AS c FROM c{0}", 4).replace("{{n}}", "{n}"),
+        "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r, {n}) SELECT COUNT(*) AS c FROM r",
+        "INSERT INTO {t} SELECT a.x FROM {n} a, {n} b, {n} c",
+        "CREATE TABLE {t}9 AS SELECT a.x FROM {n} a, {n} b, {n} c",
+        "DELETE FROM {t} WHERE x IN (SELECT a.x + b.x + c.x FROM {n} a, {n} b, {n} c)",
+        "UPDATE {t} SET x = (SELECT MAX(a.x) FROM {n} a, {n} b, {n} c) WHERE TRUE",
+    ],
+    "Recursion exceeded": [
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r LIMIT 100000",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 100000) SELECT MAX(n) AS c FROM r",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT r.n + 1 FROM r JOIN {n} a ON a.x = 1) SELECT COUNT(*) AS c FROM r",
+    ],
+    "too long": [
+        "WITH RECURSIVE r AS (SELECT 'abcdefgh' AS s UNION ALL SELECT CONCAT(s, s) FROM r) SELECT COUNT(*) AS c FROM r",
+        chain("SELECT 'ab' AS x", "SELECT x || x AS x FROM c{0}", "SELECT LENGTH(x) AS c FROM c{0}"),
+        "SELECT LENGTH(REPEAT(REPEAT('x', 10000), 10000)) AS c",
+    ],
+    "long texts": [
+        "SELECT SUM(LENGTH(REPEAT('x', a.x + 2000 + b.x))) AS c FROM {n} a, {n} b",
+        "SELECT SUM(LENGTH(RPAD('x', a.x + 200000))) AS c FROM {n} a, {n} b",
+        "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 500000) AS s FROM {t} WHERE x = 1) q, {n} a, {n} b WHERE REGEXP_LIKE(q.s, CONCAT('(x|y)*', CAST(a.x AS STRING)))",
+    ],
+    "very long": [
+        "SELECT SUM(ARRAY_SIZE({upto}(1, 70000 + a.x + b.x))) AS c FROM {n} a, {t} b",
+    ],
+    "pairs of texts": [
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) < 2",
+    ],
+    "more than 50 long texts": [
+        "SELECT SUM({near}(REPEAT('x', 50), REPEAT('y', 40 + MOD(a.x, 9)))) AS c FROM {n} a, {t} b",
+    ],
+    "more than 20 very long texts": [
+        "SELECT MAX({near}(REPEAT('x', 900), REPEAT('y', 800 + a.x - b.x))) AS c FROM {n} a, {t} b WHERE a.x < b.x + 9",
+    ],
+    "query planning": [
+        f"SELECT {nested('(x / {0})', 'x', 16)} AS c FROM {{t}}",
+        f"SELECT {nested('CAST({0} AS STRING)', 'x', 14)} AS c FROM {{t}}",
+    ],
+}  # fmt: skip
+"""Statements by a word of the limit that ends them."""
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def account(request: pytest.FixtureRequest) -> Iterator[Account]:
+    yield (made := filled(request.param))
+    made.server.engine.close()
+
+
+def filled(dialect: str) -> Account:
+    """A warehouse with a table `n` of a thousand numbers too."""
+    made = Account(dialect)
+    rows = [(k, 1) for k in range(1000)]
+    if dialect == "bigquery":
+        made.server.bigquery.load("ds", "n", {"x": "INT64", "one": "INT64"}, rows)  # type: ignore[union-attr]
+    else:
+        made.server.load("DB.PUBLIC.N", {"X": "INTEGER", "ONE": "INTEGER"}, rows)  # type: ignore[union-attr]
+    return made
+
+
+def in_place(account: Account, sql: str) -> str:
+    """A statement in the words of a warehouse."""
+    if account.table == "ds.t":
+        sql = sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{near}", "EDIT_DISTANCE")
+        sql = sql.replace("{upto}", "GENERATE_ARRAY").replace("ARRAY_SIZE", "ARRAY_LENGTH")
+        return sql.replace("{n}", "ds.n")
+    return (
+        sql.replace("{n}", "DB.PUBLIC.N")
+        .replace("{near}", "EDITDISTANCE")
+        .replace("{upto}", "ARRAY_GENERATE_RANGE")
+    )
+
+
+def run(account: Account, sql: str) -> Any:
+    return account.run(in_place(account, sql))
+
+
+def check(account: Account, word: str, sql: str) -> None:
+    """A statement is refused for its work."""
+    with pytest.raises(ToolError, match=r"limit exceeded|too long") as caught:
+        run(account, sql)
+    assert not isinstance(caught.value, HostLimitError), sql
+    assert word in str(caught.value), sql
+
+
+def test_heavy_statements_end_by_a_limit_on_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {
+        d: {**c, "rows": 100_000, "long": 50, "huge": 20, "compared": 300}
+        for d, c in COUNTERS.items()
+    }
+    monkeypatch.setattr(database, "COUNTERS", few)
+    monkeypatch.setattr(work_limits, "MAX_FREE_ROWS", 10_000)
+    for dialect in DIALECTS:
+        account = filled(dialect)
+        for word, statements in HEAVY.items():
+            for sql in statements:
+                check(account, word, sql)
+        assert account.sum() == 10
+        account.server.engine.close()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_heavy_statements_end_by_the_limits_that_there_are(dialect: str) -> None:
+    account = filled(dialect)
+    for statements in HEAVY.values():
+        for sql in statements:
+            try:
+                run(account, sql)
+            except ToolError as error:
+                assert not isinstance(error, HostLimitError), sql  # noqa: PT017
+    account.server.engine.close()
+
+
+REPLACED = nested("REPLACE({0}, 'c', 'd')", "'ab'", 12)
+"""Calls that are nested as people do who clean a text."""
+
+
+def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Account) -> None:
+    queries = {
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b, {t} c": 5_000_000,
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 90) SELECT MAX(n) AS c FROM r": 90,
+        "SELECT SUM(LENGTH(REPEAT('x', a.x + 2000))) AS c FROM {n} a": 2_499_500,
+        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x = b.x JOIN {n} c ON c.x = b.x": 1000,
+        "SELECT COUNT(*) AS c FROM {n} a LEFT JOIN {n} b ON a.x = b.x + 500 WHERE b.x IS NULL": 500,
+        "SELECT COUNT(*) AS c FROM {n} a WHERE EXISTS (SELECT 1 FROM {n} b WHERE b.x = a.x + 500)": 500,
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) = 0": 1000,
+        f"SELECT LENGTH({REPLACED}) AS c FROM {{t}} WHERE x = 3": 2,
+    }
+    for query, value in [*queries.items()] * 2:
+        [row] = account.rows(in_place(account, query))
+        assert int(next(iter(row.values()))) == value, query
+
+
+@pytest.mark.parametrize("dialect", ["bigquery", "snowflake"])
+@pytest.mark.parametrize(
+    "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
+)
+def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
+    """What may be a type or a function is read once for each, and so is all that is in it."""
+
+    def parse(depth: int) -> None:
+        with contextlib.suppress(SqlglotError, RecursionError):
+            parse_sql(f"SELECT {f'{name}(' * depth}x{')' * depth}", dialect)
+
+    assert calls_of(parse, 40) <= 400_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {'DATE(' * 40}x{')' * 40}",
+        f"SELECT {'STRING(TIMESTAMP(' * 20}x{'))' * 20}",
+        f"SELECT FORMAT_DATE('{'%e' * 40_000}', DATE '2025-02-03')",
+        f"SELECT CAST(DATE '2025-02-03' AS STRING FORMAT '{'YYYY' * 20_000}')",
+    ],
+)
+def test_deep_types_and_long_formats_are_refused(query: str) -> None:
+    with pytest.raises(ToolError, match=r"nested too deeply|a format has at most"):
+        GoogleCloud().bigquery.bigquery_run_query(query)
+
+
+COPYING = [
+    ("snowflake", "TYPEOF({})", "1"),
+    ("snowflake", "OBJECT_AGG('a', {})", "1"),
+    (
+        "snowflake",
+        "(SELECT ARRAY_AGG(VALUE) FROM TABLE(FLATTEN(INPUT => {})))",
+        "ARRAY_CONSTRUCT(1)",
+    ),
+    ("bigquery", "EXTRACT(WEEK FROM DATE_ADD(CURRENT_DATE(), INTERVAL {} DAY))", "1"),
+    ("bigquery", "REPLACE('a', {}, 'b')", "'a'"),
+    ("bigquery", "REGEXP_REPLACE('a', 'b', {})", "'c'"),
+    ("bigquery", "ARRAY_LENGTH(GENERATE_ARRAY({}, 5))", "1"),
+    ("bigquery", "ARRAY(SELECT x FROM UNNEST({}) AS x WITH OFFSET o)", "[1]"),
+    ("bigquery", "EDIT_DISTANCE('a', CAST({} AS STRING))", "'b'"),
+]
+"""Functions an argument of which is written twice or more: so much the larger with each level."""
+
+
+@pytest.mark.parametrize(("dialect", "call", "start"), COPYING)
+def test_arguments_that_are_written_twice_do_not_multiply(
+    dialect: str, call: str, start: str
+) -> None:
+    google, snowflake = GoogleCloud().bigquery, Snowflake()
+    ask = google.bigquery_run_query if dialect == "bigquery" else snowflake.read_query
+
+    def run_nested() -> None:
+        with pytest.raises(ToolError, match=r"nested too deeply|nest fewer"):
+            ask(f"SELECT {nested(call, start, 18)} AS X")
+
+    assert calls_of(run_nested) <= 2_000_000

@@ -1,0 +1,70 @@
+"""A shop for tests, and the laws that hold for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.tools import ToolError
+
+PAID = {"status": "processing"}
+
+
+def make_shop() -> WooCommerce:
+    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock,
+    two customers.
+    """
+    shop = WooCommerce()
+    shop.products.add_all([
+        {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
+        {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
+        {"name": "Oak Table", "sku": "T1", "regular_price": "20", "sale_price": "15.00", "stock_quantity": 100},
+    ])  # fmt: skip
+    shop.customers.add_all(
+        [{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}]
+    )
+    return shop
+
+
+def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
+    items = [{"product_id": product, "quantity": quantity} for product, quantity in lines]
+    return shop.orders.woo_orders_create({"line_items": items, **more})
+
+
+def stock(shop: WooCommerce) -> list[Any]:
+    return [row.get("stock_quantity") for row in shop.products.all()]
+
+
+def refused(why: str, call: Callable[[], object]) -> None:
+    with pytest.raises(ToolError, match=why):
+        call()
+
+
+def check_laws(shop: WooCommerce) -> None:
+    """Sums, references and bounds that hold whatever happened."""
+    assert shop.store.rows("PRAGMA foreign_key_check") == []
+    for row in shop.orders.all():
+        amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731
+        items = shop.store.find("items", order_id=row["id"])
+        paid = [item for item in items if item["type"] != "coupon"]
+        lines = [item for item in items if item["type"] == "line_item"]
+        taxes = amount(paid, "total_tax") / 100
+        assert Decimal(row["total"]) == amount(paid, "total") / 100 + taxes
+        assert Decimal(row["subtotal"]) == amount(lines, "subtotal") / 100
+        assert (
+            Decimal(row["total_tax"])
+            == taxes
+            == amount(row["tax_lines"], "tax_total")
+            + amount(row["tax_lines"], "shipping_tax_total")
+        )
+        shown = [
+            line.get("total") or Decimal(line["price"]) * line["quantity"]
+            for line in row["line_items"]
+        ]
+        assert Decimal(row["discount_total"]) == Decimal(row["subtotal"]) - sum(map(Decimal, shown))
+        assert Decimal(row["discount_total"]) >= amount(row["coupon_lines"], "discount")
+        assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])

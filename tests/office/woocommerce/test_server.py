@@ -1,0 +1,485 @@
+"""The shop: products, people, coupons, settings, and how it is filled."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agentgym.office.context import START, OfficeContext
+from agentgym.office.server import Server
+from agentgym.office.woocommerce.context import MAX_BATCH
+from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.tools import tools_of
+from tests.office.woocommerce.shop_checks import PAID, make_shop, order, refused
+
+
+@pytest.fixture
+def shop() -> WooCommerce:
+    return make_shop()
+
+
+def test_products_as_the_api_shows_them(shop: WooCommerce) -> None:
+    mug, table = shop.products.woo_products_get(1), shop.products.woo_products_get(3)
+    assert (mug["id"], mug["price"], mug["on_sale"], mug["stock_status"]) == (
+        1,
+        "10.00",
+        False,
+        "instock",
+    )
+    assert mug["categories"] == [{"id": 2, "name": "Mugs"}]
+    assert (table["price"], table["regular_price"], table["on_sale"]) == ("15.00", "20", True)
+    assert "categories" not in table, "what a product does not have is not shown"
+    assert mug["date_created"] == "2025-01-15T09:00:00"
+    for product in shop.products.all():
+        before = json.dumps({**product, "date_modified": 0})
+        after = shop.products.woo_products_update(product["id"], product)
+        assert json.dumps({**after, "date_modified": 0}) == before
+
+
+def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
+    product = shop.products.woo_products_create(
+        {
+            "name": "Red Mug",
+            "regular_price": 3,
+            "meta_data": [{"key": "a", "value": 1}, {"key": "b", "value": [2]}],
+        }
+    )
+    assert (product["id"], product["slug"], product["price"]) == (4, "red-mug-2", "3")
+    assert "stock_quantity" not in product
+    changes = [
+        {"key": "a", "value": 5},
+        {"key": "b", "value": None},
+        {"key": "c", "value": {"d": None}},
+    ]
+    product = shop.products.woo_products_update(
+        4,
+        {
+            "meta_data": changes,
+            "manage_stock": True,
+            "stock_quantity": "0",
+            "categories": [{"id": 2}],
+        },
+    )
+    assert product["meta_data"] == [
+        {"key": "a", "value": 5},
+        {"key": "c", "value": {"d": None}},
+    ]
+    assert (
+        product["stock_quantity"],
+        product["stock_status"],
+        product["categories"][0]["name"],
+    ) == (0, "outofstock", "Mugs")
+    assert (
+        shop.products.woo_products_update(4, {"backorders": "notify"})["stock_status"]
+        == "onbackorder"
+    )
+    assert shop.products.woo_products_delete(4)["status"] == "trash"
+    assert [row["id"] for row in shop.products.woo_products_list()] == [1, 2, 3]
+    refused(
+        "conflict: product 4 is in the trash already", lambda: shop.products.woo_products_delete(4)
+    )
+    shop.products.woo_products_delete(4, force=True)
+    refused("not found: there is no product with id 4", lambda: shop.products.woo_products_get(4))
+    assert shop.products.woo_products_create({})["id"] == 5, "an id is not given again"
+
+
+@pytest.mark.parametrize(("data", "why"), [
+    ({"sku": "M1"}, "conflict: another product has the SKU"),
+    ({"regular_price": "cheap"}, "productData.regular_price: .*an amount is written like"),
+    ({"regular_price": -1}, "an amount is from 0 to"),
+    ({"stock_quantity": 3}, "stock_quantity is kept only by a product with manage_stock true"),
+    ({"status": "gone"}, "productData.status"),
+    ({"type": "variation"}, "type: a variation is of a product"),
+    ({"categories": [{"id": 77}]}, "not found: there is no category with id 77"),
+    ({"categories": [{"name": "Mugs"}]}, r"productData.categories.0.id: field required"),
+    ({"meta_data": [{"value": 1}]}, "a new item of meta_data needs a key"),
+    ({"date_on_sale_from": "soon"}, "date_on_sale_from must be a date"),
+    ({"manage_stock": True, "stock_quantity": 10**30}, "productData.stock_quantity"),
+])  # fmt: skip
+def test_products_that_cannot_be(shop: WooCommerce, data: dict[str, Any], why: str) -> None:
+    refused(why, lambda: shop.products.woo_products_create(data))
+    assert len(shop.products.all()) == 3
+    [failed] = shop.products.woo_products_batch_update(create=[data])["create"]
+    assert re.search(why, failed["error"])
+
+
+def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
+    shop.categories.add("Big mugs", parent=2)
+    shop.products.add(
+        "Bowl",
+        regular_price="4.50",
+        categories=["Big mugs"],
+        status="draft",
+        featured=True,
+        description="red clay",
+    )
+    ids = lambda **filters: [row["id"] for row in shop.products.woo_products_list(**filters)]  # noqa: E731
+    assert ids(search="mug RED") == [1]
+    assert ids(search="red") == [1, 4]
+    assert (ids(category="2"), ids(category="3"), ids(category="1,3"), ids(tag="1")) == (
+        [1, 2, 4],
+        [4],
+        [3, 4],
+        [2],
+    )
+    assert (
+        ids(sku="M2, T1"),
+        ids(sku="M"),
+        ids(status="draft"),
+        ids(featured=True),
+        ids(onSale=True),
+    ) == (
+        [2, 3],
+        [],
+        [4],
+        [4],
+        [3],
+    )
+    assert (
+        ids(minPrice="4.5", maxPrice="10"),
+        ids(minPrice="10.01"),
+        ids(stockStatus="outofstock"),
+    ) == ([1, 2, 4], [3], [])
+    assert ids(orderby="price", order="asc") == [2, 4, 1, 3]
+    assert ids(orderby="title", order="asc") == [2, 4, 3, 1]
+    refused("category must be ids separated by commas", lambda: ids(category="Mugs"))
+    refused("minPrice: an amount", lambda: ids(minPrice="x"))
+    assert ids(minPrice=" ") == ids()
+    names = [
+        (row["name"], row["count"], row["parent"])
+        for row in shop.categories.woo_products_categories_list()
+    ]
+    assert names == [("Uncategorized", 1, 0), ("Mugs", 2, 0), ("Big mugs", 0, 2)]
+    assert [
+        row["name"]
+        for row in shop.categories.woo_products_categories_list(hideEmpty=True, search="u")
+    ] == [
+        "Uncategorized",
+        "Mugs",
+    ]
+    assert [row["name"] for row in shop.categories.woo_products_categories_list(parent=2)] == [
+        "Big mugs"
+    ]
+    assert [row["name"] for row in shop.categories.woo_products_tags_list(hideEmpty=True)] == [
+        "new"
+    ]
+    assert (
+        shop.categories.woo_products_categories_create({"name": "Outlet/Clearance"})["slug"]
+        == "outlet-clearance"
+    )
+    refused(
+        "conflict: there is a category",
+        lambda: shop.categories.woo_products_categories_create({"name": "mugs"}),
+    )
+    refused(
+        "categoryData.name is missing", lambda: shop.categories.woo_products_categories_create({})
+    )
+    picture = {"src": "https://example.com/a.png"}
+    made = shop.categories.woo_products_categories_create(
+        {"name": "Sale", "menuOrder": 3, "image": picture}
+    )
+    assert (made["menu_order"], made["image"]) == (3, picture)
+    refused(
+        "no category with id 9",
+        lambda: shop.categories.woo_products_categories_create({"name": "a", "parent": 9}),
+    )
+
+
+def test_variations_and_reviews(shop: WooCommerce) -> None:
+    shirt = shop.products.add(
+        "Shirt", type="variable", attributes=[{"name": "Size", "options": ["S", "L"]}]
+    )
+    sizes = [
+        shop.products.add(f"Shirt {size}", parent_id=shirt, regular_price=price, stock_quantity=5)
+        for size, price in (("S", "9"), ("L", "10"))
+    ]
+    assert (
+        [row["id"] for row in shop.products.woo_products_variations_list(shirt)] == sizes == [5, 6]
+    )
+    assert [
+        (row["price"], row["variations"]) for row in shop.products.all() if row["id"] == shirt
+    ] == [("9", sizes)]
+    line = order(shop, (sizes[1], 2), **PAID)["line_items"][0]
+    assert (line["product_id"], line["variation_id"], line["price"]) == (shirt, sizes[1], "10.00")
+    assert [row["stock_quantity"] for row in shop.products.woo_products_variations_list(shirt)] == [
+        5,
+        3,
+    ]
+    assert shop.products.woo_products_get(shirt)["total_sales"] == 2
+    shop.products.woo_products_delete(shirt, force=True)
+    refused("no product with id 5", lambda: shop.products.woo_products_get(5))
+    shop.reviews.add(1, "Ann", "Nice", 5)
+    shop.reviews.add(1, "Bob", "So so", 2)
+    shop.reviews.add(2, "Bot", "Buy", 1, status="spam")
+    assert [row["id"] for row in shop.reviews.woo_products_reviews_list()] == [2, 1]
+    assert [
+        row["review"] for row in shop.reviews.woo_products_reviews_list(productId=2, status="all")
+    ] == ["Buy"]
+    assert (
+        shop.products.woo_products_get(1)["average_rating"],
+        shop.products.woo_products_get(1)["rating_count"],
+    ) == ("3.50", 2)
+
+
+def test_coupons_and_customers_are_unique(shop: WooCommerce) -> None:
+    data = {"code": "a b", "amount": 5, "discount_type": "fixed_cart", "description": "spring"}
+    coupon = shop.coupons.woo_coupons_create(data)
+    assert (coupon["code"], coupon["amount"], coupon["discount_type"], coupon["usage_limit"]) == (
+        "a b",
+        "5",
+        "fixed_cart",
+        None,
+    )
+    refused(
+        "conflict: coupon 1 has the code",
+        lambda: shop.coupons.woo_coupons_create(data | {"code": "A B"}),
+    )
+    refused(
+        "a code that is not blank", lambda: shop.coupons.woo_coupons_create(data | {"code": " "})
+    )
+    refused("couponData.code is missing", lambda: shop.coupons.woo_coupons_create({}))
+    refused(
+        "a percentage is at most 100",
+        lambda: shop.coupons.woo_coupons_update(1, {"discount_type": "percent", "amount": "101"}),
+    )
+    assert [row["id"] for row in shop.coupons.woo_coupons_list(search="spring")] == [1]
+    assert (
+        shop.coupons.woo_coupons_delete(1, force=False)["status"],
+        shop.coupons.woo_coupons_list(),
+    ) == ("trash", [])
+    assert (shop.coupons.woo_coupons_delete(1)["id"], shop.coupons.all()) == (1, [])
+    assert [row["id"] for row in shop.customers.woo_customers_list()] == [3, 2]
+    assert [row["email"] for row in shop.customers.woo_customers_list(role="all", order="asc")] == [
+        "admin@woocommerce.local",
+        "ann@x.org",
+        "bob@x.org",
+    ]
+    assert [
+        row["id"] for row in shop.customers.woo_customers_list(orderby="name", order="asc")
+    ] == [2, 3]
+    assert [row["id"] for row in shop.customers.woo_customers_list(email="BOB@x.org")] == [3]
+    assert [row["id"] for row in shop.customers.woo_customers_list(search="x.org ann")] == [2]
+    refused(
+        "conflict: another customer has the email",
+        lambda: shop.customers.woo_customers_create({"email": "ANN@x.org"}),
+    )
+    refused(
+        "conflict: another customer has the user",
+        lambda: shop.customers.woo_customers_create({"email": "a@b.cd", "username": "ann"}),
+    )
+    refused("a customer needs an email", lambda: shop.customers.woo_customers_create({}))
+    refused(
+        "conflict: customer 2 has the email",
+        lambda: shop.customers.woo_customers_update(3, {"email": "ann@x.org"}),
+    )
+    assert (
+        shop.customers.woo_customers_create({"email": "ann@y.org", "billing": {"city": "Bern"}})[
+            "username"
+        ]
+        == "ann2"
+    )
+    assert (
+        shop.customers.woo_customers_update(4, {"billing": {"phone": 7}})["billing"]["city"]
+        == "Bern"
+    )
+
+
+def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
+    done = shop.products.woo_products_batch_update(
+        create=[{"name": "A"}, {"sku": "M1"}],
+        update=[{"id": 2, "name": "B"}, {"id": 9}, {}],
+        delete=[1, 1],
+    )
+    assert [row.get("name") for row in done["create"]] == ["A", None]
+    errors = [row["error"] for rows in done.values() for row in rows if "error" in row]
+    assert [error.partition(":")[0] for error in errors] == [
+        "conflict",
+        "not found",
+        "invalid argument",
+        "not found",
+    ]
+    assert [row["name"] for row in shop.products.all()] == ["B", "Oak Table", "A"]
+    batch = shop.orders.woo_orders_batch_update(
+        create=[{"line_items": [{"product_id": 2}]}] * 2, delete=[5]
+    )
+    assert [row["id"] for row in batch["create"]] == [1, 2]
+    assert batch["delete"] == [{"error": "not found: there is no order with id 5"}]
+    refused(
+        "limit exceeded: a batch has at most 100",
+        lambda: shop.orders.woo_orders_batch_update(delete=[1] * (MAX_BATCH + 1)),
+    )
+
+
+def test_pages_end(shop: WooCommerce) -> None:
+    shop.products.add_all([{"name": f"P{k}"} for k in range(120)])
+    pages = [
+        [
+            row["id"]
+            for row in shop.products.woo_products_list(
+                perPage=50, page=page, orderby="id", order="asc"
+            )
+        ]
+        for page in (1, 2, 3, 4, 10**25)
+    ]
+    assert [len(page) for page in pages] == [50, 50, 23, 0, 0]
+    assert [product for page in pages for product in page] == list(range(1, 124))
+    assert len(shop.products.woo_products_list()) == 10
+    for size in (0, 101):
+        refused(
+            "a page holds 1 to 100 items",
+            lambda size=size: shop.products.woo_products_list(perPage=size),
+        )
+    refused("page must be at least 1", lambda: shop.orders.woo_orders_list(page=0))
+
+
+def test_the_shop_itself(shop: WooCommerce) -> None:
+    assert [row["id"] for row in shop.shipping.woo_shipping_zones_list()] == [0]
+    assert shop.shipping.woo_shipping_zones_create("Europe", order=2) == {
+        "id": 1,
+        "name": "Europe",
+        "order": 2,
+    }
+    assert shop.shipping.woo_shipping_zones_update(1, name="EU") == {
+        "id": 1,
+        "name": "EU",
+        "order": 2,
+    }
+    refused("permission denied", lambda: shop.shipping.woo_shipping_zones_update(0, name="x"))
+    method = shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"cost": 5})
+    assert shop.shipping.woo_shipping_zone_methods_list(1) == [method]
+    assert (method["settings"], method["method_title"]) == ({"cost": {"value": "5"}}, "Flat rate")
+    refused(
+        "methodId must be one of",
+        lambda: shop.shipping.woo_shipping_zone_methods_create(1, "drone"),
+    )
+    refused(
+        "no setting is called",
+        lambda: shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"x": 1}),
+    )
+    rate = tools_of(shop)["woo_tax_rates_create"](
+        {"country": "us", "rate": "7.25", "class": "reduced-rate"}
+    )
+    assert (rate["country"], rate["rate"], rate["class"]) == ("US", "7.2500", "reduced-rate")
+    assert (
+        shop.taxes.woo_tax_rates_list(taxClass="standard"),
+        shop.taxes.woo_tax_rates_list(),
+    ) == (
+        [],
+        [shop.taxes.woo_tax_rates_get(1)],
+    )
+    refused(
+        "no tax class",
+        lambda: shop.taxes.woo_tax_rates_create(country="US", rate="1", class_="luxury"),
+    )
+    assert [row["slug"] for row in shop.taxes.woo_tax_classes_list()] == [
+        "standard",
+        "reduced-rate",
+        "zero-rate",
+    ]
+    groups = [row["id"] for row in shop.settings.woo_settings_list()]
+    assert {
+        row["id"]: row["value"] for group in groups for row in shop.settings.woo_settings_get(group)
+    }["woocommerce_currency"] == "USD"
+    assert (
+        shop.settings.woo_payment_gateways_update(
+            "bacs", enabled=True, title="Wire", settings={"instructions": "Pay"}
+        )["title"]
+        == "Wire"
+    )
+    assert [row["enabled"] for row in shop.settings.woo_payment_gateways_list()] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert (
+        shop.settings.woo_payment_gateways_get("bacs")["settings"]["instructions"]["value"] == "Pay"
+    )
+    assert shop.settings.woo_system_status()["database"]["products"] == 3
+    for row in shop.settings.woo_system_tools_list():
+        assert shop.settings.woo_system_tools_run(row["id"])["success"]
+    shop.webhooks.woo_webhooks_create("w", "order.created", "https://x.org/w", secret="s")
+    shop.webhooks.woo_webhooks_create("v", "order.created", "https://x.org/v", status="paused")
+    order(shop, (1, 1))
+    assert [
+        (row["webhook_id"], row["topic"], row["resource_id"]) for row in shop.webhooks.deliveries()
+    ] == [(1, "order.created", 1)]
+    assert [row["id"] for row in shop.webhooks.woo_webhooks_list(status="active")] == [1]
+    refused(
+        "must begin with http",
+        lambda: shop.webhooks.woo_webhooks_create("w", "order.created", "ftp://x"),
+    )
+
+
+def test_parts_follow_the_server_to_other_records(shop: WooCommerce) -> None:
+    """The server replaces its store when an episode begins, and has another one in a copy."""
+    for _ in range(2):
+        shop.begin()
+        assert (
+            len(shop.products.all()),
+            currency(shop),
+        ) == (3, "USD")
+        shop.products.add("Bowl")
+        shop.settings.update("woocommerce_currency", "EUR")
+    copied = copy.deepcopy(shop)
+    copied.products.add("Plate")
+    assert (len(shop.products.all()), len(copied.products.all())) == (4, 5)
+    assert WooCommerce.__mro__[1:] == Server.__mro__
+
+
+def currency(shop: WooCommerce) -> str:
+    rows = shop.settings.woo_settings_get("general")
+    return str({row["id"]: row["value"] for row in rows}["woocommerce_currency"])
+
+
+def test_filling_is_checked() -> None:
+    shop = WooCommerce(OfficeContext(START))
+    with pytest.raises(ValueError, match="no field is called 'titel'"):
+        shop.products.add("Mug", titel="x")
+    with pytest.raises(ValueError, match="a date must have a time zone"):
+        shop.orders.add(date_created=datetime(2025, 1, 1))
+    refused("no setting with id", lambda: shop.settings.update("colour", "red"))
+    with pytest.raises(ValueError, match="gmt_offset must be a number, got 'CET'"):
+        shop.settings.update("gmt_offset", "CET")
+    with pytest.raises(
+        ValueError, match="woocommerce_weight_unit must be one of kg, g, lbs, oz, got 'stone'"
+    ):
+        shop.settings.update("woocommerce_weight_unit", "stone")
+    shop.settings.update("woocommerce_currency", "EUR")
+    assert (
+        shop.orders.woo_orders_create({})["currency"],
+        currency(shop),
+    ) == ("EUR", "EUR")
+    shop.orders.woo_orders_delete(1, force=True)
+    ids = shop.products.add_all(
+        {"name": "P", "sku": f"S{k}", "meta_data": {"threshold": str(k)}, "total_sales": k}
+        for k in range(3)
+    )
+    assert (ids, [row.get("total_sales", 0) for row in shop.products.all()]) == (
+        [1, 2, 3],
+        [0, 1, 2],
+    )
+    refused(
+        "conflict: another product has the SKU",
+        lambda: shop.products.add_all([{"name": "new"}, {"name": "old", "sku": "S1"}]),
+    )
+    assert len(shop.products.all()) == 3
+    sale = shop.products.add(
+        "Old",
+        regular_price="9",
+        sale_price="8",
+        date_on_sale_from="2025-01-01",
+        date_created=START - timedelta(days=90),
+    )
+    assert shop.products.woo_products_get(sale)["on_sale"], (
+        "sales are as of now, not as of the day of creation"
+    )
+    shop.orders.add_all(
+        [{"status": "completed", "line_items": [{"product_id": 1, "quantity": 2}]}], take_stock=True
+    )
+    assert shop.products.woo_products_get(1)["total_sales"] == 2

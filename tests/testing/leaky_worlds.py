@@ -1,0 +1,321 @@
+"""A clean toy world, and one for each class of leak that the battery must find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import gymnasium
+
+from agentgym import ToolCall, ToolError, World, tool
+
+WORDS = (
+    "amber basil cedar delta ember fable grove heron ivory jewel karma lemon maple noble ocean "
+    "pearl quartz raven solar tulip umber velvet willow xenon yarrow zephyr acorn birch coral dune"
+).split()
+SIZE, PAGE = 16, 4
+LETTERS = list("bcdfghjkmnpqrstvwxz23456789")
+
+
+@dataclass(frozen=True)
+class NotesConfig:
+    pass
+
+
+class CleanNotes(World[NotesConfig]):
+    """Find the note whose numbers have a given sum, among pages of notes; nothing else tells it."""
+
+    Config = NotesConfig
+    parallel_calls = False
+
+    def generate(self) -> None:
+        rng = self.rng
+        self.names = [WORDS[k] for k in rng.permutation(len(WORDS))[:SIZE]]
+        self.ids = ["".join(rng.choice(LETTERS, size=7)) + "7x" for _ in self.names]
+        sums = 100 + rng.permutation(800)[:SIZE]
+        self.parts = [(int(n := rng.integers(1, s)), int(s - n)) for s in sums]
+        self.target = int(rng.integers(SIZE))
+        self.order = [int(k) for k in rng.permutation(SIZE)]
+        self.max_turns = 20
+        self.chosen = ""
+        self.listed = self.was_read = 0
+        self.plant()
+
+    def plant(self) -> None:
+        """Plant the leak."""
+
+    def rules(self) -> str:
+        return (
+            "Find the note whose two numbers have the sum that is asked for, and answer its name."
+        )
+
+    def task(self) -> str:
+        total = sum(self.parts[self.target])
+        return f"Names: {', '.join(self.names)}\nThe sum: {total}{self.extra()}\nTurn budget: {self.max_turns}"
+
+    def extra(self) -> str:
+        """Text that ends the line before the budget."""
+        return ""
+
+    def mark(self, note: int) -> str:
+        """Return the metadata of a note."""
+        return f"size {sum(map(ord, self.ids[note])) % 7}"
+
+    @tool
+    def list_notes(self, page: int) -> str:
+        """List a page of notes.
+
+        Args:
+            page: The page, from 1 on.
+        """
+        if not 1 <= page <= SIZE // PAGE:
+            raise ToolError(f"there are pages 1 to {SIZE // PAGE}")
+        self.listed += 1
+        rows = self.order[(page - 1) * PAGE : page * PAGE]
+        return "\n".join(f"{self.ids[k]} {self.names[k]} {self.mark(k)}" for k in rows)
+
+    @tool
+    def read(self, id: str) -> str:
+        """Read a note.
+
+        Args:
+            id: Its id.
+        """
+        if id not in self.ids:
+            raise ToolError("there is no such note")
+        note = self.ids.index(id)
+        self.was_read += note == self.target
+        return f"The numbers are {self.parts[note][0]} and {self.parts[note][1]}."
+
+    @tool(final=True)
+    def answer(self, name: str) -> str:
+        """Answer.
+
+        Args:
+            name: The name of the note.
+        """
+        self.chosen = name
+        return "Taken."
+
+    def score(self) -> float:
+        return float(self.chosen == self.names[self.target])
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        if self.listed < SIZE // PAGE:
+            return [ToolCall("list_notes", {"page": self.listed + 1})]
+        if not self.was_read:
+            return [ToolCall("read", {"id": self.ids[self.target]})]
+        return [ToolCall("answer", {"name": self.names[self.target]})]
+
+
+class BudgetTells(CleanNotes):
+    """The budget that the prompt prints depends on the target."""
+
+    def plant(self) -> None:
+        self.max_turns = 20 + self.target
+
+
+class LengthTells(CleanNotes):
+    """The prompt is longer the later the target stands in it."""
+
+    def plant(self) -> None:
+        self.names = [name[:5].ljust(5, "e") for name in self.names]
+
+    def extra(self) -> str:
+        return "." * self.target
+
+
+class ConstantAnswer(CleanNotes):
+    """One answer is right more often than the number of options says."""
+
+    def plant(self) -> None:
+        if "amber" in self.names and self.rng.random() < 0.8:
+            self.target = self.names.index("amber")
+
+
+class FirstOption(CleanNotes):
+    """The first option is right in a third of the instances."""
+
+    def plant(self) -> None:
+        if self.rng.random() < 0.35:
+            self.target = 0
+
+
+class SecondLastOption(CleanNotes):
+    """The answer stands in one place of the prompt."""
+
+    def plant(self) -> None:
+        self.target = SIZE - 2
+
+
+class LongestOption(CleanNotes):
+    """The right option is the longest."""
+
+    def plant(self) -> None:
+        self.target = max(range(SIZE), key=lambda k: len(self.names[k]))
+
+
+class LastPageSuffices(CleanNotes):
+    """The last entry of the last page is right."""
+
+    def plant(self) -> None:
+        self.order.remove(self.target)
+        self.order.append(self.target)
+
+
+class FirstPageSuffices(CleanNotes):
+    """The second entry of the first page is right."""
+
+    def plant(self) -> None:
+        self.order.remove(self.target)
+        self.order.insert(1, self.target)
+
+
+class MetadataMarks(CleanNotes):
+    """Metadata of a page that is read first mark the target, wherever it stands there."""
+
+    def plant(self) -> None:
+        self.order.remove(self.target)
+        self.order.insert(int(self.rng.integers(PAGE)), self.target)
+
+    def mark(self, note: int) -> str:
+        return "starred" if note == self.target else "plain"
+
+
+class RepeatedIds(CleanNotes):
+    """The note that matters has one of a few ids, whatever the seed."""
+
+    def plant(self) -> None:
+        self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
+
+
+class GuessableIds(CleanNotes):
+    """Ids are numbered, so that they need not be looked up."""
+
+    def plant(self) -> None:
+        self.ids = [f"note{k}" for k in range(SIZE)]
+
+
+class SameSteps(CleanNotes):
+    """The calls that lead to success are the same in one instance of four."""
+
+    def plant(self) -> None:
+        if self.rng.random() < 0.25:
+            self.ids[self.target], self.names[self.target] = "q7777777", "pearl"
+
+
+class AnyEnd(CleanNotes):
+    """An empty answer is taken for the right one."""
+
+    def score(self) -> float:
+        return float(self.done and self.chosen in ("", self.names[self.target]))
+
+
+class YesOrNo(CleanNotes):
+    """Two answers, equally likely: chance is a half, and no leak."""
+
+    def toolsets(self) -> Sequence[object]:
+        return (_YesOrNo(self),)
+
+    def task(self) -> str:
+        return f"Is the sum of the note of id {self.ids[self.target]} even?"
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        if not self.was_read:
+            return [ToolCall("read", {"id": self.ids[self.target]})]
+        return [ToolCall("decide", {"even": sum(self.parts[self.target]) % 2 == 0})]
+
+    def score(self) -> float:
+        return float(self.chosen == str(sum(self.parts[self.target]) % 2 == 0))
+
+
+class _YesOrNo:
+    def __init__(self, world: YesOrNo) -> None:
+        self._world = world
+
+    @tool
+    def read(self, id: str) -> str:
+        """Read a note.
+
+        Args:
+            id: Its id.
+        """
+        return self._world.read(id)
+
+    @tool(final=True)
+    def decide(self, even: bool) -> str:
+        """Decide.
+
+        Args:
+            even: Whether the sum is even.
+        """
+        self._world.chosen = str(even)
+        return "Taken."
+
+
+class IdTells(YesOrNo):
+    """The last letter of the id that the prompt names says whether the answer is yes."""
+
+    def plant(self) -> None:
+        even = sum(self.parts[self.target]) % 2 == 0
+        self.ids[self.target] = self.ids[self.target][:-1] + ("x" if even else "y")
+
+
+class GuessOnce(World[NotesConfig]):
+    """Guess which of four seals is the right one; the world tells no optimal calls."""
+
+    Config = NotesConfig
+
+    def generate(self) -> None:
+        self.seal = int(self.rng.integers(1, 5))
+        self.token = int(self.rng.integers(10**9))
+        self.chosen = 0
+        self.max_turns = 3
+
+    def rules(self) -> str:
+        return "Guess the seal."
+
+    def task(self) -> str:
+        return f"Case {self.token}: which seal is it?"
+
+    @tool(final=True)
+    def guess(self, seal: Literal[1, 2, 3, 4]) -> str:
+        """Guess.
+
+        Args:
+            seal: The seal.
+        """
+        self.chosen = seal
+        return "Taken."
+
+    def score(self) -> float:
+        return float(self.chosen == self.seal)
+
+
+CLEAN = (CleanNotes, YesOrNo)
+LEAKY = (
+    BudgetTells,
+    LengthTells,
+    ConstantAnswer,
+    FirstOption,
+    SecondLastOption,
+    LongestOption,
+    LastPageSuffices,
+    FirstPageSuffices,
+    MetadataMarks,
+    RepeatedIds,
+    GuessableIds,
+    SameSteps,
+    AnyEnd,
+)
+
+for world in (*CLEAN, *LEAKY, IdTells, GuessOnce):
+    # Not by `agentgym.register`, so that the laws over the registry pass them over.
+    gymnasium.register(
+        f"agentgym/{world.__name__}-v0",
+        entry_point="agentgym.play.env:ToolEnv",
+        kwargs={"world": f"{__name__}:{world.__name__}"},
+        order_enforce=False,
+        disable_env_checker=True,
+    )

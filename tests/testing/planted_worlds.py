@@ -1,0 +1,374 @@
+"""A sound world, and worlds that each break one law: a fuzzer has to find all of them, and nothing
+in the sound one.
+
+They are known to Gymnasium only, so that no test of all worlds takes them in.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+
+from agentgym import Content, ToolError, World, tool
+
+
+@dataclass(frozen=True)
+class Config:
+    budget_slack: int = 0
+
+
+class SoundWorld(World[Config]):
+    """Keep notes until the note `end` holds the number."""
+
+    Config = Config
+
+    def generate(self) -> None:
+        self.number = int(self.rng.integers(1, 10))
+        self.notes: dict[str, str] = {"first": "a note"}
+        self.clock = 0
+        self.max_turns = 20 + self.config.budget_slack
+
+    def rules(self) -> str:
+        return "You keep notes."
+
+    def task(self) -> str | Content:
+        return f"Write the number {self.number} into the note end, then call finish."
+
+    def score(self) -> float:
+        return float(self.done and self.notes.get("end") == str(self.number))
+
+    @tool
+    def write(self, name: str, text: str) -> str:
+        """Write a note.
+
+        Args:
+            name: Its name.
+            text: Its text.
+        """
+        if not name.strip():
+            raise ToolError("a note needs a name")
+        self.clock += 1
+        self.notes[name] = text
+        return f'{{"name": "{len(self.notes)}", "clock": {self.clock}}}'
+
+    @tool
+    def read(self, name: str) -> str:
+        """Read a note.
+
+        Args:
+            name: Its name.
+        """
+        if name not in self.notes:
+            raise ToolError(f"there is no such note; notes: {len(self.notes)}")
+        return self.notes[name]
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        if not 1 <= seconds <= 100:
+            raise ToolError("seconds must be 1 to 100")
+        self.clock += seconds
+        return f"The clock shows {self.clock}."
+
+    @tool(final=True)
+    def finish(self) -> str:
+        """End the task."""
+        return "Done."
+
+
+class RaisingWorld(SoundWorld):
+    """Its tool raises where it should refuse."""
+
+    @tool
+    def read(self, name: str) -> str:
+        """Read a note.
+
+        Args:
+            name: Its name.
+        """
+        return self.notes[name]
+
+
+class RareWorld(SoundWorld):
+    """Its tool raises for texts with a control character of bidirectional writing, in one of its two
+    arguments.
+    """
+
+    @tool
+    def write(self, name: str, text: str) -> str:
+        """Write a note.
+
+        Args:
+            name: Its name.
+            text: Its text.
+        """
+        if set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067"):
+            raise RuntimeError("the layout of the text failed")
+        return super().write(name, text)
+
+
+class ScoringWorld(SoundWorld):
+    """Its scorer raises in some states."""
+
+    def score(self) -> float:
+        return super().score() if int(self.clock) < 20 else 1 / (self.clock - self.clock)
+
+
+class HangingWorld(SoundWorld):
+    """Its tool never ends for large numbers."""
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        while seconds >= 2**31:
+            pass
+        return super().wind(seconds)
+
+
+class DyingWorld(SoundWorld):
+    """Its tool ends the process for negative numbers."""
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        if seconds < 0:
+            os._exit(3)
+        return super().wind(seconds)
+
+
+class QuadraticWorld(SoundWorld):
+    """Its tool compares each character of a text with each other."""
+
+    @tool
+    def write(self, name: str, text: str) -> str:
+        """Write a note.
+
+        Args:
+            name: Its name.
+            text: Its text.
+        """
+        characters = [ord(character) for character in name + text]
+        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 12))
+        return super().write(name, text)
+
+
+class HalfDoneWorld(SoundWorld):
+    """A call that it refuses has changed something."""
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        self.notes["last"] = str(seconds)[:9]
+        return super().wind(seconds)
+
+
+class TickingWorld(SoundWorld):
+    """Its clock goes on when a call is refused."""
+
+    @tool
+    def read(self, name: str) -> str:
+        """Read a note.
+
+        Args:
+            name: Its name.
+        """
+        self.clock += 1
+        return super().read(name)
+
+
+class RememberingWorld(SoundWorld):
+    """Its episodes share a class attribute."""
+
+    written: ClassVar[list[str]] = []
+
+    @tool
+    def write(self, name: str, text: str) -> str:
+        """Write a note.
+
+        Args:
+            name: Its name.
+            text: Its text.
+        """
+        result = super().write(name, text)
+        self.written.append(name)
+        return f"{result} {len(self.written)}"
+
+
+class NaNWorld(SoundWorld):
+    """Its score is no number in some states."""
+
+    def score(self) -> float:
+        return float("nan") if len(self.notes) > 2 else super().score()
+
+
+class OverfullWorld(SoundWorld):
+    """Its score is above 1 in some states."""
+
+    def score(self) -> float:
+        return float(len(self.notes) > 2) * 1.5
+
+
+class IdleWorld(SoundWorld):
+    """It rewards an agent that does nothing."""
+
+    def score(self) -> float:
+        return float(len(self.notes) == 1)
+
+
+class UnwritableWorld(SoundWorld):
+    """Its report cannot be written as JSON."""
+
+    def report(self) -> Mapping[str, Any]:
+        return {"names": set(self.notes)}
+
+
+class SurrogateWorld(SoundWorld):
+    """Its tool cuts a text between the bytes of a character."""
+
+    @tool
+    def write(self, name: str, text: str) -> str:
+        """Write a note.
+
+        Args:
+            name: Its name.
+            text: Its text.
+        """
+        start = text.encode("utf-8", "replace")[:2].decode("utf-8", "surrogateescape")
+        return f"{super().write(name, text)} {start}"
+
+
+class GamblingWorld(SoundWorld):
+    """It draws from the global generator."""
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        random.random()
+        return super().wind(seconds)
+
+
+class ThreadWorld(SoundWorld):
+    """Each episode leaves a thread behind."""
+
+    def generate(self) -> None:
+        super().generate()
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+class FileWorld(SoundWorld):
+    """Each episode leaves an open file behind."""
+
+    def generate(self) -> None:
+        super().generate()
+        os.open(os.devnull, os.O_RDONLY)
+
+
+class ForgetfulWorld(SoundWorld):
+    """A copy of it has lost a field."""
+
+    def generate(self) -> None:
+        super().generate()
+        self.reads = 0
+
+    @tool
+    def read(self, name: str) -> str:
+        """Read a note.
+
+        Args:
+            name: Its name.
+        """
+        text = super().read(name)
+        self.reads += 1
+        return f"{text} (read {self.reads} times)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "reads": 0}
+
+
+class UnorderedWorld(SoundWorld):
+    """It shows a set in the order of its hashes."""
+
+    def task(self) -> str | Content:
+        return f"{super().task()} Colors: {', '.join({'red', 'green', 'blue', 'cyan', 'pink'})}."
+
+
+class TimedWorld(SoundWorld):
+    """It shows the time of the machine."""
+
+    @tool
+    def wind(self, seconds: int) -> str:
+        """Set the clock forward.
+
+        Args:
+            seconds: The seconds, 1 to 100.
+        """
+        return f"{super().wind(seconds)} {time.time_ns()}"
+
+
+REFUSED = frozenset({"raise", "result"})
+"""What an env returns may be wrong; if it refuses to, it reports the failure of the tool or scorer."""
+
+PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
+    RaisingWorld: frozenset({"raise"}),
+    RareWorld: frozenset({"raise"}),
+    ScoringWorld: frozenset({"raise"}),
+    HangingWorld: frozenset({"hang"}),
+    DyingWorld: frozenset({"death"}),
+    QuadraticWorld: frozenset({"growth"}),
+    HalfDoneWorld: frozenset({"state"}),
+    TickingWorld: frozenset({"state"}),
+    RememberingWorld: frozenset({"repeat"}),
+    NaNWorld: REFUSED,
+    OverfullWorld: REFUSED,
+    IdleWorld: frozenset({"idle"}),
+    UnwritableWorld: REFUSED,
+    SurrogateWorld: REFUSED,
+    GamblingWorld: frozenset({"random"}),
+    ThreadWorld: frozenset({"leak"}),
+    FileWorld: frozenset({"leak"}),
+    ForgetfulWorld: frozenset({"copy"}),
+    UnorderedWorld: frozenset({"elsewhere"}),
+    TimedWorld: frozenset({"copy"}),
+}
+"""The worlds with the laws that each breaks, one of which has to be named."""
+
+for _world in (SoundWorld, *PLANTED):
+    gymnasium.register(
+        f"planted/{_world.__name__}-v0",
+        entry_point="agentgym.play.env:ToolEnv",
+        kwargs={"world": f"{__name__}:{_world.__name__}"},
+        order_enforce=False,
+        disable_env_checker=True,
+    )
+
+
+def planted_id(world: type[SoundWorld]) -> str:
+    """The id of a world, with the module that registers it, as a user of the command writes it."""
+    return f"{__name__}:planted/{world.__name__}-v0"

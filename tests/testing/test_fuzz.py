@@ -1,0 +1,64 @@
+"""The fuzzer finds nothing in what is registered: a sample of the ids at each run, whose episodes
+rotate with the commit, and the command.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+import agentgym
+from agentgym.testing import Case, play
+from tests import sampling
+from tests.cli.test_main import command
+from tests.sampling import OFFICE
+
+ALL = [entry.id for entry in (*agentgym.worlds(presets=True), *agentgym.teams())]
+SLOW = {
+    entry.id
+    for entry in agentgym.worlds(presets=True)
+    if entry.options
+    and (
+        entry.id in OFFICE
+        or "long" in entry.id
+        or "extreme" in entry.id
+        or entry.options.get("tasks", 0) > 1_000
+    )
+}
+IDS = [pytest.param(i, marks=pytest.mark.exhaustive) if i in SLOW else i for i in ALL]
+
+
+@pytest.mark.family(env_id=IDS)
+def test_nothing_is_found(env_id: str) -> None:
+    index = zlib.crc32(f"{sampling.current.seed} {env_id}".encode()) % 1_000
+    for k in (index, index + 1):
+        report = play(Case(env_id, seed=1, index=k, texts=15))
+        assert report.findings == [], report.findings[0].text
+        assert report.texts
+
+
+@pytest.mark.rotation
+def test_the_command_shows_a_table_and_plays_records_again(tmp_path: Path) -> None:
+    world = "tests.testing.planted_worlds:planted"
+    out = tmp_path / "findings.jsonl"
+    line = ("fuzz", f"{world}/SoundWorld-v0", f"{world}/RaisingWorld-v0", "--texts", "40")
+    shown = command(*line, "--out", str(out))
+    assert shown.returncode == 1
+    assert "KeyError" in shown.stdout
+    assert "80 texts, 1 causes of faults" in shown.stdout
+    again = command("fuzz", "--replay", str(out))
+    assert again.returncode == 1
+    assert "raise (still)" in again.stdout
+
+
+def test_bad_options_are_one_line(tmp_path: Path) -> None:
+    shown = command("fuzz", "NoWorld")
+    assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
+    assert "there is no world 'NoWorld'" in shown.stderr
+    assert "workers must be an integer" in command("fuzz", "ListWorld", "--workers", "0").stderr
+    (tmp_path / "broken.jsonl").write_text("{}\n", encoding="utf-8")
+    shown = command("fuzz", "--replay", str(tmp_path / "broken.jsonl"))
+    assert shown.returncode == 2
+    assert "broken.jsonl, line 1: this is no record of a finding" in shown.stderr

@@ -1,0 +1,121 @@
+"""The fuzzer finds every kind of fault that is planted, cuts it down, and plays it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgym.testing import (
+    Campaign,
+    Case,
+    Finding,
+    ResourceLedger,
+    minimize,
+    play,
+    read_findings,
+    replay,
+    replay_findings,
+)
+from tests.testing.planted_worlds import (
+    PLANTED,
+    DyingWorld,
+    HangingWorld,
+    QuadraticWorld,
+    RareWorld,
+    SoundWorld,
+    UnorderedWorld,
+    planted_id,
+)
+
+EPISODES = 12
+"""Episodes of forty replies within which a fault has to be found."""
+RARE_EPISODES = 50
+"""The same for a fault that one kind of character in one argument shows."""
+ELSEWHERE = (HangingWorld, DyingWorld, UnorderedWorld)
+"""Worlds whose faults take processes of their own."""
+
+
+def findings(world: type[SoundWorld], episodes: int) -> Iterator[Finding]:
+    ledger = ResourceLedger()
+    for index in range(episodes):
+        yield from play(Case(planted_id(world), index=index), ledger=ledger).findings
+
+
+@pytest.mark.rotation(world=[world for world in PLANTED if world not in ELSEWHERE])
+def test_a_planted_fault_is_found(world: type[SoundWorld]) -> None:
+    episodes = RARE_EPISODES if world is RareWorld else EPISODES
+    assert any(finding.kind in PLANTED[world] for finding in findings(world, episodes))
+
+
+def test_a_sound_world_has_no_finding() -> None:
+    assert list(findings(SoundWorld, EPISODES)) == []
+
+
+@pytest.fixture(scope="module")
+def rare() -> Finding:
+    return next(findings(RareWorld, RARE_EPISODES))
+
+
+@pytest.mark.rotation
+def test_a_finding_is_cut_down_to_one_short_reply(rare: Finding) -> None:
+    smallest = minimize(rare, play)
+    assert (smallest.minimal, smallest.reproduced) == (True, True)
+    (reply,) = smallest.case.actions or ()
+    assert len(reply) < 120
+    assert "RuntimeError: the layout of the text failed" in smallest.text
+
+
+def test_what_was_cured_is_not_found_again(rare: Finding) -> None:
+    assert replay(rare, play) is not None
+    assert replay(replace(rare, case=replace(rare.case, id=planted_id(SoundWorld))), play) is None
+    cured = replace(rare, case=replace(rare.case, actions=["hello"]))
+    assert minimize(cured, play).reproduced is False
+
+
+@pytest.mark.rotation
+def test_the_work_of_two_replies_is_compared() -> None:
+    finding = next(findings(QuadraticWorld, EPISODES))
+    assert finding.kind == "growth"
+    assert len((finding.case.actions or [""])[-1]) > 3 * len(finding.case.smaller) > 0
+
+
+@pytest.mark.rotation(world=ELSEWHERE)
+def test_what_ends_a_process_is_found_and_played_again(
+    tmp_path: Path, world: type[SoundWorld]
+) -> None:
+    ids = [planted_id(world)]
+    out = tmp_path / "findings.jsonl"
+    # Ten times what a sound step takes on a busy machine; and one run each, as it costs a process.
+    campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=1.5)
+    campaign.run()
+    (tally,) = campaign.tallies.values()
+    assert PLANTED[world] & {kind for kind, *_ in tally.causes}
+    assert tally.texts >= 160
+    _, header, rows = campaign.table()
+    assert [row[0] for row in rows] == ids
+    assert len(header) == len(rows[0])
+    records = read_findings(out)
+    sure = [record for record in records if record.reproduced is not False]
+    assert PLANTED[world] & {record.kind for record in sure}
+    assert all(again is not None for _, again in replay_findings(sure, step_seconds=1.5))
+
+
+def test_a_record_holds_any_text(rare: Finding) -> None:
+    """Two surrogates side by side are not the character that JSON would read them as."""
+    texts = ["\ud83d\ude00", "\ud800", "a\x00b", "\U0001f600", "\\ud800"]
+    case = replace(rare.case, actions=texts, smaller="\udc00")
+    again = Finding.from_json(replace(rare, case=case).to_json())
+    assert again.case.actions == texts
+    assert again.case.smaller == "\udc00"
+    with pytest.raises(ValueError, match="no record of a finding"):
+        Finding.from_json("{}")
+
+
+def test_the_same_case_plays_the_same_episode() -> None:
+    one, two = (play(Case("ListWorld", seed=3, index=2)) for _ in range(2))
+    assert one.actions == two.actions
+    assert one.marks == two.marks
+    assert play(Case("ListWorld", seed=4, index=2)).actions != one.actions

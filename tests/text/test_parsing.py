@@ -1,0 +1,287 @@
+"""Reading calls: the inverse of rendering them, never an exception, never a call that was not
+clearly written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym import Tool, ToolCall, explain, parse, render
+from agentgym.text.parsing import MAX_REPLY_CHARS
+from benchmarks.hostile_texts import REPLIES
+
+TRICKY = [
+    "```",
+    "</tool_call>",
+    "<tool_call>",
+    "</think>",
+    "<think>",
+    "'''",
+    '"""',
+    "\\",
+    "\\u0041",
+    "a=1",
+    "{}",
+    "],",
+    "é",
+    "\U0001f600",
+    "\n",
+    "\u2028",
+]
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30),
+    st.lists(st.sampled_from(TRICKY), max_size=4).map("".join),
+)
+values = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**20), 10**20),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
+)
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+calls = st.builds(ToolCall, names, st.dictionaries(names, values, max_size=3))
+DIALECTS: list[Any] = ["python", "json"]
+SET_VALUE = Tool("set_value", "", {"type": "object", "properties": {"key": {}, "value": {}}})
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality that tells 1 from True and 1.0."""
+    return repr(left) == repr(right)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(
+    call=calls,
+    said=st.sampled_from(["", "I will do this.", "<think>hm ```python x``` </think>Now: "]),
+)
+@settings(max_examples=400, deadline=None)
+def test_what_was_rendered_is_read_back(dialect: Any, call: ToolCall, said: str) -> None:
+    reply = said + render(call, dialect)
+    for reader in (dialect, "auto"):
+        read = parse(reply, reader).calls
+        assert len(read) == 1, explain(reply, reader)
+        assert (read[0].name, same(dict(read[0].arguments), dict(call.arguments))) == (
+            call.name,
+            True,
+        )
+
+
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.lists(
+            st.sampled_from(
+                [*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0"]
+            )
+        ),
+    )
+)
+@settings(max_examples=400, deadline=None)
+def test_no_text_raises(parts: Any) -> None:
+    text = parts if isinstance(parts, str) else "".join(parts)
+    for dialect in ("auto", "json", "python"):
+        message = parse(text, dialect)  # type: ignore[arg-type]
+        assert bool(message.calls) != bool(explain(text, dialect))  # type: ignore[arg-type]
+        message.text.encode("utf-8"), message.raw.encode("utf-8")
+
+
+def call_json(arguments: str, name: str = "pop") -> str:
+    return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+
+
+def fence(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+MALFORMED = [
+    ("", "no tool call found"),
+    ("I pop 3.", "no tool call found"),
+    ("pop(3)", "no tool call found"),
+    (fence("pop(id=1)") + fence("pop(id=2)"), "2 ```python blocks"),
+    (fence("pop(id=1)\npop(id=2)"), "one call"),
+    (fence("pop(id=1); pop(id=2)"), "one call"),
+    (fence("x = 3"), "exactly one call"),
+    (fence("print(pop(id=1))"), "by name"),
+    (fence("pop(id=1)").removesuffix("```"), "not closed"),
+    (fence("pop(id=1)") + call_json('{"id": 1}'), "mixes"),
+    ("<tool_call>" + '{"name": "pop", "arguments": {"id": 1}}', "not closed"),
+    ("<think>" + fence("pop(id=1)") + "</think> done", "no tool call found"),
+    ("<think>" + fence("pop(id=1)"), "no tool call found"),
+    (call_json('{"id": 1'), "not valid JSON"),
+    (call_json('{"id": 1}{"id": 2}'), "not valid JSON"),
+    (
+        '<tool_call>{"name": "a", "arguments": {}} {"name": "b"}</tool_call>',
+        "followed by more text",
+    ),
+    (call_json("[1]"), '"arguments" is a JSON object, got [1]'),
+    (call_json("null"), '"arguments" is a JSON object'),
+    ("<tool_call>[]</tool_call>", "a call is a JSON object"),
+    ('<tool_call>{"name": 3, "arguments": {}}</tool_call>', "a call is a JSON object"),
+    ('<tool_call>{"name": "a", "arguments": {}, "x": 1}</tool_call>', "a call is a JSON object"),
+    ('<tool_call>{"name": "a", "name": "b", "arguments": {}}</tool_call>', '"name" is given twice'),
+    (call_json('{"id": 1, "id": 2}'), '"id" is given twice'),
+    (fence("pop(id=1, id=2)"), '"id" is given twice'),
+    (call_json('{"id": NaN}'), "must be finite, got NaN"),
+    (call_json('{"id": -Infinity}'), "must be finite"),
+    (call_json('{"id": 1e999}'), "must be finite"),
+    (fence("pop(id=1e999)"), "must be finite"),
+    (call_json('{"id": ' + "9" * 5000 + "}"), "not valid JSON"),
+    (fence("pop(id=" + "9" * 5000 + ")"), "not valid JSON"),
+    (call_json('{"id": ' + "[" * 100_000 + "}"), "nests deeper than 64"),
+    (fence("pop(id=" + "[" * 100_000 + ")"), "nests deeper than 64"),
+    (call_json('{"id": ' + "-" * 50_000 + "1}"), "not valid JSON"),
+    (call_json('{"id": "' + "x" * 300_000 + '"}'), "at most 262144"),
+    ("x" * 10_000_000, "longer than 1000000"),
+    (call_json("{}", "ｐｏｐ"), "ASCII"),
+    (call_json("{}", "pop "), "ASCII"),
+    (fence("ｐｏｐ(id=1)"), "exactly one call"),
+    (fence("pop(id=１)"), "cannot read"),
+    (fence("pop(id=1_0)"), "cannot read"),
+    (fence("pop(id=0x1)"), "cannot read"),
+    (fence("pop(id=+1)"), "cannot read"),
+    (fence("pop(id=1.)"), "cannot read"),
+    (fence("pop(id=01)"), "cannot read"),
+    (fence("pop(id=true)"), "cannot read true"),
+    (fence("pop(id=f'1')"), "cannot read"),
+    (fence("pop(id=b'1')"), "cannot read"),
+    (fence("pop(id=(1))"), "cannot read"),
+    (fence("pop(id={'a'=1})"), "cannot read"),
+    (fence("pop(id={a=1})"), "= may only follow"),
+    (fence("pop(1)"), "by name"),
+    (fence("pop(id=1 2)"), "not valid JSON"),
+    (fence("pop(,)"), "by name"),
+    (fence("pop(id='a)"), "cannot read"),
+    ("<think>a</think>" * 2_000 + call_json("{}"), "more than 1024 thoughts and calls"),
+    (call_json("{}") * 1_025, "more than 1024 thoughts and calls"),
+    (call_json('{"id": [' + "{}," * 10_000 + "1]}"), "more than 10000 lists and objects"),
+    (fence("pop(id=[" + "1, " * 10_000 + "])"), "more than 10000 names, values and signs"),
+    (
+        call_json('{"a": 1, ' + ", ".join(f'"k{k}": 1' for k in range(9_000)) + ', "k7": 1}'),
+        '"k7" is given twice',
+    ),
+    (fence("pop(id='\\ud800')"), "lone surrogate"),
+    (call_json('{"id": "\\ud800"}'), "lone surrogate"),
+    (call_json('{"id": "\\u0000"}'), "NUL"),
+    ("\ud800" + fence("pop(id=1)"), "not valid Unicode"),
+]
+
+
+@pytest.mark.parametrize(("reply", "why"), MALFORMED, ids=[str(k) for k in range(len(MALFORMED))])
+def test_malformed_replies_make_no_call_and_are_explained(reply: str, why: str) -> None:
+    message = parse(reply)
+    assert message.calls == ()
+    assert why in explain(reply)
+    assert len(explain(reply)) < 400
+    assert len(message.raw) <= MAX_REPLY_CHARS
+
+
+@pytest.mark.parametrize(
+    ("reply", "arguments"),
+    [
+        (fence("f(a='it''s')"), None),
+        (
+            fence('f(a=\'it\\\'s\', b="""two\nlines "quoted" """,)'),
+            {"a": "it's", "b": 'two\nlines "quoted" '},
+        ),
+        (
+            fence("f(a=[1, 2,], b={'x': None, 'y': [True, False],}, c=-1.5e-3)"),
+            {"a": [1, 2], "b": {"x": None, "y": [True, False]}, "c": -0.0015},
+        ),
+        (fence("f(a='\\x41\\n\\t\\\\d \\d')"), {"a": "A\n\t\\d \\d"}),
+        (fence("f(a='= , ( ) ] } ```')"), None),
+        ("```text\nnot this\n```\n" + fence("f(a=1)"), {"a": 1}),
+        (
+            '<tool_call>\n{"arguments": {"a": "</think> ```python x()```"}, "name": "f"}\n</tool_call>',
+            {"a": "</think> ```python x()```"},
+        ),
+        ('<tool_call>{"name": "f"}</tool_call>', {}),
+        (call_json('{"a": "\\ud83d\\ude00"}', "f"), {"a": "\U0001f600"}),
+        (call_json('{"a": "\\\\u0000"}', "f"), {"a": "\\u0000"}),
+    ],
+)
+def test_literals(reply: str, arguments: dict[str, Any] | None) -> None:
+    calls = parse(reply).calls
+    assert (dict(calls[0].arguments) if calls else None) == arguments
+
+
+def test_positional_arguments_are_named_by_the_schema() -> None:
+    assert parse(fence("set_value('a', 3)"), "python", [SET_VALUE]).calls == (
+        ToolCall("set_value", {"key": "a", "value": 3}),
+    )
+    assert parse(fence("set_value('a', value=3)"), "python", [SET_VALUE]).calls == (
+        ToolCall("set_value", {"key": "a", "value": 3}),
+    )
+    assert "by name" in explain(fence("set_value(1, 2, 3)"), "python", [SET_VALUE])
+    assert '"key" is given twice' in explain(fence("set_value(1, key=2)"), "python", [SET_VALUE])
+
+
+def test_several_json_calls_are_read_in_order_or_not_at_all() -> None:
+    reply = "First " + call_json('{"id": 1}') + " then " + call_json('{"id": 2}')
+    message = parse(reply, turn=4)
+    assert [(call.arguments["id"], call.id) for call in message.calls] == [
+        (1, "call_4_0"),
+        (2, "call_4_1"),
+    ]
+    assert (message.text, message.id, message.raw) == ("First  then", "4:0", reply)
+    assert parse(reply + call_json("{")).calls == ()
+
+
+def test_thinking_is_split_off() -> None:
+    message = parse(
+        "<think>I could ```python\npop(id=9)\n``` or not</think>So:\n" + fence("pop(id=1)")
+    )
+    assert message.thinking == "I could ```python\npop(id=9)\n``` or not"
+    assert (message.text, message.calls[0].arguments) == ("So:", {"id": 1})
+    opened_by_the_template = parse(
+        "I could " + fence("pop(id=9)") + "</think>" + fence("pop(id=1)")
+    )
+    assert opened_by_the_template.calls == (ToolCall("pop", {"id": 1}),)
+    assert opened_by_the_template.thinking.startswith("I could")
+    assert parse("<think>a</think>x<think>b</think>y").thinking == "a\nb"
+    assert parse("<think>never closed " + call_json("{}")).thinking.startswith("never closed")
+
+
+def test_each_dialect_reads_its_own_form_only() -> None:
+    assert parse(fence("pop(id=1)"), "json").calls == ()
+    assert parse(call_json('{"id": 1}'), "python").calls == ()
+    assert "```python" in explain("x", "python")
+    assert "<tool_call>" in explain("x", "json")
+
+
+def test_as_many_blocks_lists_and_values_as_are_allowed_are_read() -> None:
+    assert len(parse(call_json("{}") * 1_024).calls) == 1_024
+    (call,) = parse(call_json('{"id": [' + "[]," * 9_990 + '"[{[{"]}')).calls
+    assert len(call.arguments["id"]) == 9_991
+    (call,) = parse(fence("pop(id=[" + "1, " * 4_990 + "])")).calls
+    assert len(call.arguments["id"]) == 4_990
+    (call,) = parse(call_json('{"id": "' + "{[" * 50_000 + '"}')).calls
+    assert len(call.arguments["id"]) == 100_000, "brackets in a text do not count"
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+def test_hostile_replies_are_read_in_one_go(kind: str) -> None:
+    text = REPLIES[kind]("pop", "id", 300_000)
+    for dialect in ("auto", *DIALECTS):
+        assert bool(parse(text, dialect).calls) != bool(explain(text, dialect))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["</think>" * 25_000, "<think>" * 30_000, "<tool_call>" * 20_000, '"' * 200_000, fence("f(a=" + '"""' + "x" * 200_000),
+     fence("f(a='" + "\\'" * 100_000), call_json('{"a": ' + '"\\"' * 60_000 + "[" * 100), fence("f(" + "a=" * 100_000),
+     "```python" * 20_000, fence(")" * 200_000), fence("f" + " " * 200_000 + "x")],
+    ids=range(11),
+)  # fmt: skip
+def test_long_pathological_replies_are_read_in_one_go(text: str) -> None:
+    """Each of these would take minutes or more if any part of the reading took quadratic time."""
+    assert parse(text).calls == ()
+    assert explain(text)
