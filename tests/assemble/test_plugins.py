@@ -15,7 +15,7 @@ import pytest
 
 import agentgym
 from agentgym.assemble import registry
-from tests.core.test_registry import MODULE
+from tests.assemble.test_registry import MODULE
 from tests.helpers import forgotten_worlds
 
 WORLD = MODULE.partition("agentgym.register")[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import ToolCall, tool
-from tests.core.guess_world import WholeGuessWorld
+from tests.world.guess_world import WholeGuessWorld
 
 
 class PaidForNothing(WholeGuessWorld):

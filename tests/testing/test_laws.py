@@ -25,7 +25,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-GUESS = "tests.core.guess_world"
+GUESS = "tests.world.guess_world"
 BROKEN = [  # the world, the law, what is said
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
     ("Overpaid", "spaces", "the scorer broke: .*score"),

@@ -223,11 +223,11 @@ def test_counters_have_names() -> None:
 
 
 def shouting() -> TokenCounter:
-    return TokenCounter("tests.core.test_tokens:shouting", lambda text: len(text.upper().split()))
+    return TokenCounter("tests.text.test_tokens:shouting", lambda text: len(text.upper().split()))
 
 
 def test_counters_are_known_by_name_and_pickle_as_it() -> None:
-    mine = counter("tests.core.test_tokens:shouting")
+    mine = counter("tests.text.test_tokens:shouting")
     assert mine.length("one two three") == 3
     assert pickle.loads(pickle.dumps(mine)) is mine
     assert copy.deepcopy(mine) is mine
@@ -236,7 +236,7 @@ def test_counters_are_known_by_name_and_pickle_as_it() -> None:
     for name, message in {
         "gpt2": "there is no token counter 'gpt2'.*counters: cl100k_base, heuristic or package.module:factory",
         "no_module:make": "no_module:make.*No module named",
-        "tests.core.test_tokens:words": "'tests.core.test_tokens:words' calls itself 'words'; give it the name",
+        "tests.text.test_tokens:words": "'tests.text.test_tokens:words' calls itself 'words'; give it the name",
     }.items():
         with pytest.raises(ValueError, match=message):
             counter(name)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agentgym import ToolCall, explain, parse, render
 from agentgym.text.parsing import _read
 from agentgym.text.usual_replies import MAX_ARGUMENTS, MAX_CALLS, MAX_CHARS, read_usual
-from tests.core.test_parsing import TRICKY, calls, same
 from tests.helpers import calls_of
+from tests.text.test_parsing import TRICKY, calls, same
 
 POP = '<tool_call>\n{"name": "pop", "arguments": {"id": 0}}\n</tool_call>'
 around = st.sampled_from(

@@ -15,8 +15,8 @@ import agentgym
 from agentgym import tool_env
 from agentgym.world import reset_cache, splits
 from agentgym.world.reset_cache import VARIABLE, ResetCache
-from tests.core.guess_world import Config as GuessConfig
-from tests.core.guess_world import GuessWorld
+from tests.world.guess_world import Config as GuessConfig
+from tests.world.guess_world import GuessWorld
 
 GRID = {"size": 60, "distance": 20}
 

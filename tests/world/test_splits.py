@@ -17,7 +17,7 @@ from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.training.rollout import collect, replay, rollout
 from agentgym.world.splits import TEST_SHARE, config_for_split, split_of
 from agentgym.world.world import COMMON
-from tests.core.guess_world import GuessWorld
+from tests.world.guess_world import GuessWorld
 
 
 @dataclass(frozen=True)

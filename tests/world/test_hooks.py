@@ -19,7 +19,7 @@ from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.world.world import MissingHook
 from agentgym.wrappers import DiscreteActions, FeatureObservations
-from tests.core.guess_world import GuessWorld, WholeGuessWorld
+from tests.world.guess_world import GuessWorld, WholeGuessWorld
 
 BARE, WHOLE = "tests/GuessWorld-v0", "tests/WholeGuessWorld-v0"
 EXAMPLE = "; an example is in agentgym/envs/lumina/list_world.py"

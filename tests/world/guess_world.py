@@ -115,5 +115,5 @@ for world in (GuessWorld, WholeGuessWorld):
     gymnasium.register(
         f"tests/{world.__name__}-v0",
         "agentgym.play.env:ToolEnv",
-        kwargs={"world": f"tests.core.guess_world:{world.__name__}"},
+        kwargs={"world": f"tests.world.guess_world:{world.__name__}"},
     )
