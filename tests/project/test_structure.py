@@ -1,5 +1,5 @@
-"""The house rules that can be read off the files: imports point one way, nothing heavy loads
-early, all is short.
+"""The house rules that the sources show: imports point one way and never in a circle, nothing heavy
+loads early, files and functions are short.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ import pytest
 from agentgym.training.extras import MissingExtraError
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("envs", "oracles", "wrappers", "training")
 PACKAGE = ROOT / "agentgym"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(
     path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
+LINKS = ("cli", "envs", "office", "oracles", "testing", "training", "wrappers")
+"""The folders of the package that have a link at the top of the repository."""
 HEAVY = {
     "torch",
     "transformers",
@@ -34,70 +36,109 @@ HEAVY = {
     "datasets",
     "pyarrow",
 }
-# What each part may import of the others, besides the core.
+
+CORE = {"text", "world", "play", "multi", "assemble"}
+STUDIES = CORE | {
+    "oracles",
+    "wrappers",
+    "training.rollout",
+    "training.evaluation",
+    "training.extras",
+}
+# The rooms, each with the rooms that it may import besides itself.
 MAY = {
-    "agentgym": set(),
-    "envs": {"envs"},
-    "oracles": {"oracles", "wrappers"},  # scripted policies answer the requests of compaction
-    "wrappers": {"wrappers"},
-    "training": {*FOLDERS},
+    "text": set(),
+    "world": {"text"},
+    "sandboxes": {"text", "world"},
+    "play": {"text", "world"},
+    "multi": {"text", "world", "play"},
+    "assemble": CORE - {"assemble"},
+    "office": {"text", "sandboxes"},
+    "envs": CORE | {"envs.loca", "sandboxes"},
+    "envs.loca": CORE | {"envs", "office", "sandboxes"},
+    "wrappers": CORE | {"sandboxes"},
+    "oracles": CORE | {"wrappers"},
+    "training": {"training.papers"},  # the papers register themselves
+    "training.extras": set(),
+    "training.rollout": CORE | {"oracles", "wrappers", "training.extras"},
+    "training.evaluation": STUDIES,
+    "training.rl": STUDIES,
+    "training.papers": STUDIES | {"envs"},
+    "training.integrations": STUDIES | {"training.rl", "office"},
+    "training.viewer": STUDIES,
+    "testing": STUDIES,
+    "cli": STUDIES
+    | {"envs", "testing", "training", "training.rl", "training.integrations", "training.viewer"},
+    "": {"cli", "envs", "oracles", "wrappers", *CORE},  # `__init__` and `__main__`
 }
-# The package registers its worlds when it is imported; `python -m agentgym` is the command.
-UPWARD = {
-    ("__init__.py", "envs"),
-    ("__init__.py", "oracles"),
-    ("__init__.py", "wrappers"),
-    ("__main__.py", "training"),
-}
-# The rooms of training, each with those that it may import, besides itself.
-ROOMS = {
-    "rollout": set(),
-    "evaluation": {"rollout"},
-    "rl": {"rollout", "evaluation"},
-    "papers": {"rollout", "evaluation", "rl"},
-    "integrations": {"rollout", "evaluation", "rl"},
-    "audit": {"rollout", "evaluation"},
-    "viewer": {"rollout"},
-    "cli": {"rollout", "evaluation", "rl", "papers", "integrations", "audit", "viewer"},
-}
-
-
+ROOMS = tuple(
+    f"agentgym.{room}" for room in MAY if room.startswith("training.") and room != "training.extras"
+)
+ROOMS = (*ROOMS, "agentgym.testing", "agentgym.cli")
+FLOORS = ("text", "world", "play", "multi", "assemble", "office")
+MAX_MODULES = 20
+"""Modules in a folder; more need a structure of their own."""
 MAX_LINES = 600  # a file holds one idea; the longest, the env, is about to be two
 MAX_TEST_LINES = 620  # tables of cases are long
 MAX_FUNCTION_LINES = 80  # the plan of an office task reads best in one piece
 
 
-def part(path: Path) -> str:
-    """The part of the project that a file belongs to: one of the four folders, the core
-    (`agentgym`), or `tests`, `benchmarks`.
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file of the package."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(name: str) -> str:
+    """Return the room that a name of the package belongs to; empty for the package itself."""
+    pieces = name.split(".")[1:]
+    for length in (2, 1):
+        room = ".".join(pieces[:length])
+        if room in MAY:
+            return room
+    return ""
+
+
+@cache
+def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
+    """Return what a file imports, inside functions too.
+
+    Args:
+        path: The file.
+        for_types: Count imports under `if TYPE_CHECKING`.
     """
-    first, second, *_ = (*path.relative_to(ROOT).parts, "")
-    return second if first == "agentgym" and second in FOLDERS else first
-
-
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
+            skipped.update(ast.walk(node))
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports name their package in full"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def faults(path: Path) -> Iterator[str]:
-    """The imports of a file that point the wrong way."""
+    """Yield the imports of a file that point the wrong way."""
+    room = room_of(module_of(path))
     for name in imports(path):
-        pieces = name.split(".")
-        if pieces[0] in FOLDERS:
+        top = name.partition(".")[0]
+        if top in LINKS:
             yield f"{name} is agentgym.{name}"
-        if pieces[0] == "agentgym" and pieces[1] in FOLDERS:
-            upward = (path.name, pieces[1]) in UPWARD and path.parent == PACKAGE
-            if not upward and pieces[1] not in MAY[part(path)]:
-                yield f"{part(path)} must not import {name}"
-        if pieces[0] in HEAVY and part(path) != "training":
+        if top == "agentgym":
+            target = room_of(name)
+            allowed = target == room or target in MAY[room] or target.partition(".")[0] in MAY[room]
+            if target and not allowed:
+                yield f"{room} must not import {name}"
+        if top in HEAVY and not room.startswith("training"):
             yield f"only training may import {name}"
-        if part(path) == "envs" and pieces[0] == "gymnasium":
-            yield f"a world knows no gym, but this one imports {name}"
+        if room.startswith(("envs", "office", "text", "world")) and top == "gymnasium":
+            yield f"{room} knows no Gymnasium, but imports {name}"
 
 
 def test_imports_point_one_way() -> None:
@@ -106,32 +147,53 @@ def test_imports_point_one_way() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_arrows_between_the_rooms_of_training_point_one_way(room: str) -> None:
-    for path in sorted((PACKAGE / "training" / room).rglob("*.py")):
-        for name in imports(path):
-            pieces = name.split(".")
-            if pieces[:2] == ["agentgym", "training"] and pieces[2] != "extras":
-                assert pieces[2] in ROOMS[room] | {room}, (
-                    f"{path.name} of {room} must not import {name}"
-                )
+def cycle(targets: Mapping[str, set[str]]) -> set[str]:
+    """Return the modules that are part of a cycle of imports, or lie between two."""
+    left = {module: set(known) for module, known in targets.items()}
+    while True:
+        imported = set().union(*left.values()) if left else set()
+        leaves = [m for m, known in left.items() if m not in imported or not known & left.keys()]
+        if not leaves:
+            return set(left)
+        for module in leaves:
+            del left[module]
 
 
-def test_nothing_in_training_imports_in_a_circle() -> None:
-    """Imports inside functions and those for types alone count too."""
-    files = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in (PACKAGE / "training").rglob("*.py")
-    }
+def test_nothing_imports_in_a_circle() -> None:
+    """Imports inside functions count; those for types never run."""
+    files = {module_of(path): path for path in SOURCES}
     targets = {
-        module: {home_of(name, files) for name in imports(path)} - {module}
+        module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
         for module, path in files.items()
     }
-    # What nothing left in the graph imports, or imports nothing left in it, is in no circle.
-    while leaves := [module for module, known in targets.items() if not known & targets.keys()]:
-        for module in leaves:
-            del targets[module]
-    assert not targets
+    del targets["agentgym"]  # importing any module runs it first
+    assert cycle(targets) == set()
+
+
+def test_a_circle_is_found() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == set()
+
+
+def test_only_the_entry_points_lie_flat_in_the_package() -> None:
+    assert sorted(path.name for path in PACKAGE.glob("*.py")) == ["__init__.py", "__main__.py"]
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    folders = {path.parent for path in SOURCES}
+    assert [
+        f"{folder.relative_to(ROOT)}: {len(list(folder.glob('*.py')))} modules"
+        for folder in sorted(folders)
+        if len(list(folder.glob("*.py"))) > MAX_MODULES
+    ] == []
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_floor_states_what_it_may_import(floor: str) -> None:
+    doc = importlib.import_module(f"agentgym.{floor}").__doc__ or ""
+    assert "import" in doc
+    for room in MAY[floor] - {"world"} if floor == "office" else MAY[floor]:
+        assert room in doc, f"{floor} does not state that it may import {room}"
 
 
 def home_of(name: str, files: Mapping[str, Path]) -> str:
@@ -141,7 +203,7 @@ def home_of(name: str, files: Mapping[str, Path]) -> str:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_says_what_it_is_for_and_what_is_public(room: str) -> None:
-    module = importlib.import_module(f"agentgym.training.{room}")
+    module = importlib.import_module(room)
     assert len((module.__doc__ or "").split()) > 5
     assert module.__all__
     for name in module.__all__:
@@ -165,8 +227,7 @@ def test_a_missing_extra_is_one_sentence_when_the_name_is_used() -> None:
 
 
 def test_importing_all_rooms_loads_nothing_heavy() -> None:
-    rooms = ", ".join(f"agentgym.training.{room}" for room in ROOMS)
-    code = f"import sys, {rooms}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    code = f"import sys, {', '.join(ROOMS)}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -199,8 +260,8 @@ def is_module(name: str) -> bool:
     return (ROOT / f"{name.replace('.', '/')}.py").exists()
 
 
-def test_the_four_folders_at_the_top_are_links_into_the_package() -> None:
-    for folder in FOLDERS:
+def test_the_folders_at_the_top_are_links_into_the_package() -> None:
+    for folder in LINKS:
         assert (ROOT / folder).is_symlink()
         assert str((ROOT / folder).readlink()) == f"agentgym/{folder}"
         assert (PACKAGE / folder).is_dir()
@@ -212,7 +273,7 @@ def test_a_clone_without_links_works(tmp_path: Path) -> None:
     needs.
     """
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in FOLDERS:
+    for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")
     code = "import agentgym, agentgym.training.evaluation.ablation as a; agentgym.make('ListWorld', oracles='S'); print(a.__file__)"
     shown = subprocess.run(
@@ -227,7 +288,7 @@ def test_files_and_functions_are_short() -> None:
     """Nothing has more lines than can be taken in; ruff counts the statements of a function."""
     long = []
     for path in ALL:
-        text, tests = path.read_text(encoding="utf-8"), part(path) == "tests"
+        text, tests = path.read_text(encoding="utf-8"), path.is_relative_to(ROOT / "tests")
         if text.count("\n") > (MAX_TEST_LINES if tests else MAX_LINES):
             long.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
         for node in () if tests else ast.walk(ast.parse(text)):
