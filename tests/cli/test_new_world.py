@@ -15,7 +15,7 @@ from agentgym.cli import app
 from agentgym.cli.new_world import _class_name
 from tests.helpers import PATIENCE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def execute(folder: Path, *words: str) -> str:

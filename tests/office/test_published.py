@@ -19,7 +19,7 @@ from agentgym.text.tools import tools_of
 from tests.office.published import FOLDER, Difference, Shape, differences, facts
 
 NONE = Difference("")
-ROOT = FOLDER.parents[4]
+ROOT = FOLDER.parents[2]
 
 
 def resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
