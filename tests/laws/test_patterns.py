@@ -36,9 +36,6 @@ EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
         "office/warehouse/script_parser.py",
         "_TOKEN",
     ): "what is not closed goes to the end",
-    ("lazy_registration.py", "_DOCSTRING"): "of sources, in which what begins also ends",
-    ("lazy_registration.py", "_CALL"): "of sources, whose lines are short",
-    ("usual_replies.py", "_PYTHON_PAIR"): "found in what was matched as pairs one after the other",
     ("envs/lore/document_world.py", "_TASK"): "each beginning holds the end of the one before",
 }
 
