@@ -43,6 +43,9 @@ MAX_CALLS = 128
 MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, since it stays in the context."""
 
+# About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
+DEFAULT_RESULT_CHARS = 1_000_000
+
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 """Details of all resets and of nearly all steps, by their calls, so that they are built once."""
 _PROSE = f"error: {NO_CALL}"
@@ -76,6 +79,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
             tool is passed over. None never ends it so, and `world` leaves it to the world
             (`World.max_failed_rounds`).
+        max_result_chars: The maximum length of a tool result, in characters. A longer result is cut,
+            and a notice states what was cut. Results of calls from within code are not cut.
         on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
             `raise` it out of the step.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
@@ -105,6 +110,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         dialect: Dialect = "auto",
         parallel_calls: bool = True,
         max_failed_rounds: int | Literal["world"] | None = "world",
+        max_result_chars: int = DEFAULT_RESULT_CHARS,
         on_fault: Literal["report", "raise"] = "report",
         render_mode: str | None = None,
         split: SplitName | None = None,
@@ -114,6 +120,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         check_bool("parallel_calls", parallel_calls)
         if max_failed_rounds not in (None, "world"):
             check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
+        check_int("max_result_chars", max_result_chars, 1, 10**9)
         check_choice("on_fault", on_fault, ("report", "raise"))
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
@@ -129,6 +136,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             if max_failed_rounds == "world"
             else max_failed_rounds
         )
+        self.max_result_chars = max_result_chars
         self.render_mode = render_mode
         self.chat = Chat()
         self._world: World[Any] | None = None
@@ -371,6 +379,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
+            if len(text) > self.max_result_chars:
+                text = cut_result(text, self.max_result_chars)
             answers.append(
                 Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
             )
@@ -401,6 +411,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 )
             raise
         content = result if isinstance(result, Content) else Content(result)
+        if not nested and len(content.text) > self.max_result_chars:
+            content = replace(content, text=cut_result(content.text, self.max_result_chars))
         if nested:
             self._nested.append(NestedCall(name, dict(arguments), content.text))
         return content
@@ -596,3 +608,11 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
     if not isinstance(inner, ToolEnv):
         raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
     return inner
+
+
+def cut_result(text: str, limit: int) -> str:
+    """Return the beginning of a tool result and a notice that states what was cut."""
+    return (
+        f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
+        "ask for less at a time]"
+    )

@@ -367,14 +367,14 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
             if value in "]}" and out[-1] == ",":
                 out.pop()  # Python allows a comma before the bracket, JSON does not
         if kind != "key":
-            out.append(value)
+            out.append(_json_token(kind, value))
     if out and out[-1] == ",":
         out.pop()
     return " ".join(out)  # separated, so that two adjacent numbers do not become one
 
 
 def _tokens(inside: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the JSON text of each token."""
+    """Yield the kind and the text of each token."""
     position = 0
     end = len(inside.rstrip())
     for _ in range(MAX_TOKENS):
@@ -385,16 +385,20 @@ def _tokens(inside: str) -> Iterator[tuple[str, str]]:
             raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
         position = token.end()
         kind = str(token.lastgroup)
-        value = token[kind]
-        if kind == "string":
-            value = json.dumps(_unquote(value))
-        elif kind == "name":
-            if value not in _CONSTANTS:
-                raise _Unreadable(f"cannot read {value[:40]}: {_LITERALS}")
-            value = _CONSTANTS[value]
-        yield kind, value
+        yield kind, token[kind]
     if position < end:
         raise _Unreadable(f"a call holds more than {MAX_TOKENS} names, values and signs")
+
+
+def _json_token(kind: str, value: str) -> str:
+    """Translate a token into JSON."""
+    if kind == "string":
+        return json.dumps(_unquote(value))
+    if kind == "name":
+        if value not in _CONSTANTS:
+            raise _Unreadable(f"cannot read {value[:40]}: {_LITERALS}")
+        return _CONSTANTS[value]
+    return value
 
 
 def _positional(count: int, tool: str, tools: Sequence[Tool]) -> str:
