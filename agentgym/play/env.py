@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
+from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild
 from agentgym.play.kept_spec import KeepsSpec
 from agentgym.play.rendering import render_chat
 from agentgym.play.spaces import ActionSpace, ChatSpace
@@ -19,6 +19,7 @@ from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, M
 from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.text.prompts import document_tools
 from agentgym.text.requirements import check_requirements
+from agentgym.text.tool_results import cut_result, run_tool
 from agentgym.text.tools import (
     BoundTool,
     HostLimitError,
@@ -609,10 +610,3 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
         raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
     return inner
 
-
-def cut_result(text: str, limit: int) -> str:
-    """Return the beginning of a tool result and a notice that states what was cut."""
-    return (
-        f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
-        "ask for less at a time]"
-    )

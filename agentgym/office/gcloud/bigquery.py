@@ -14,7 +14,7 @@ from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.office.warehouse.tables import Column, Schema, TableName
 from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
-from agentgym.play.guard import to_answer
+from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _response(outcome: ConversionResult) -> str:
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."
-    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_answer(rows, indent=2)}"
+    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_content(rows, indent=2)}"
 
 
 def _effect(counts: Mapping[str, int]) -> str:
