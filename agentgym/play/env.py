@@ -609,4 +609,3 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
     if not isinstance(inner, ToolEnv):
         raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
     return inner
-

@@ -33,7 +33,7 @@ EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
     ("office/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (
-        "office/warehouse/script_parser.py",
+        "office/warehouse/scripting/parser.py",
         "_TOKEN",
     ): "what is not closed goes to the end",
     ("envs/lore/document_world.py", "_TASK"): "each beginning holds the end of the one before",

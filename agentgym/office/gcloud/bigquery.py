@@ -18,7 +18,7 @@ from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
-    from agentgym.office.warehouse.bigquery_dialect import GoogleSQL
+    from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
 MAX_ROWS = 10_000
 """Rows of one result, as the tool says."""
@@ -261,7 +261,7 @@ class BigQuery:
 
     def _warehouse(self) -> GoogleSQL:
         with sql_hint():
-            from agentgym.office.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
+            from agentgym.office.warehouse.dialects.bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
