@@ -101,7 +101,7 @@ class _Reads:
     newest: str = ""
 
 
-class Belief:
+class OfficeBelief:
     """Contents of a belief state, indexed by word as they come in: a brief text takes work for what
     it holds, whatever else is known.
     """

@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
+from agentgym.envs.loca.writing.phrase_book import (
+    Phrase,
+    PhraseBook,
+    PhraseSlot,
+    load_texts,
+    sentences,
+)
 
-SLOTS = {"number": Slot(r"\d+", read=int)}
+SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 """The types of slots in the texts about products."""
 
 # An empty variant or colour is twice as likely, so that plain names occur that others begin with.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agentgym.envs.loca.config import MAX_SIZE
-from agentgym.envs.loca.plan import Step
+from agentgym.envs.loca.plan import PlanStep
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
 from agentgym.office.office import Office
@@ -106,7 +106,7 @@ def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
     ones, and the number of all steps.
     """
 
-    def play(step: Step) -> str:
+    def play(step: PlanStep) -> str:
         return office.call(step.call.name, step.call.arguments) if step.learn else ""
 
     steps = list(steps_of(world.plan, play))

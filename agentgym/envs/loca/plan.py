@@ -31,7 +31,7 @@ SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One call of a plan.
 
     Attributes:
@@ -87,17 +87,17 @@ class Step:
             return False
 
 
-Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
+Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 """It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps
 may be taken in any order; the fact of a change with nothing to tell is None."""
 
-CLAIM = Step("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
+CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
 """The last step of every plan, since the tasks are scored by the state at the claim."""
 
 
-def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> Step:
+def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> PlanStep:
     """Return a step that reads: what `learn` extracts from the result becomes its fact."""
-    return Step(label, ToolCall(tool, arguments), learn)
+    return PlanStep(label, ToolCall(tool, arguments), learn)
 
 
 def write(
@@ -111,23 +111,25 @@ def write(
     equivalent: ToolCall | None = None,
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
-) -> Step:
+) -> PlanStep:
     """Return a step that changes the office.
 
     Args:
-        label: See `Step`.
+        label: See `PlanStep`.
         output: The output that it helps to make.
         tool: The tool.
         same: The arguments in which another call must agree with it; all by default.
-        accepts: See `Step`.
-        equivalent: See `Step`.
+        accepts: See `PlanStep`.
+        equivalent: See `PlanStep`.
         learn: Extracts the fact in its result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
-    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), accepts, equivalent)
+    return PlanStep(
+        label, ToolCall(tool, arguments), learn, output, tuple(same), accepts, equivalent
+    )
 
 
-Piece = Generator[Step | Sequence[Step], Any, list[Any]]
+Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]
 """A part of a plan that returns a list; use it with `yield from`."""
 
 _MAILS = 20  # the default of get_emails
@@ -157,7 +159,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
             "kept": [fact for mail in listing["emails"] if (fact := keep(mail)) is not None],
         }
 
-    def page(number: int, **size: int) -> Step:
+    def page(number: int, **size: int) -> PlanStep:
         return read(
             f"Read the mails on page {number} of {folder}.",
             learn,
@@ -243,7 +245,7 @@ def cell_rows(text: str) -> list[list[Any]]:
     return list(rows.values())
 
 
-def find_spreadsheet(title: str) -> Step:
+def find_spreadsheet(title: str) -> PlanStep:
     """Return the step that lists the spreadsheets for the id of the first with a title."""
 
     def learn(text: str) -> str:
@@ -252,7 +254,7 @@ def find_spreadsheet(title: str) -> Step:
     return read("Find the spreadsheet.", learn, "list_spreadsheets")
 
 
-def read_table(spreadsheet: str, sheet: str) -> Step:
+def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, the
     number of rows that it has `room` for, and the places in `rows` of those in which calls outside
     the plan have entered something, the agent's `own`.
@@ -272,7 +274,7 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
         return {**fact, "own": own}
 
     call = ToolCall("get_sheet_data", {"spreadsheet_id": spreadsheet, "sheet": sheet})
-    return Step(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
+    return PlanStep(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
 
 
 def read_metadata(text: str) -> dict[str, Any]:
@@ -284,7 +286,7 @@ def read_metadata(text: str) -> dict[str, Any]:
     return dict(facts)
 
 
-def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:
+def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> PlanStep:
     """Return the step that writes a CSV file."""
     return write(
         f"Write {path}.",
@@ -303,7 +305,7 @@ def mail_text(arguments: Mapping[str, Any]) -> str:
 
 def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
     """Return whether a mail has a text, however its lines are broken, and attachments of some
-    names; see `Step.accepts`.
+    names; see `PlanStep.accepts`.
     """
 
     def accepts(mail: Mapping[str, Any]) -> bool:
@@ -324,7 +326,7 @@ def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
 
 def send_letter(
     label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
-) -> Step:
+) -> PlanStep:
     """Return the step that sends a letter, given by subject and text, perhaps with files."""
     subject, body = letter
     message: dict[str, Any] = {"to": to, "subject": subject, "body": body}

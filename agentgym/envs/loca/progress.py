@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agentgym.envs.loca.belief import Belief
+from agentgym.envs.loca.belief import OfficeBelief
 from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
-from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, Step
+from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
 MAX_PREFETCHED = 1_000
@@ -68,7 +68,7 @@ class Progress:
 
     Args:
         plan: Starts the script.
-        canonicalize: See `Step.counts`; calls are compared as they are by default.
+        canonicalize: See `PlanStep.counts`; calls are compared as they are by default.
 
     Attributes:
         facts: The facts learnt, by the label of the step; None for a change that had nothing to
@@ -89,36 +89,36 @@ class Progress:
         self.off_plan_calls: list[ToolCall] = []
         self.lost = ""
         self._script: Plan | None = None
-        self._batch: Step | Sequence[Step] = ()
-        self._pending: dict[str, Step] = {}
+        self._batch: PlanStep | Sequence[PlanStep] = ()
+        self._pending: dict[str, PlanStep] = {}
         self._exhausted = False
-        self._completed: list[Step] = []
+        self._completed: list[PlanStep] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
         self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
         self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: not up to date
         self._other_lines: list[str] | None = None  # as above
-        self._unread: list[Step] = []  # steps that were taken, whose effects are not there yet
+        self._unread: list[PlanStep] = []  # steps that were taken, whose effects are not there yet
         self._open: Counter[str] = Counter()  # the outputs of the pending steps; empty for reads
         self._outputs: set[str] = set()  # those of the steps that were taken
         self._chars = 0  # of the lines of the facts
-        self._belief = Belief()
+        self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels whose facts the belief does not have yet
 
-    def pending(self) -> list[Step]:
+    def pending(self) -> list[PlanStep]:
         """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
         end, and nothing after that.
         """
         self._advance()
         return list(self._pending.values())
 
-    def completed(self) -> list[Step]:
+    def completed(self) -> list[PlanStep]:
         """Return the steps that were taken, in the order of the plan."""
         self._advance()
         return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
-    def counts(self, step: Step, call: ToolCall) -> bool:
+    def counts(self, step: PlanStep, call: ToolCall) -> bool:
         """Return whether a call does what a step asks for, and maybe more."""
         needed = step.effects
         return step.counts(call, self._canonicalize) or bool(
@@ -153,7 +153,7 @@ class Progress:
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may ask for just this
 
-    def _match(self, call: ToolCall) -> Step | None:
+    def _match(self, call: ToolCall) -> PlanStep | None:
         """Return the pending step that a call takes by itself."""
         return next(
             (step for step in self._pending.values() if step.counts(call, self._canonicalize)), None
@@ -205,7 +205,7 @@ class Progress:
 
     def brief(self, needed: frozenset[str], room: int) -> list[str]:
         """Return what matters of the facts, the changes and the calls outside the plan; see
-        `Belief.brief`.
+        `OfficeBelief.brief`.
         """
         self._advance()
         for label in self._unindexed:
@@ -240,10 +240,10 @@ class Progress:
                     raise ValueError(f"{line!r} is no line of a state")
                 self._learn(label, json.loads(fact), change=False)
 
-    def _steps(self) -> Sequence[Step]:
-        return (self._batch,) if isinstance(self._batch, Step) else self._batch
+    def _steps(self) -> Sequence[PlanStep]:
+        return (self._batch,) if isinstance(self._batch, PlanStep) else self._batch
 
-    def _learn_from(self, step: Step, result: str) -> None:
+    def _learn_from(self, step: PlanStep, result: str) -> None:
         """Learn the fact in a result; nothing if the result was truncated or cleared."""
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
@@ -272,7 +272,7 @@ class Progress:
             self._unindexed.pop(label, None)
             self._belief.forget(label)
 
-    def _note_done(self, step: Step) -> None:
+    def _note_done(self, step: PlanStep) -> None:
         self._outdate_others()
         self._unread.append(step)
         self._outputs.add(step.output)
@@ -343,7 +343,9 @@ class Progress:
             self._completed += self._steps()
             try:
                 facts = [self.facts[step.label] for step in self._steps()]
-                self._enter(self._script.send(facts[0] if isinstance(self._batch, Step) else facts))
+                self._enter(
+                    self._script.send(facts[0] if isinstance(self._batch, PlanStep) else facts)
+                )
             except StopIteration:
                 self._batch, self._exhausted = (), True
             except SENSELESS as error:
@@ -353,7 +355,7 @@ class Progress:
                     f"{type(error).__name__}: {error}",
                 )
 
-    def _enter(self, batch: Step | Sequence[Step]) -> None:
+    def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
         """Start on a batch of steps, with what earlier calls already read or did of it."""
         self._batch = batch
         self._pending, self._open = {}, Counter()
@@ -387,7 +389,7 @@ class Progress:
         # A running script cannot be pickled; it is started again and given the facts again.
         return {
             **vars(self),
-            "_belief": Belief(),
+            "_belief": OfficeBelief(),
             "_unindexed": dict.fromkeys(self._lines),
             "_script": None,
             "_batch": (),
@@ -406,7 +408,9 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[tuple[Step, str]]:
+def steps_of(
+    plan: Callable[[], Plan], play: Callable[[PlanStep], str]
+) -> Iterator[tuple[PlanStep, str]]:
     """Yield all steps of a plan in order with their results, without `CLAIM`; `play` makes the
     call of a step.
     """

@@ -24,7 +24,7 @@ from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.checks import file_failures
 from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
-from agentgym.envs.loca.plan import CLAIM, Plan, Step
+from agentgym.envs.loca.plan import CLAIM, Plan, PlanStep
 from agentgym.envs.loca.progress import Progress
 from agentgym.envs.loca.protected_state import (
     DRAFTS,
@@ -328,7 +328,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Return the order of the step, pending or completed, that makes the call."""
         return next((_order(step) for step in self._steps() if step.call == call), phrase(call))
 
-    def _steps(self) -> Sequence[Step]:
+    def _steps(self) -> Sequence[PlanStep]:
         """Return the steps that an order may be about, those of the plan first."""
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
@@ -364,7 +364,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
         return label
 
-    def _label(self, call: ToolCall, pending: Sequence[Step], before: int, after: int) -> str:
+    def _label(self, call: ToolCall, pending: Sequence[PlanStep], before: int, after: int) -> str:
         if call.name == CLAIM.call.name:
             return "harmful" if after else "productive"
         if after < before or any(
@@ -425,6 +425,6 @@ class _FailureCount:
         return _FailureCount, ()
 
 
-def _order(step: Step) -> str:
+def _order(step: PlanStep) -> str:
     arguments = json.dumps(step.call.arguments, ensure_ascii=False)
     return step.label if step.changes else f"{step.label} Call {step.call.name} with {arguments}."

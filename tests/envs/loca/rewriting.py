@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentgym import ToolCall
-from agentgym.envs.loca.plan import Step
+from agentgym.envs.loca.plan import PlanStep
 
 Rewriter = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 """From the arguments of a call to calls that do the same."""
 
 
-def rewritten(step: Step, draw: random.Random) -> list[ToolCall]:
+def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
     """Return calls that do what a step asks for."""
     call = step.equivalent or step.call
     rewriter = REWRITERS.get(call.name)
     return rewriter(dict(call.arguments), draw) if rewriter else [call]
 
 
-def merged(steps: Sequence[Step]) -> list[ToolCall]:
+def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
     """Return one call that does what several steps of one tool ask for; none if there is no such
     call.
     """

@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, PlanStep, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.applications import (
@@ -383,7 +383,7 @@ def _merged(paper: str) -> str:
     return f"{OUT}/{paper.replace(', ', '_').replace(' ', '_')}.pdf"
 
 
-def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
+def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
     """Return the steps that merge the awards in the requested orders."""
     return [
         write(

@@ -19,7 +19,7 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, read, write_table
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write_table
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
@@ -355,7 +355,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
     return [{new: course[old] for old, new in names.items()} for course in json.loads(text)]
 
 
-def _read_parts(course: dict[str, Any]) -> list[Step]:
+def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
     """Return the steps that read the announcements, quizzes and assignments of a course."""
     tools = {
         "announcements": _read_rules,
@@ -415,7 +415,7 @@ def _required(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _read_state(assignment: dict[str, Any]) -> Step:
+def _read_state(assignment: dict[str, Any]) -> PlanStep:
     return read(
         f"Look whether {assignment['assignment_title']} was handed in.",
         lambda text: json.loads(text)["workflow_state"],

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, cell_rows, read, read_metadata, write
+from agentgym.envs.loca.plan import Plan, PlanStep, cell_rows, read, read_metadata, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
@@ -313,7 +313,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         )
 
 
-def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[Step]:
+def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
     """Yield the steps that write the report; the empty sheet goes last, since a workbook has one."""
     yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
     label = f"Write the report into its sheet {sheet}."
@@ -377,7 +377,7 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
-) -> list[Step]:
+) -> list[PlanStep]:
     """Return the steps that read the rows of a sheet from `first` on, a few at once; `keep`
     extracts the facts of rows.
     """

@@ -23,7 +23,7 @@ from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import (
     COMMON_SLOTS,
     PhraseBook,
-    Slot,
+    PhraseSlot,
     load_texts,
     shift_day,
 )
@@ -50,8 +50,8 @@ TOPICS = (
 REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
 SLOTS = {
     **COMMON_SLOTS,
-    "key": Slot(r"[A-Z]+[0-9]*"),
-    "track": Slot("|".join(TRACKS)),
+    "key": PhraseSlot(r"[A-Z]+[0-9]*"),
+    "track": PhraseSlot("|".join(TRACKS)),
 }
 """The types of slots in the mails of chairs."""
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")

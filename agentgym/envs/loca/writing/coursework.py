@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentgym.envs.loca.draws import DrawnValues, shuffled
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, load_texts
 
 LEVELS = (
     "Introduction to {}",
@@ -71,8 +71,8 @@ ASSIGNMENTS = ("Homework", "Project", "Essay")
 """The kinds of assignments, as their titles call them."""
 SLOTS = {
     **COMMON_SLOTS,
-    "code": Slot(r"[A-Z]+[0-9]+-[0-9]+"),
-    "title": Slot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
+    "code": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+"),
+    "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
 """The types of slots in what teachers write."""
 _LIMITS = (80, 85, 90, 95)  # points that exempt

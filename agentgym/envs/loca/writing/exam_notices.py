@@ -20,7 +20,7 @@ from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.writing.phrase_book import (
     COMMON_SLOTS,
     PhraseBook,
-    Slot,
+    PhraseSlot,
     load_texts,
     shift_day,
 )
@@ -74,11 +74,11 @@ class Setting:
     project: str | None = None
 
 
-SLOTS: Mapping[str, Slot] = {
+SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "place": Slot(rf"(?:{'|'.join(BUILDINGS)}) \d+"),
-    "person": Slot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
-    "course": Slot(r"[A-Z][\w',: -]*"),
+    "place": PhraseSlot(rf"(?:{'|'.join(BUILDINGS)}) \d+"),
+    "person": PhraseSlot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
+    "course": PhraseSlot(r"[A-Z][\w',: -]*"),
 }
 """The types of slots in the texts about exams."""
 

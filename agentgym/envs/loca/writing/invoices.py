@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, load_texts
 from agentgym.office.files.pdf_blocks import Block, Box, Table, Text
 from agentgym.office.files.pdfs import write_pdf
 
-SLOTS: Mapping[str, Slot] = {
+SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "money": Slot(
+    "money": PhraseSlot(
         r"\$\d{1,3}(?:,\d{3})*\.\d\d",
         lambda value, rng: f"${_money(value)}",
         lambda text: int(text[1:].replace(",", "").replace(".", "")),

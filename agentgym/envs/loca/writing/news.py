@@ -11,7 +11,7 @@ import numpy as np
 
 from agentgym.envs.loca.draws import DrawnValues, pick
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
-from agentgym.envs.loca.writing.phrase_book import Phrase, Slot, load_texts
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseSlot, load_texts
 
 ANCHORS = ("midterm", "project")
 """Topics of course announcements whose first sentence is for the task to write."""
@@ -27,7 +27,9 @@ class News:
         slots: See `Phrase`.
     """
 
-    def __init__(self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, Slot]):
+    def __init__(
+        self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, PhraseSlot]
+    ):
         self.topics = list(texts)
         self._phrases = {
             topic: {part: [Phrase(text, slots) for text in lines] for part, lines in parts.items()}

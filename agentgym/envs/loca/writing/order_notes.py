@@ -15,7 +15,7 @@ from agentgym.envs.loca.writing.phrase_book import (
     COMMON_SLOTS,
     NUMBERS,
     PhraseBook,
-    Slot,
+    PhraseSlot,
     load_texts,
 )
 
@@ -37,10 +37,10 @@ def _read_count(text: str) -> int:
     return NUMBERS.index(text) + 1 if text in NUMBERS else int(text)
 
 
-SLOTS: Mapping[str, Slot] = {
+SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "product": Slot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
-    "count": Slot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
+    "product": PhraseSlot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
+    "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
 }
 """The types of slots in notes: a product by the name on the order, and a number of pieces."""
 

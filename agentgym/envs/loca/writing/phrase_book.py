@@ -29,7 +29,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class PhraseSlot:
     """How values of one type stand in a sentence.
 
     Attributes:
@@ -55,7 +55,7 @@ class Phrase:
         slots: Slots by type; `old_date` is of the type `date`.
     """
 
-    def __init__(self, text: str, slots: Mapping[str, Slot]) -> None:
+    def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
         self.parts = _split(text)
         self.names = [part for part in self.parts if isinstance(part, str)]
         self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
@@ -121,7 +121,9 @@ class PhraseBook:
         slots: See `Phrase`.
     """
 
-    def __init__(self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, Slot]) -> None:
+    def __init__(
+        self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
+    ) -> None:
         self.kinds = {
             kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
         }
@@ -295,19 +297,19 @@ def _read_duration(text: str) -> int:
     return _MINUTES[text] if text in _MINUTES else int(text.split(maxsplit=1)[0])
 
 
-COMMON_SLOTS: Mapping[str, Slot] = {
-    "date": Slot(
+COMMON_SLOTS: Mapping[str, PhraseSlot] = {
+    "date": PhraseSlot(
         r"\d{4}-\d\d-\d\d|"
         rf"(?:(?:{'|'.join(_WEEKDAYS)}), )?"
         rf"(?:\d{{1,2}} (?:{'|'.join(_MONTHS)})|(?:{'|'.join(_MONTHS)}) \d{{1,2}})(?:,? \d{{4}})?",
         _write_date,
         _read_date,
     ),
-    "time": Slot(r"\d\d:\d\d|\d{1,2} [ap]m", _write_time, _read_time),
-    "duration": Slot(rf"\d+ minutes|{'|'.join(_MINUTES)}", _write_duration, _read_duration),
-    "days": Slot(rf"(?:{'|'.join(NUMBERS)}|\d+) (?:days?|weeks?)", _write_days, _read_days),
-    "number": Slot(r"\d+", read=int),
-    "name": Slot(r"[A-Z][\w' -]*"),
+    "time": PhraseSlot(r"\d\d:\d\d|\d{1,2} [ap]m", _write_time, _read_time),
+    "duration": PhraseSlot(rf"\d+ minutes|{'|'.join(_MINUTES)}", _write_duration, _read_duration),
+    "days": PhraseSlot(rf"(?:{'|'.join(NUMBERS)}|\d+) (?:days?|weeks?)", _write_days, _read_days),
+    "number": PhraseSlot(r"\d+", read=int),
+    "name": PhraseSlot(r"[A-Z][\w' -]*"),
 }
 """The types of slots that texts of several tasks have: dates in ISO 8601, times as HH:MM, durations in
 minutes, counts of days.

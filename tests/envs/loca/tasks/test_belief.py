@@ -15,7 +15,7 @@ import pytest
 import agentgym
 from agentgym import Chat, ToolCall, tool_env
 from agentgym.envs.loca import LENGTHS
-from agentgym.envs.loca.belief import LIMIT, Belief, split_fact, words_of
+from agentgym.envs.loca.belief import LIMIT, OfficeBelief, split_fact, words_of
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.hints import split_hints
@@ -226,7 +226,7 @@ def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> No
 @pytest.mark.rotation
 def test_the_work_for_a_belief_is_that_for_its_text() -> None:
     def cost(size: int) -> int:
-        belief = Belief()
+        belief = OfficeBelief()
         for page in range(size // 20):
             belief.learn(
                 f"Read page {page}.", [{"id": 20 * page + k, "in": "x"} for k in range(20)]
@@ -268,7 +268,7 @@ def test_a_fact_is_split_into_records() -> None:
 
 
 def test_what_is_rare_and_needed_comes_first() -> None:
-    belief = Belief()
+    belief = OfficeBelief()
     belief.learn("Read a.", [{"id": k, "year": 2025, "note": "x" * 90} for k in range(50)])
     belief.learn("Read b.", {"id": 1, "year": 2025})
     belief.learn("Read c.", None)

@@ -12,7 +12,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, render
-from agentgym.envs.loca.plan import CLAIM, Step
+from agentgym.envs.loca.plan import CLAIM, PlanStep
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, fresh, solved
@@ -24,7 +24,7 @@ def play(world: Any, calls: Sequence[ToolCall]) -> None:
         world.read_result(call, world.office.call(call.name, call.arguments))
 
 
-def obey(world: Any) -> list[Step]:
+def obey(world: Any) -> list[PlanStep]:
     """Obey the hints to the end; the changes that were made."""
     changes = []
     limit = 3 * len(solved_steps(type(world).__name__)) + 10
@@ -38,8 +38,8 @@ def obey(world: Any) -> list[Step]:
     return changes
 
 
-def solved_steps(name: str) -> list[Step]:
-    steps: list[Step] = solved(name).progress.completed()
+def solved_steps(name: str) -> list[PlanStep]:
+    steps: list[PlanStep] = solved(name).progress.completed()
     return steps
 
 
