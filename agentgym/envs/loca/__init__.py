@@ -1,6 +1,4 @@
-"""LOCA-bench: office work with simulated services, at a chosen length of the environment
-description.
-"""
+"""LOCA-bench: office work with simulated services, at a configurable environment length."""
 
 from agentgym.assemble.registry import register
 
@@ -13,7 +11,7 @@ LENGTHS = {
     "128k": 128_000,
     "256k": 256_000,
 }
-"""The environment description lengths of the paper (section 2.3), in tokens."""
+"""Environment description lengths from section 2.3 of the paper, in tokens."""
 
 _TASKS = (
     "ab_testing:ABTesting",

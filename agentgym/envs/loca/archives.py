@@ -1,4 +1,4 @@
-"""Reader of untrusted zip archives, in memory and with limits: nothing is unpacked to a disk."""
+"""Read untrusted zip archives in memory with size limits; nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _BROKEN = (
 
 
 def read_archive(data: bytes) -> Mapping[str, bytes]:
-    """Return the files of an archive by path; that of a folder ends with a slash and has no bytes.
+    """Return the files of an archive by path; folder paths end with a slash and have no bytes.
 
     Raises:
-        ToolError: It is no zip archive, encrypted or too large, or a path leads out of it, is there
-            twice or is a link.
+        ToolError: The archive is invalid, encrypted or too large, or a path leaves it, is
+            duplicated or is a link.
     """
     if len(data) > MAX_BYTES:
         raise ToolError(

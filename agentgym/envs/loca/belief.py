@@ -1,6 +1,4 @@
-"""The belief state of a long episode in few words: what concerns the next steps, and how much else
-there is.
-"""
+"""Short belief states for long episodes: the facts for the next steps, and counts of the rest."""
 
 from __future__ import annotations
 
@@ -15,42 +13,38 @@ from typing import Any
 from agentgym.text.messages import ToolCall
 
 LIMIT = 12_000
-"""The most characters of a brief belief: some 4,000 tokens, a small part of any context window."""
+"""Maximum characters of a brief belief: about 4,000 tokens, a small part of any context window."""
 NEXT_STEPS = 10
-"""The steps whose needs come first: about as many as one reply of an agent has calls."""
+"""Number of next steps whose needs are ranked first, about the calls in one reply."""
+# An agent that has lost its place finds it in the last few changes.
 _NEWEST = 5
-"""The changes that are named; an agent that has lost its place finds it in the last few."""
+# A fact up to this many characters is not split; a record of a dozen fields fits.
 _SMALL = 300
-"""The characters up to which a fact is not split: those of a record of a dozen fields."""
+# Maximum characters of one record, so that none takes the room of all others.
 _LONGEST = 1_500
-"""The characters of a record of a fact, so that no single one takes the room of all others."""
+# A word in more records than this, such as a year, says little about what is needed.
 _COMMON = 500
-"""The records that a needed word leads to; one in more of them, such as a year, says little about
-what is needed, and would take a look at all that was ever learnt.
-"""
+# Maximum positions to rank, rarest words first; several times what the room can take.
 _LOOKED_AT = 1_000
-"""The places of needed words that are looked at, the rarest words first: several times as many as
-there is room for.
-"""
+# Plans have at most eight kinds of reads; further kinds are counted as one.
 _KINDS = 12
-"""The kinds of reads that are told apart; plans have at most eight, and one more stands for others."""
 _OTHERS = "others"
+# Maximum characters of a label in a count, and of a label or call on a line.
 _LABEL, _CALL = 60, 200
-"""The characters of a label where others are counted, and of one by itself or the head of a mail."""
+# Characters reserved for the line about one kind of read.
 _KIND_ROOM = _LABEL + 80
-"""The characters that are set aside for the line on a kind of reads."""
+# After this many records that do not fit, the room counts as full.
 _MISSES = 100
-"""The records in a row that do not fit any more after which the room counts as full."""
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 _SPACED = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a fact that is of use by itself: a small fact, or a record of a large one.
+    """Small fact, or one record of a large fact.
 
     Attributes:
-        text: The part as JSON, cut where it is very long.
+        text: The piece as JSON, truncated if very long.
         words: The words in it.
     """
 
@@ -59,12 +53,12 @@ class Piece:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words in a text: names, numbers, addresses, paths."""
+    """Return the casefolded words of a text: names, numbers, addresses and paths."""
     return frozenset(_WORD.findall(text.casefold()))
 
 
 def split_fact(fact: Any) -> tuple[Piece, ...]:
-    """Return the pieces of a fact; none of one that says nothing."""
+    """Return the pieces of a fact; none for an empty fact."""
     if fact in (None, "", [], {}):
         return ()
     return tuple(
@@ -74,9 +68,7 @@ def split_fact(fact: Any) -> tuple[Piece, ...]:
 
 
 def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
-    """Yield a value whole if it has at most so many characters, else its parts; an item of an
-    object has its name.
-    """
+    """Yield the value whole if it has at most `most` characters, else its parts with their keys."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
@@ -88,12 +80,12 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """Reads of one kind that have found something.
+    """Reads of one kind that have returned facts.
 
     Attributes:
-        count: Their number.
-        pieces: The number of the pieces that they have found.
-        newest: The label of the newest.
+        count: The number of reads.
+        pieces: The number of pieces in their facts.
+        newest: The label of the newest read.
     """
 
     count: int = 0
@@ -102,8 +94,8 @@ class _Reads:
 
 
 class OfficeBelief:
-    """Contents of a belief state, indexed by word as they come in: a brief text takes work for what
-    it holds, whatever else is known.
+    """Facts of an episode, indexed by word, so that the cost of a brief text depends only on what
+    it contains.
     """
 
     def __init__(self) -> None:
@@ -115,7 +107,7 @@ class OfficeBelief:
         self._kinds: dict[str, _Reads] = {}
 
     def learn(self, label: str, fact: Any) -> None:
-        """Add the fact that a step has learnt."""
+        """Add the fact of a step."""
         pieces = split_fact(fact)
         if not pieces:
             self._empty[label] = None
@@ -129,22 +121,22 @@ class OfficeBelief:
         kind.count, kind.pieces, kind.newest = kind.count + 1, kind.pieces + len(pieces), label
 
     def change(self, label: str) -> None:
-        """Add a change that was made."""
+        """Add a change."""
         self._changes[label] = None
 
     def forget(self, label: str) -> None:
-        """Forget a change whose effects are gone; nothing if there was none."""
+        """Remove a change whose effects are gone; ignore unknown labels."""
         self._changes.pop(label, None)
         self._empty.pop(label, None)
 
     def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return lines of at most `room` characters together, line ends included.
+        """Return lines of at most `room` characters in total, line ends included.
 
         Args:
-            needed: The words of the next steps; facts with most of these come first, and among
-                equals the newest.
-            room: The room for the lines.
-            off_plan: Calls that no step asked for and that still matter.
+            needed: The words of the next steps. Facts with the most of them come first, newest
+                first among equals.
+            room: The maximum number of characters.
+            off_plan: Calls outside the plan that still matter.
         """
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
@@ -152,7 +144,6 @@ class OfficeBelief:
         return [*head, *itertools.starmap(self._line, shown.items()), *self._rest(shown)]
 
     def _summary(self, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return lines on what was done and on reads that taught nothing."""
         lines = []
         if self._changes:
             newest = [*itertools.islice(reversed(self._changes), _NEWEST)][::-1]
@@ -169,7 +160,7 @@ class OfficeBelief:
         return lines
 
     def _choose(self, needed: frozenset[str], room: int) -> dict[str, list[int]]:
-        """Return the places of the pieces that fit, by label, the most needed labels first."""
+        """Return the positions of the pieces that fit, by label, most needed labels first."""
         chosen: dict[str, list[int]] = {}
         misses = 0
         for label, place in self._ranked(needed):
@@ -187,7 +178,7 @@ class OfficeBelief:
         return {label: sorted(places) for label, places in chosen.items()}
 
     def _ranked(self, needed: frozenset[str]) -> Iterator[tuple[str, int]]:
-        """Yield the places of pieces: those with needed words, then the newest."""
+        """Yield the positions of pieces: those with needed words, then the newest."""
         weights: dict[tuple[str, int], float] = {}
         rarest = sorted((len(self._index[word]), word) for word in needed & self._index.keys())
         looked_at = 0
@@ -207,7 +198,7 @@ class OfficeBelief:
         return f"- {label} => {'; '.join(pieces[place].text for place in places)}{count}"
 
     def _rest(self, shown: Mapping[str, Sequence[int]]) -> list[str]:
-        """Return lines on the kinds of reads that are not shown whole."""
+        """Return lines that count the reads not shown in full."""
         records = Counter[str]()
         for label, places in shown.items():
             records[self._kind(label)] += len(places)
@@ -224,9 +215,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    """Return a word without what tells reads of one kind apart: the number of a page, a code, a
-    range.
-    """
+    """Replace words with digits, which distinguish reads of one kind: pages, codes and ranges."""
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

@@ -1,9 +1,9 @@
-"""Calls of tools: the canonical form of those that differ in writing only, such as in a path with or
-without /workspace or in an argument at its default; and their effects, read from their arguments:
-which things they set to which values.
+"""Canonical forms and effects of tool calls.
 
-A step of a plan is done once what it would set is set, by whichever calls: one that changes a
-hundred products has the effects of a hundred calls that change one each.
+Calls that differ only in notation, such as a path with or without /workspace, share a canonical
+form. The effects of a call, read from its arguments, are the things that it sets and their values.
+A plan step is done once its effects exist, whichever calls caused them: one batch update of a
+hundred products equals a hundred single updates.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tools_of
 
+# Both return the text of a file.
 _SAME_TOOL = {"read_file": "read_text_file"}
-"""Tools by another name of theirs: both return the text of a file."""
 
+# SQL dialects by tool.
 _DIALECTS = {
     "bigquery_run_query": "bigquery",
     "read_query": "snowflake",
     "write_query": "snowflake",
 }
-"""The dialect of the statements that a tool takes."""
 
 
 def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
-    """Return a call in the form that all calls share which have the same effect.
+    """Return the canonical form of a call.
 
     Args:
-        servers: The servers of the office, whose tools have the defaults.
+        servers: The servers of the office, whose tools define the default arguments.
         call: The call.
     """
     defaults = _defaults(servers).get(call.name, {})
@@ -58,9 +58,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a mail with its recipients as bare addresses in one list, since
-    every mail reaches them the same.
-    """
+    """Merge the recipients into one list of bare addresses: to, cc and bcc deliver the same mail."""
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
@@ -72,7 +70,7 @@ def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _canonical_value(value: Any) -> Any:
-    """Return a path without the workspace before it, a moment in UTC, anything else unchanged."""
+    """Return a path without the workspace prefix, a moment in UTC, or the value unchanged."""
     if isinstance(value, str):
         return value.removeprefix("/workspace/").removeprefix("./")
     if not isinstance(value, Mapping) or not isinstance(value.get("dateTime"), str):
@@ -88,7 +86,6 @@ def _canonical_value(value: Any) -> Any:
 
 @functools.cache
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the defaults of the arguments of each tool."""
     return {
         name: {key: each.default for key, each in inspect.signature(tool.method).parameters.items()}
         for server in Office(servers).toolsets()
@@ -97,21 +94,19 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 
 
 Effects: TypeAlias = Mapping[str, str]
-"""The new value of each thing that is changed, by the name of the thing; both are texts."""
+"""New value of each changed thing, by the thing's name; both are text."""
 
 NO_EFFECTS: Effects = {}
 MAKERS = frozenset({"create_spreadsheet", "woo_products_categories_create"})
-"""Tools whose result has the id of a new record, which later steps need."""
+"""Tools whose result contains the id of a new record, which later steps need."""
+# The value of a removed thing.
 _GONE = "gone"
-"""The value of a thing that was removed."""
+# Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
-"""Calls whose effects are remembered: each turn compares the same pending steps."""
 
 
 def effects_of(call: ToolCall) -> Effects:
-    """Return the effects of a call that was carried out, as far as its arguments show them; none
-    for other tools than those below.
-    """
+    """Return the effects visible in the arguments of an executed call; empty for unknown tools."""
     if call.name not in _READERS:
         return NO_EFFECTS
     return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -148,13 +143,13 @@ def _spreadsheet(arguments: Mapping[str, Any]) -> Effects:
 
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
-    """Return the effects of entering a row of values.
+    """Return the effects of writing a row of values.
 
     Args:
-        place: The spreadsheet and its sheet, with a space between.
-        number: The number of the row.
+        place: The spreadsheet and the sheet, separated by a space.
+        number: The row number.
         row: The values.
-        left: The column of the first one.
+        left: The column of the first value.
     """
     return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
 
@@ -221,11 +216,10 @@ def _rows(arguments: Mapping[str, Any]) -> Effects:
     }
 
 
+# Text compared as a number; no office contains longer numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
-"""Texts that are compared as numbers; longer ones are none that an office holds."""
+# The verb of a statement, after comments, is within this many characters; reads are not parsed.
 _HEAD = 1_000
-"""The characters of a statement among which its verb is, after comments; queries that read are not
-parsed."""
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "woo_products_batch_update": _products,
@@ -248,7 +242,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
 
 
 def _text(value: Any) -> str:
-    """Return a value as text; a number is the same as the text that shows it, in any form."""
+    """Return a value as text; numbers are normalised, so 2 equals "2.0"."""
     text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if _NUMBER.fullmatch(text):
         return str(Decimal(text).normalize())

@@ -1,5 +1,5 @@
-"""Products for the shops of office tasks; many names are the beginning of another, so that a
-search by name matches several.
+"""Products for the shops of office tasks. Many names are prefixes of others, so a search by name is
+ambiguous.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from agentgym.envs.loca.writing.phrase_book import (
 )
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
-"""The types of slots in the texts about products."""
+"""Slot types of the product texts."""
 
 # An empty variant or colour is twice as likely, so that plain names occur that others begin with.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
+# Ranges [low, high) of specific and of general sentences: together a paragraph.
 _SENTENCES = ((3, 3), (5, 5))
-"""The fewest sentences of each sort in a description, and one more than the most: a paragraph."""
 
 
 @functools.cache
 def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
-    """Return the names of the products of each department, and what is said of them."""
+    """Return the product names and phrases of each department."""
     return {
         department: (texts["names"], [Phrase(text, SLOTS) for text in texts["about"]])
         for department, texts in load_texts("products").items()
@@ -41,17 +41,18 @@ def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
 
 @functools.cache
 def products_book() -> PhraseBook:
-    """Return what is said of products of any department."""
+    """Return the phrases that fit products of any department."""
     return PhraseBook(load_texts("products")["any"], SLOTS)
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw products with `name`, `sku`, `description` and `department`; names and SKUs
-    differ, and neither reveals the order.
+    """Draw products with `name`, `sku`, `description` and `department`.
+
+    Names and SKUs are unique, and neither reveals the order.
 
     Args:
-        rng: The generator to draw from.
-        count: The number of products, at most 900,000, as many as there are SKUs.
+        rng: The random generator.
+        count: The number of products, at most 900,000 (the number of SKUs).
     """
     products: list[dict[str, str]] = []
     seen = Counter[str]()
@@ -73,7 +74,6 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
 
 
 def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
-    """Draw sentences on the product, and others that would do for any."""
 
     def values() -> dict[str, int]:
         return {"number": int(rng.integers(20, 91)), "few_number": int(rng.integers(3, 10))}
@@ -84,9 +84,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
 
 
 def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
-    """Put a sentence of a kind into a description, such as one that says whether the product is
-    still ordered.
-    """
+    """Insert a sentence of a kind into a description, for example that the product is discontinued."""
     parts = sentences(description)
     note = products_book().write(kind, rng, few_number=int(rng.integers(3, 10)))
     parts.insert(int(rng.integers(len(parts) + 1)), note)
@@ -94,15 +92,15 @@ def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
 
 
 def has_note(description: str, kind: str) -> bool:
-    """Return whether a description has a sentence of a kind."""
+    """Return whether a description contains a sentence of a kind."""
     return any(found == kind for found, _ in products_book().read(description))
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
-    """Draw a price in `[low, high)` cents, written with two decimals."""
+    """Draw a price in `[low, high)` cents, formatted with two decimals."""
     return in_decimals(int(rng.integers(low, high)))
 
 
 def in_decimals(hundredths: int) -> str:
-    """Write a number of hundredths with two decimals."""
+    """Format hundredths with two decimals."""
     return f"{hundredths // 100}.{hundredths % 100:02}"

@@ -1,6 +1,4 @@
-"""Comparison of final states in both directions, nothing missing and nothing extra, with a sentence
-for each failure.
-"""
+"""Compare final states with expected ones in both directions: missing and extra items both fail."""
 
 from __future__ import annotations
 
@@ -23,21 +21,21 @@ from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
-"""Return whether the actual cell (first) agrees with the expected one (second)."""
+"""Comparison of an actual cell (first) with the expected one (second)."""
 
 
 def _whole_seconds(text: str) -> str:
-    """Return a moment in UTC as DuckDB casts it to text, whether a task or DuckDB wrote it."""
+    """Return a UTC moment in the text form of a DuckDB cast."""
     return text[:-3] if text.endswith("+00:00") else text
 
 
+# Conversions of table-image values for the types that do not need DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
     "DOUBLE": float,
     "TIMESTAMP WITH TIME ZONE": _whole_seconds,
 }
-"""Conversions of the values in the image of a table, for the types that do not need DuckDB."""
 
 _ROUNDING = 1e-9  # the error of arithmetic in floats, which no agent can help
 
@@ -45,19 +43,19 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def exact(actual: Any, expected: Any) -> bool:
-    """Return whether the texts are equal, but for blanks around them."""
+    """Return whether the texts are equal up to surrounding whitespace."""
     return as_text(actual) == as_text(expected)
 
 
 def loose(actual: Any, expected: Any) -> bool:
-    """Return whether the texts are equal, whatever their case and blanks."""
+    """Return whether the texts are equal, ignoring case and whitespace."""
     texts = [" ".join(as_text(value).split()).casefold() for value in (actual, expected)]
     return texts[0] == texts[1]
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
-    """Return a comparison of numbers within a tolerance; a text may hold the actual one, with the
-    unit after it and commas between thousands.
+    """Return a comparison of numbers within a tolerance; the actual value may be text with a unit
+    and thousands separators.
     """
 
     def same(actual: Any, expected: Any) -> bool:
@@ -68,7 +66,7 @@ def number(tolerance: float = 0.0, unit: str = "") -> Same:
 
 
 def as_number(value: Any, unit: str = "") -> float | None:
-    """Return the number in a cell, or None; truth values are no numbers."""
+    """Return the number in a cell, or None; booleans are not numbers."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -80,8 +78,8 @@ def as_number(value: Any, unit: str = "") -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """Return a cell as text: dates and times in ISO 8601, whole numbers without a point, None as
-    the empty text.
+    """Return a cell as text: ISO 8601 dates, whole numbers without a decimal point, None as empty
+    text.
     """
     if value is None:
         return ""
@@ -97,7 +95,7 @@ def as_text(value: Any) -> str:
 def set_failures(
     what: str, actual: Iterable[Hashable], expected: Iterable[Hashable]
 ) -> Iterator[str]:
-    """Yield a sentence for each missing item and each extra one, duplicates counted."""
+    """Yield a sentence for each missing and each extra item, counting duplicates."""
     there, expected_counts = Counter(actual), Counter(expected)
     for item in sorted((expected_counts - there).elements(), key=str):
         yield f"{what}: {echo(item)} is missing"
@@ -117,11 +115,10 @@ def row_failures(
 
     Args:
         what: The name of the table.
-        actual: Its rows.
-        expected: The rows that it should have.
-        columns: The columns to compare, each with its comparison.
-        key: The columns that identify rows, compared as text; several expected rows may share a
-            key.
+        actual: The actual rows.
+        expected: The expected rows.
+        columns: The comparison of each column.
+        key: The columns that identify rows, compared as text; expected rows may share a key.
         ordered: Whether the order of the rows counts.
     """
     actual_keys, expected_keys = (
@@ -156,13 +153,12 @@ def row_failures(
 def csv_rows(
     files: Workspace, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """Read the rows of a CSV file, and the failures of the file as such: it is missing, is no CSV,
-    or has other columns.
+    """Return the rows of a CSV file, and the failures of the file itself.
 
     Args:
         files: The workspace.
         path: The path of the file.
-        columns: The columns that it should have, in order.
+        columns: The expected columns, in order.
     """
     try:
         text = files.read_text(path).removeprefix("\ufeff")
@@ -195,7 +191,7 @@ def csv_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield the failures of a CSV file and of its rows; see `csv_rows` and `row_failures`."""
+    """Yield the failures of a CSV file and its rows; see `csv_rows` and `row_failures`."""
     rows, format_failures = csv_rows(files, path, columns)
     yield from format_failures
     yield from row_failures(path, rows, expected, cells, key, ordered)
@@ -206,35 +202,35 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
 
     Args:
         store: The records of the server.
-        *tables: Names of tables.
-        without: Columns that may be changed.
+        *tables: The table names.
+        without: Columns that may change.
     """
     return hash_of([store.fingerprint(table, without) for table in tables])
 
 
 def hash_of(value: object) -> str:
-    """Hash a value by its representation."""
+    """Hash the `repr` of a value."""
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
-    """Return id, user, folder and message of each mail, in the order in which they came."""
+    """Return id, user, folder and message of each mail, in order of arrival."""
     return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
 def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a sentence if mails of the start are gone or in another folder; reading is no change."""
+    """Yield a sentence if initial mails were moved or removed; reading them is fine."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
 
 def sent_failures(email: Email) -> Iterator[str]:
-    """Yield a sentence for each mail that was sent, for tasks that ask for none."""
+    """Yield a sentence for each sent mail, for tasks that ask for none."""
     yield from (f"the mail {mail.subject!r} was sent" for mail in email.sent())
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
-    """Hash the records of each table of a dataset, by its name."""
+    """Hash the records of each table of a dataset, by table name."""
     return {
         f"{dataset}.{table}": _table_state(cloud, dataset, table)
         for table in cloud.bigquery.tables(dataset)
@@ -242,9 +238,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    """Hash all records of a table; simple types are read from its image, which costs less than a
-    query.
-    """
+    """Hash all records of a table, from its image where possible: that costs less than a query."""
     image = cloud.engine.table((dataset, table))
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
@@ -256,9 +250,7 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each table that differs from `before`, states of datasets; new tables
-    are allowed.
-    """
+    """Yield a sentence for each table that differs from `before`; new tables are allowed."""
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
@@ -275,9 +267,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
 def sheet_rows(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the filled rows of a sheet, and the failures of the sheet as such: it is missing, or
-    has other columns.
-    """
+    """Return the non-empty rows of a sheet, and the failures of the sheet itself."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
     table = sheets.values(spreadsheet, sheet) if sheet in titles else []
     names, rows = named_rows(table, columns)
@@ -292,9 +282,7 @@ def sheet_rows(
 def named_rows(
     table: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the header of a table, and its filled rows by the columns that it should have, without
-    the cells to the right of these.
-    """
+    """Return the header and the non-empty rows of a table, dropping cells beyond `columns`."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends with its last filled cell
     return [as_text(cell) for cell in header], [
@@ -305,17 +293,15 @@ def named_rows(
 def other_sheet_failures(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]
 ) -> Iterator[str]:
-    """Yield a sentence if anything but the values of one sheet was changed; `before` is the result
-    of `other_sheets` at the start.
+    """Yield a sentence if anything outside one sheet has changed since `other_sheets` returned
+    `before`.
     """
     if other_sheets(sheets, spreadsheet, sheet) != before:
         yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
-    """Return the content of all spreadsheets and their permissions, but for the values of one
-    sheet.
-    """
+    """Return the content and permissions of all spreadsheets, without the values of one sheet."""
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
@@ -329,7 +315,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
 
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
-    """Return the settings of all buckets and the hashes of all live objects, by `gs://` name."""
+    """Return the settings of buckets and the hashes of live objects, by `gs://` name."""
     buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
     objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
     return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
@@ -340,8 +326,8 @@ def storage_state(cloud: GoogleCloud) -> dict[str, str]:
 def storage_failures(
     cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield a sentence for each bucket and object that is gone, changed or new, but for the names
-    in `changed`.
+    """Yield a sentence for each missing, changed or new bucket or object, except those in
+    `changed`.
     """
     free, now = set(changed), storage_state(cloud)
     yield from (f"{name} is gone" for name in before if name not in now and name not in free)
@@ -358,7 +344,7 @@ def storage_failures(
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Return log, severity and content (as JSON) of all entries, in the order of writing."""
+    """Return log, severity and content (as JSON) of all entries, oldest first."""
     return [
         (
             row["log"].rsplit("/", 1)[-1],
@@ -370,19 +356,19 @@ def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
 
 
 def file_state(files: Workspace) -> dict[str, bytes]:
-    """Return the files of a workspace by canonical path."""
+    """Return the workspace files by canonical path."""
     return {path: files.read(path) for path in files.walk()}
 
 
 def file_failures(
     files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]
 ) -> Iterator[str]:
-    """Yield a sentence for each file of the start that was changed or removed.
+    """Yield a sentence for each initial file that was changed or removed.
 
     Args:
         files: The workspace.
         before: The result of `file_state` at the start.
-        changed: The paths that may be changed.
+        changed: The paths that may change.
     """
     free = {files.resolve(path) for path in changed}
     for path, data in before.items():
@@ -395,7 +381,7 @@ def file_failures(
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as a CSV file with these columns."""
+    """Return rows as CSV text with these columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -409,7 +395,7 @@ _HIDING = re.compile(
 
 
 def hides_text(mail: Mail) -> bool:
-    """Return whether the HTML of a mail has text that mail programs do not show."""
+    """Return whether the HTML of a mail contains text that mail programs do not show."""
     return bool(_HIDING.search(mail.html or ""))
 
 

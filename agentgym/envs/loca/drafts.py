@@ -1,4 +1,4 @@
-"""States of an office task: drawn in a size that gives them the configured length."""
+"""Draw states of office tasks at a size that matches the configured length."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
 TOLERANCE = 0.08
-"""The relative error of the length of a state above which another size is tried; it is small beside
-the steps between the preset lengths.
+"""Relative length error above which another size is tried; small next to the steps between presets.
 """
 
+# The identifiers in a state have a random stream separate from that of `draw`.
 _IDS = 1
-"""Marks the random stream of the identifiers in a state, which is apart from that of `draw`."""
 
+# Bounds the time of a reset if no size fits.
 _TRIES = 12
-"""The most sizes that are tried, which bounds the time of a reset where no size fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A drawn state: the office and the truth, pickled, and its length.
+    """Drawn state and its length.
 
     Attributes:
         state: The pickled office and truth.
         tokens: The description length.
-        steps: The number of steps of the plan, if the description is what they read; else None.
+        steps: The number of plan steps if the plan provides the description, else None.
     """
 
     state: bytes
@@ -50,9 +49,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class DrawnState(_Draft):
-    """A draft that has the configured length, with the number of steps of the plan and the hashes of
-    what a task leaves alone.
-    """
+    """Accepted draft, with the number of plan steps and the hashes of the protected parts."""
 
     steps: int
     hashes: Mapping[str, str]
@@ -60,7 +57,7 @@ class DrawnState(_Draft):
 
 @functools.lru_cache(maxsize=8)
 def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
-    """Draw a state of the configured length, from better and better guesses of the size."""
+    """Draw a state of the configured length, correcting the size after each try."""
     if config.size is not None:
         return _complete(task, config, _draw_draft(task, config, (seed, config.size), config.size))
     size = max(1, round(config.length / task.tokens_per_unit))
@@ -84,7 +81,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
 ) -> _Draft:
-    """Draw a state of a size and measure it; only for the accepted one the plan is made."""
+    """Draw a state of a size and measure it. Only the accepted draft plays its plan."""
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
@@ -102,8 +99,8 @@ def _draw_draft(
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
-    """Make the calls of the plan from whose results it learns; return the results of the reading
-    ones, and the number of all steps.
+    """Play the plan on the office; return the results of the reading steps and the number of all
+    steps.
     """
 
     def play(step: PlanStep) -> str:
@@ -114,7 +111,6 @@ def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
 
 
 def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: _Draft) -> DrawnState:
-    """Return what an episode needs of a draft."""
     office, _ = pickle.loads(draft.state)
     hashes = fingerprint_protected(office, task.mutable_tables, task.harmless_differences())
     steps = _play(task(config, 0), office)[1] if draft.steps is None else draft.steps
@@ -123,5 +119,5 @@ def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: _Draft) 
 
 @functools.cache
 def plan_length(task: Any, size: int) -> int:
-    """Return the number of steps of the plan for a state of a size."""
+    """Return the number of plan steps at a size."""
     return draw_state(task, task.Config(size=size), 0).steps

@@ -1,4 +1,4 @@
-"""Random choices, names of people and values for office texts, of which a state has thousands."""
+"""Random choices, people's names and values for generated office texts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,25 @@ ItemT = TypeVar("ItemT")
 
 
 def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
-    """Draw one of some items, the one that `rng.choice` draws, which makes an array of them first
-    and takes five times as long.
-    """
+    """Draw one item. Same draw as `rng.choice`, without its slow conversion to an array."""
     return items[int(rng.integers(len(items)))]
 
 
 def shuffled(
     rng: np.random.Generator, items: Sequence[ItemT], count: int | None = None
 ) -> list[ItemT]:
-    """Draw some of the items, all by default, in random order."""
+    """Return `count` items (all by default) in random order."""
     return [items[k] for k in rng.permutation(len(items))[:count].tolist()]
 
 
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
-    """Draw one of some items, each with its probability; what is missing to 1 goes to the last."""
+    """Draw an item by its probability; the last item takes what is missing to 1."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
 
 
 class DrawnValues(dict[str, Any]):
-    """Values for the slots of sentences. Some are drawn each time that a sentence asks for them, as
-    most sentences have one slot or none.
+    """Values for the slots of sentences, some drawn on access: most sentences use one slot or none.
 
     Args:
         draws: Functions that draw a value, by slot.
@@ -79,7 +76,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw different full names, at most 386,694; more than 14,322 have middle initials."""
+    """Draw different full names, at most 386,694; above 14,322 names have middle initials."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []
@@ -91,5 +88,5 @@ def people(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def address(name: str, number: int, domain: str) -> str:
-    """Return a mail address for a person; different numbers make different addresses."""
+    """Return an email address for a person; `number` makes it unique."""
     return f"{name.lower().replace('.', '').replace(' ', '.')}{number}@{domain}"

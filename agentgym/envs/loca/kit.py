@@ -1,4 +1,4 @@
-"""The kit for office tasks: what a task of your own needs beside the servers of `agentgym.office`."""
+"""Public kit for custom office tasks; the servers are in `agentgym.office`."""
 
 from agentgym.envs.loca.checks import as_number
 from agentgym.envs.loca.plan import Plan, read_folder, write

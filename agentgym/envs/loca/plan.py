@@ -1,9 +1,8 @@
-"""The reference plan of an office task: its steps, and parts of plans that several tasks share, such
-as reading paged listings, finding a spreadsheet and writing a table.
+"""Reference plans of office tasks: the steps, and fragments that several plans share.
 
-A plan is a script that yields the calls to make and is sent the facts in their results. It knows
-the office only through these results, so it shows that the task can be solved through the tools.
-`progress.py` follows an agent with it.
+A plan is a generator that yields steps and receives the facts from their results. It knows the
+office only through these results, so playing it proves that the tools suffice. `Progress` follows
+an agent along a plan.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from agentgym.office.email.messages import text_of
 from agentgym.text.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
-"""Return the form that all calls share which have the same effect."""
+"""Function that maps calls with the same effect to one form."""
 
 
 # The last is what becomes of a StopIteration in a script.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""Exceptions of code that makes sense of a result, or of facts, where there is none in it."""
+"""Exceptions from code that receives a result or facts it cannot interpret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +34,17 @@ class PlanStep:
     """One call of a plan.
 
     Attributes:
-        label: What it does, as an order: `Read the announcements of course 12.` No two steps of a
-            plan have the same.
+        label: An imperative sentence, unique in the plan: `Read the announcements of course 12.`
         call: The call.
-        learn: Extracts the fact in its result, as JSON-able data; a change may have nothing to
-            report.
-        output: The output that a change helps to make; empty for a step that reads.
-        same: The arguments that another call must share to count as this step; all of them if
-            empty.
-        accepts: What else holds of the arguments, in canonical form, of a call that counts; a mail
-            with the right address and another text does not.
-        equivalent: A call with the same effects whose arguments show them, where those of `call`
-            do not.
-        mark_own: Marks in the fact what calls outside the plan have put there, given their
-            effects: a plan has to tell the start of the task from work that was done early.
+        learn: Extracts the JSON-able fact from the result; optional for changes.
+        output: The output that a change contributes to; empty for a reading step.
+        same: The arguments that another call must share to count as this step; empty means all.
+        accepts: Further condition on the canonical arguments of a call that counts; it refuses, for
+            example, a mail to the right address with another text.
+        equivalent: A call with the same effects, visible in its arguments, for a `call` whose
+            arguments do not show them.
+        mark_own: Marks in the fact what off-plan calls have written, given their effects, so that
+            the plan can tell the initial state from work done early.
     """
 
     label: str
@@ -62,18 +58,16 @@ class PlanStep:
 
     @property
     def effects(self) -> Effects:
-        """The effects of the step; none if its arguments do not show them, or if it reads."""
+        """The effects of the step; empty for a reading step or if the arguments do not show them."""
         return effects_of(self.equivalent or self.call) if self.changes else {}
 
     @property
     def changes(self) -> bool:
-        """True if it changes the office, rather than reads it."""
+        """Whether the step changes the office."""
         return bool(self.output)
 
     def counts(self, call: ToolCall, canonicalize: Canonicalizer) -> bool:
-        """Return whether a call does what this step asks for, after `canonicalize` has brought
-        both into the same form.
-        """
+        """Return whether a call achieves this step, comparing canonical forms."""
         if (call.name, call.arguments) == (self.call.name, self.call.arguments):
             return True
         mine, other = canonicalize(self.call), canonicalize(call)
@@ -88,15 +82,16 @@ class PlanStep:
 
 
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
-"""It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps
-may be taken in any order; the fact of a change with nothing to tell is None."""
+"""Generator of steps. It receives the fact of a single step, or a list of facts for a sequence
+whose steps may run in any order; a change without `learn` has the fact None.
+"""
 
 CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
-"""The last step of every plan, since the tasks are scored by the state at the claim."""
+"""The last step of every plan: tasks are scored when the agent claims to be done."""
 
 
 def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> PlanStep:
-    """Return a step that reads: what `learn` extracts from the result becomes its fact."""
+    """Return a reading step, whose fact `learn` extracts from the result."""
     return PlanStep(label, ToolCall(tool, arguments), learn)
 
 
@@ -116,12 +111,12 @@ def write(
 
     Args:
         label: See `PlanStep`.
-        output: The output that it helps to make.
-        tool: The tool.
-        same: The arguments in which another call must agree with it; all by default.
+        output: The output that the step contributes to.
+        tool: The tool name.
+        same: The arguments in which another call must agree; empty means all.
         accepts: See `PlanStep`.
         equivalent: See `PlanStep`.
-        learn: Extracts the fact in its result, such as the id of a new record.
+        learn: Extracts a fact from the result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
     return PlanStep(
@@ -130,19 +125,19 @@ def write(
 
 
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]
-"""A part of a plan that returns a list; use it with `yield from`."""
+"""Part of a plan that returns a list; use it with `yield from`."""
 
 _MAILS = 20  # the default of get_emails
 _SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder of the mail server.
+    """Read all mails of a folder.
 
-    The pages have the default size, or the larger one that the agent has chosen for the first.
+    Pages have the default size, or the larger one that the agent chose for the first page.
 
     Args:
-        keep: Extracts the fact of a mail, as `get_emails` lists it; None if it has none.
+        keep: Extracts the fact from a mail as listed by `get_emails`; None if there is none.
         folder: The folder.
 
     Returns:
@@ -178,16 +173,16 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
 def read_shop(
     what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
 ) -> Piece:
-    """Read a listing of the shop, page after page up to the first that is not full.
+    """Read a shop listing page by page, up to the first page that is not full.
 
     Args:
-        what: The name of the listing, in words.
+        what: The name of the listing, for the labels.
         tool: The tool that lists it.
-        keep: Extracts the fact of an item; None if it has none.
+        keep: Extracts the fact from an item; None if there is none.
         **arguments: Further arguments of the tool.
 
     Returns:
-        The facts, in the order of the listing, without None.
+        The facts in the order of the listing, without None.
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -209,7 +204,7 @@ def read_shop(
 
 
 def query_rows(text: str) -> list[dict[str, Any]]:
-    """Return the rows in the answer to a query of BigQuery."""
+    """Return the rows of a BigQuery result."""
     start = re.search(r"^\[", text, re.MULTILINE)
     if start is None and "Total rows: 0" not in text:
         raise ValueError("the text has no rows")
@@ -217,7 +212,7 @@ def query_rows(text: str) -> list[dict[str, Any]]:
 
 
 def data_rows(text: str) -> list[dict[str, str]]:
-    """Return the records in an answer of Snowflake, their values as texts."""
+    """Return the records of a Snowflake result, with values as text."""
     _, mark, data = text.partition("\ndata:")
     if not mark:
         raise ValueError("the text has no records")
@@ -229,7 +224,7 @@ def data_rows(text: str) -> list[dict[str, str]]:
 
 
 def listed_items(text: str) -> list[str]:
-    """Return the items in an answer of Google Cloud, one line each."""
+    """Return the items of a Google Cloud listing, one per line."""
     heading, *lines = text.split("\n")
     count = re.fullmatch(r".* \((\d+)\):", heading)
     if count is None or int(count[1]) != len(lines):
@@ -238,7 +233,7 @@ def listed_items(text: str) -> list[str]:
 
 
 def cell_rows(text: str) -> list[list[Any]]:
-    """Return the values in the result of `read_data_from_excel`, row by row."""
+    """Return the values in a `read_data_from_excel` result, row by row."""
     rows: dict[int, list[Any]] = {}
     for cell in json.loads(text)["cells"]:
         rows.setdefault(cell["row"], []).append(cell["value"])
@@ -246,7 +241,7 @@ def cell_rows(text: str) -> list[list[Any]]:
 
 
 def find_spreadsheet(title: str) -> PlanStep:
-    """Return the step that lists the spreadsheets for the id of the first with a title."""
+    """Return the step that finds the id of the first spreadsheet with a title."""
 
     def learn(text: str) -> str:
         return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
@@ -255,9 +250,10 @@ def find_spreadsheet(title: str) -> PlanStep:
 
 
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
-    """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, the
-    number of rows that it has `room` for, and the places in `rows` of those in which calls outside
-    the plan have entered something, the agent's `own`.
+    """Return the step that reads a sheet.
+
+    Its fact contains `rows` (lists of text, header included), `room` (the number of rows that the
+    sheet has) and `own` (the positions of rows with entries from the agent's off-plan calls).
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -278,7 +274,7 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
 
 
 def read_metadata(text: str) -> dict[str, Any]:
-    """Return the facts of a workbook out of the result of `get_workbook_metadata`."""
+    """Return the facts in a `get_workbook_metadata` result."""
     try:
         facts = ast.literal_eval(text)
     except (SyntaxError, MemoryError, RecursionError):  # a result that a chat claims
@@ -299,13 +295,13 @@ def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, A
 
 
 def mail_text(arguments: Mapping[str, Any]) -> str:
-    """Return the text of the mail that a call of `send_email` sends."""
+    """Return the text of the mail that a `send_email` call sends."""
     return text_of(arguments.get("body") or "", arguments.get("html_body"))
 
 
 def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return whether a mail has a text, however its lines are broken, and attachments of some
-    names; see `PlanStep.accepts`.
+    """Return a condition for `PlanStep.accepts`: the mail has these words and these attachment
+    names.
     """
 
     def accepts(mail: Mapping[str, Any]) -> bool:
@@ -316,8 +312,9 @@ def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bo
 
 
 def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return subject and text of a letter whose template has the subject as its first line, and
-    names of values in braces.
+    """Return subject and text of a letter template.
+
+    The first line of the template is the subject; names in braces are replaced by `values`.
     """
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
@@ -327,7 +324,7 @@ def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
 def send_letter(
     label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
 ) -> PlanStep:
-    """Return the step that sends a letter, given by subject and text, perhaps with files."""
+    """Return the step that sends a letter, given as subject and text, with optional attachments."""
     subject, body = letter
     message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
     if attachments:

@@ -1,7 +1,7 @@
-"""The progress of an agent with the plan of an office task, as far as its chat shows it.
+"""Follow an agent along the plan of an office task, using only its chat.
 
-What the agent has done in its own way counts like the steps of the plan that have the same effects,
-so that the next steps are those whose effects the office still lacks.
+Off-plan calls count as the plan steps with the same effects, so the next steps are those whose
+effects the office still lacks.
 """
 
 from __future__ import annotations
@@ -17,24 +17,22 @@ from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanS
 from agentgym.text.messages import ToolCall
 
 MAX_PREFETCHED = 1_000
-"""Results of calls ahead of the plan that are kept for later steps; more would let an agent that
-reads at random fill the memory.
-"""
+"""Maximum number of results read ahead of the plan; it bounds the memory of a random reader."""
 
+# Prefix of a line about a change.
 _DONE = "done: "
-"""The beginning of the line of a change."""
+# Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
-"""The beginning of the line of a call outside the plan whose effects steps may need."""
+# Escaped arrow in the JSON of a fact: a bare one separates label and fact.
 _ARROW = "\\u003d>"
-"""The arrow in the JSON of a fact, escaped, since a bare one separates the label from the fact."""
 
 
 class OtherChanges:
-    """Changes by calls that no step of the plan has asked for, as their arguments show them.
+    """Changes by off-plan calls, as far as their arguments show them.
 
     Attributes:
-        calls: The calls, each with its result if that has the id of a new record.
-        effects: Their effects, the newest values.
+        calls: The calls, with the result if it contains the id of a new record.
+        effects: The newest value of each thing.
     """
 
     def __init__(self) -> None:
@@ -42,18 +40,18 @@ class OtherChanges:
         self.effects: dict[str, str] = {}
 
     def add(self, call: ToolCall, result: str) -> str:
-        """Add a call that was carried out; return the result as it is kept."""
+        """Add an executed call; return the part of the result that is kept."""
         kept = result if call.name in MAKERS else ""
         self.calls.append((call, kept))
         self.effects |= effects_of(call)
         return kept
 
     def have(self, effects: Effects) -> bool:
-        """Return whether there are some effects, and they have all been had."""
+        """Return whether the effects are not empty and all present."""
         return bool(effects) and effects.items() <= self.effects.items()
 
     def result_of(self, effects: Effects) -> str:
-        """Return the result of the one call that had some effects; empty if several had them."""
+        """Return the result of the call that had all these effects; empty if it took several."""
         return next(
             (text for call, text in self.calls if effects.items() <= effects_of(call).items()), ""
         )
@@ -64,18 +62,17 @@ def _identity(call: ToolCall) -> ToolCall:
 
 
 class Progress:
-    """Progress of an agent with a plan, as far as the results in its chat show it. It pickles.
+    """Progress along a plan, as far as the results in the chat show it. Instances can be pickled.
 
     Args:
-        plan: Starts the script.
-        canonicalize: See `PlanStep.counts`; calls are compared as they are by default.
+        plan: Starts the plan.
+        canonicalize: See `PlanStep.counts`; the default compares calls unchanged.
 
     Attributes:
-        facts: The facts learnt, by the label of the step; None for a change that had nothing to
-            report.
-        off_plan_calls: Irreversible calls that no step has asked for so far.
-        lost: Why the plan cannot go on: the facts are none that a state of the task gives, since
-            the agent changed what it read then; empty while it can.
+        facts: The facts by step label; None for a change without a fact.
+        off_plan_calls: Irreversible calls that match no step so far.
+        lost: Why the plan cannot continue: the agent changed data before reading it, so that no
+            state of the task gives these facts. Empty otherwise.
     """
 
     def __init__(self, plan: Callable[[], Plan], canonicalize: Canonicalizer = _identity) -> None:
@@ -84,7 +81,6 @@ class Progress:
         self._reset()
 
     def _reset(self) -> None:
-        """Go back to the start of the plan, without any fact."""
         self.facts: dict[str, Any] = {}
         self.off_plan_calls: list[ToolCall] = []
         self.lost = ""
@@ -107,32 +103,29 @@ class Progress:
         self._unindexed: dict[str, None] = {}  # labels whose facts the belief does not have yet
 
     def pending(self) -> list[PlanStep]:
-        """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
-        end, and nothing after that.
-        """
+        """Return the steps that may run now, in plan order; `CLAIM` alone at the end, then none."""
         self._advance()
         return list(self._pending.values())
 
     def completed(self) -> list[PlanStep]:
-        """Return the steps that were taken, in the order of the plan."""
+        """Return the completed steps in plan order."""
         self._advance()
         return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
     def counts(self, step: PlanStep, call: ToolCall) -> bool:
-        """Return whether a call does what a step asks for, and maybe more."""
+        """Return whether a call achieves a step, and maybe more."""
         needed = step.effects
         return step.counts(call, self._canonicalize) or bool(
             needed and needed.items() <= effects_of(call).items()
         )
 
     def record(self, call: ToolCall, result: str, lasting: bool) -> None:
-        """Record a call that was carried out.
+        """Record an executed call.
 
         Args:
             call: The call.
             result: Its result.
-            lasting: Whether its effect cannot be undone, so that it matters even if no step asks
-                for it.
+            lasting: Whether the effect is irreversible, and therefore matters even off plan.
         """
         self._advance()
         step = self._match(call)
@@ -154,7 +147,7 @@ class Progress:
             self._prefetched[self._key(call)] = result  # a later step may ask for just this
 
     def _match(self, call: ToolCall) -> PlanStep | None:
-        """Return the pending step that a call takes by itself."""
+        """Return the pending step that the call achieves alone."""
         return next(
             (step for step in self._pending.values() if step.counts(call, self._canonicalize)), None
         )
@@ -164,12 +157,11 @@ class Progress:
         return _dump([canonical.name, sorted(canonical.arguments.items())])
 
     def lines(self) -> list[str]:
-        """Return the facts in words, a line each; `restore` reads them."""
+        """Return the facts as lines that `restore` can read."""
         self._advance()
         return [*self._lines.values(), *self._lines_of_others()]
 
     def _lines_of_others(self) -> list[str]:
-        """Return the lines on the calls outside the plan."""
         if self._other_lines is None:
             self._other_lines = [
                 f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
@@ -181,11 +173,11 @@ class Progress:
         return self._other_lines
 
     def _outdate_others(self) -> None:
-        """Note that calls outside the plan, or what they leave unexplained, have changed."""
+        """Invalidate what is cached about off-plan calls."""
         self._unexplained_calls = self._other_lines = None
 
     def chars(self) -> int:
-        """Return the number of characters in `lines()`, without building them."""
+        """Return the number of characters in `lines()` without building them."""
         self._advance()
         return self._chars + sum(map(len, self._lines_of_others()))
 
@@ -195,8 +187,9 @@ class Progress:
         return len(self._lines) + len(self._lines_of_others())
 
     def finished(self) -> set[str]:
-        """Return the outputs for which steps were taken and none is pending; none while the plan
-        still reads, which may yet change any output.
+        """Return the outputs whose steps are all done.
+
+        While the plan still reads there are none: the facts may change any output.
         """
         self._advance()
         if self._open[""]:
@@ -204,9 +197,7 @@ class Progress:
         return {output for output in self._outputs if not self._open[output]}
 
     def brief(self, needed: frozenset[str], room: int) -> list[str]:
-        """Return what matters of the facts, the changes and the calls outside the plan; see
-        `OfficeBelief.brief`.
-        """
+        """Return the relevant facts, changes and off-plan calls; see `OfficeBelief.brief`."""
         self._advance()
         for label in self._unindexed:
             if self._lines[label].startswith(_DONE):
@@ -218,10 +209,10 @@ class Progress:
         return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
-        """Replace all facts by those in lines of `lines()`.
+        """Replace all facts with those in `lines`.
 
         Raises:
-            ValueError: A line is none of those.
+            ValueError: A line does not come from `lines()`.
         """
         self._reset()
         for line in lines:
@@ -244,7 +235,7 @@ class Progress:
         return (self._batch,) if isinstance(self._batch, PlanStep) else self._batch
 
     def _learn_from(self, step: PlanStep, result: str) -> None:
-        """Learn the fact in a result; nothing if the result was truncated or cleared."""
+        """Learn the fact in a result; skip a truncated or cleared result."""
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
             if step.mark_own is not None:
@@ -265,7 +256,6 @@ class Progress:
             self._note_done(step)
 
     def _forget(self, label: str) -> None:
-        """Forget the fact of a step, if there is one."""
         if label in self.facts:
             self._chars -= len(self._lines.pop(label))
             del self.facts[label]
@@ -278,8 +268,8 @@ class Progress:
         self._outputs.add(step.output)
 
     def _read_effects(self) -> None:
-        """Read the effects of the steps that were taken since; only calls outside the plan need
-        them, and statements take long to parse.
+        """Read the effects of newly completed steps. Only off-plan calls need them, and parsing SQL
+        is slow.
         """
         for step in self._unread:
             self._done_effects |= {
@@ -288,7 +278,7 @@ class Progress:
         self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
-        """Ask again for the changes that a call outside the plan has undone."""
+        """Reopen the changes that an off-plan call has undone."""
         self._read_effects()
         undone = {
             done[1]
@@ -301,7 +291,7 @@ class Progress:
                 self._script = None
 
     def _credit(self, call: ToolCall, result: str) -> None:
-        """Count a call outside the plan as the pending step that it takes by itself, if any."""
+        """Count an off-plan call as the pending step that it achieves alone, if any."""
         step = self._match(call)
         if step is not None and self._other.have(effects_of(call)):
             self._learn_from(step, result)
@@ -310,14 +300,14 @@ class Progress:
                 self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
-        """Count the pending steps that concern some things, and whose effects are all there."""
+        """Complete the pending steps whose effects are now all present."""
         for step in list(self._pending.values()):
             needed = step.effects
             if not needed.keys().isdisjoint(effects) and self._other.have(needed):
                 self._learn_from(step, self._other.result_of(needed))
 
     def _unexplained(self) -> list[tuple[ToolCall, str]]:
-        """Return the calls outside the plan with effects that no step that was taken has."""
+        """Return the off-plan calls with effects that no completed step has."""
         if self._unexplained_calls is None:
             if self._other.calls:
                 self._read_effects()
@@ -332,7 +322,7 @@ class Progress:
         return self._unexplained_calls
 
     def _advance(self) -> None:
-        """Advance the script past all steps whose facts are there."""
+        """Advance the plan past all steps whose facts are known."""
         if self._script is None:
             self._script = self._with_claim()
             self._completed, self._pending, self._exhausted = [], {}, False
@@ -356,7 +346,7 @@ class Progress:
                 )
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
-        """Start on a batch of steps, with what earlier calls already read or did of it."""
+        """Start a batch of steps, crediting earlier calls."""
         self._batch = batch
         self._pending, self._open = {}, Counter()
         for step in self._steps():
@@ -411,8 +401,11 @@ def _dump(value: Any) -> str:
 def steps_of(
     plan: Callable[[], Plan], play: Callable[[PlanStep], str]
 ) -> Iterator[tuple[PlanStep, str]]:
-    """Yield all steps of a plan in order with their results, without `CLAIM`; `play` makes the
-    call of a step.
+    """Yield the steps of a plan, without `CLAIM`, with the results that `play` returns for their
+    calls.
+
+    Raises:
+        ValueError: A step cannot interpret its result, or the plan stops early.
     """
     progress = Progress(plan)
     while steps := progress.pending():

@@ -1,6 +1,4 @@
-"""Fingerprints of the parts of an office that a task must leave alone, and the differences that do
-no harm.
-"""
+"""Fingerprints of the office parts that a task must not change, and the differences to ignore."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from agentgym.office.server import Server
 from agentgym.office.warehouse.engine import Engine
 
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
-"""Harmless differences that the rules name."""
+"""Harmless differences that the rules mention."""
 
 HARMLESS: Mapping[str, str] = {
     "/*+": "a new file or folder in the workspace",
@@ -32,32 +30,29 @@ HARMLESS: Mapping[str, str] = {
     "google_sheet.spreadsheets.modified": "when a spreadsheet was changed last",
     INSIGHTS: "insights in the memo",
 }
-"""Differences from the right final state that no task minds, as patterns of their names, each with
-what it is.
+"""Patterns of differences that no task counts, with descriptions.
 
-A name is `server.part.column` of a record that was changed, `server.part+` of a new one and
-`server.part-` of one that is gone; of files it begins with the path. `output:` stands before the
-path of a file that the task asks for, and `own:` before the name where the agent made the record or
-file; a pattern without `own:` is for both.
+A name is `server.part.column` for a changed record, `server.part+` for a new one and `server.part-`
+for a removed one; file names begin with the path. `output:` marks a file that the task requires,
+and `own:` a record or file that the agent created; patterns without `own:` match both.
 """
 
+# Part names by the origin of a mail; mails of any other origin were received.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
-"""Names of parts by the origin of the mails in them; all other mails were received."""
 
+# Sending changes these tables: the task checks sent mails, `_mail_hash` the others.
 _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
-"""Tables that sending changes: the task checks what was sent, `_mail_hash` covers other mails."""
 
 
 def fingerprint_protected(
     office: Office, mutable_tables: Collection[str], harmless: Collection[str]
 ) -> dict[str, str]:
-    """Hash each part of the services that a task leaves alone, by its name.
+    """Hash each part of the services that a task must not change.
 
     Args:
         office: The office.
-        mutable_tables: The tables that the work changes, as `server.table`; the task itself checks
-            their records.
-        harmless: Patterns of the names of differences that do not count.
+        mutable_tables: The tables that the work changes, as `server.table`; the task checks them.
+        harmless: Name patterns of differences that do not count.
     """
     hashes: dict[str, str] = {}
     for server in office.toolsets():
@@ -83,9 +78,7 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
 def _other_hashes(
     server: Server, mutable_tables: Collection[str], drafts: bool
 ) -> Mapping[str, str]:
-    """Hash the state of a server outside its tables, or in tables that reading changes; `drafts`
-    if those do no harm.
-    """
+    """Hash server state outside the tables, or in tables that reading changes."""
     if isinstance(server, Email):
         return {"email.mails": _mail_hash(server, drafts)}
     engine = getattr(server, "engine", None)
@@ -95,9 +88,7 @@ def _other_hashes(
 
 
 def _mail_hash(server: Email, drafts: bool) -> str:
-    """Hash the mails that must be where they were, read or not: all but those that were sent, of
-    which bounces follow.
-    """
+    """Hash the position of all mails except sent ones and the bounces that follow from them."""
     ignored = [origin for origin in _ORIGINS if origin != "draft" or drafts]
     sql = f"""SELECT mails.id, user, folder, message, is_important
         FROM mails JOIN messages ON messages.id = message
@@ -108,9 +99,7 @@ def _mail_hash(server: Email, drafts: bool) -> str:
 def _engine_hashes(
     server: str, engine: Engine, mutable_tables: Collection[str]
 ) -> Mapping[str, str]:
-    """Hash the catalogue of a warehouse, as others see it: schemas, names and descriptions of all
-    tables, and the columns of those that the work leaves alone.
-    """
+    """Hash the catalogue of a warehouse; the columns of mutable tables are left out."""
     schemas, tables = engine.committed_catalog()
     return {
         f"{server}.schemas": hash_of(

@@ -1,8 +1,9 @@
-"""Base of the tasks of LOCA-bench: an office whose state has a configured length, a reference plan
-and a check of the final state.
+"""Base class of the LOCA-bench tasks: an office of configurable length, a reference plan and a
+check of the final state.
 
-A task fills `text`, `draw`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
-state is what its steps have learnt, the optimal calls are the steps that may be taken next.
+A task defines `text`, `draw`, `plan` and `task_failures`. The oracle hooks follow from the plan:
+the belief state contains the facts that its steps have learnt, and the optimal calls are its
+pending steps.
 """
 
 from __future__ import annotations
@@ -46,12 +47,11 @@ from agentgym.world.world import World, phrase
 
 @dataclass(frozen=True, kw_only=True)
 class OfficeConfig(TurnBudget):
-    """A task at an environment description length; each task adds its own knobs.
+    """Length, size and turn budget of an office task; tasks add their own options.
 
     Attributes:
-        length: The environment description length of the state to draw, in tokens of cl100k.
-        size: The number of what the task is about (courses, students, …), in place of a length;
-            None to solve for the length.
+        length: The environment description length to draw, in tokens of cl100k.
+        size: The number of units (courses, students, …). None solves for `length`.
     """
 
     length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
@@ -63,49 +63,48 @@ class OfficeConfig(TurnBudget):
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
 IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
-"""Tools whose effect no other call undoes."""
+"""Tools whose effect no other call can undo."""
 
 MAX_CALLS = 128
-"""The most calls in a reply, so that a single step cannot run the servers for minutes."""
+"""The maximum number of calls in a reply; it bounds the time of a step."""
 
+# Two sizes to estimate how plans grow, far enough apart for plans that read pages.
 _HORIZON_SIZES = (4, 64)
-"""Sizes whose plans show how plans grow: far enough apart for plans that read pages of records."""
 
+# Each try draws a state.
 _HORIZON_TRIES = 4
-"""The most sizes that are tried for a horizon; each costs a state of that size."""
 
+# The parts of the belief text that `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
-"""The parts of a state in words, which `read_state` parses."""
+# The heading of a shortened belief state.
 _BRIEF = "Of what is known so far, what concerns the next steps:"
-"""The heading of a brief state, which is not whole."""
+# Characters reserved for the oracle's note on how to see the rest.
 _NOTICE = 200
-"""The characters that are left to an oracle for saying how to see the rest."""
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
-    """Work in an office, through the tools of its servers, until the agent claims to be done.
+    """Office work through the tools of the servers, until the agent calls `claim_done`.
 
-    The score is 1 if the agent has claimed to be done and the final state fulfils every
-    requirement, and 0 otherwise. Optimal are the calls that the reference plan asks for next. A
-    call is judged `productive` if it is one of those, or if fewer requirements are unfulfilled
-    after the reply than before; `harmful` if more are, or if it ends the work too early; else
-    `productive` if it does in another way what the plan asks for next, and `redundant` if not.
+    The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
+    else 0. The pending calls of the reference plan are optimal.
+
+    Step labels: a call is `productive` if it is optimal or its reply reduces the number of
+    failures, and `harmful` if its reply increases that number or it claims too early. Any other
+    call is `productive` if it achieves a pending step in another way, else `redundant`.
 
     Attributes:
-        servers: The servers that the task gives (table 7 of the paper).
-        start: When the episode begins.
-        outputs: What has to be made, in words; a file by its path.
-        mutable_tables: The tables of the servers that the work changes, as `server.table`:
-            `task_failures` checks their records. Nothing else in the services may be changed,
-            whether the task says so or not.
-        harmless: Differences from the right final state that do not count, besides those of all
-            tasks (`HARMLESS`), each with what it is.
-        forbidden: Those of `HARMLESS` that count in this task, as its text says.
-        tokens_per_unit: The approximate tokens of description per unit of size: the first guess
-            in solving for the length.
-        text: The task as the user puts it, the same for all instances.
-        truth: The facts about the right final state, as the generator set them. If they are a
-            mapping with `files`, the `file_state` of the start, none but outputs may be changed.
+        servers: The servers of the task (table 7 of the paper).
+        start: The time at which the episode begins.
+        outputs: The required outputs; files by path.
+        mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
+            their records; every other change in the services is a failure.
+        harmless: Differences from the expected final state that this task ignores, with
+            descriptions, in addition to `HARMLESS`.
+        forbidden: The entries of `HARMLESS` that count as failures in this task.
+        tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
+        text: The task prompt, the same for all instances.
+        truth: The generator's facts about the expected final state. If they contain `files` (the
+        `file_state` of the start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -132,38 +131,36 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @functools.cached_property
     def office(self) -> Office:
-        """The servers with their state; empty until `generate`, and never built by a world that is
-        read from a chat.
+        """The servers and their state, built on first use: a world that is read from a chat never
+        needs them.
         """
         return Office(self.servers, self.start)
 
     @property
     def files(self) -> Workspace:
-        """The files of the office."""
+        """The workspace files."""
         return self.office.context.files
 
     # The hooks of a task.
 
     def draw(self, size: int) -> None:
-        """Fill `self.office` and set `self.truth` from `self.rng`, with `size` units."""
+        """Fill `self.office` and set `self.truth` for `size` units, using `self.rng`."""
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """Yield the reference plan, without the claim at its end.
+        """Yield the steps of the reference plan, without the final claim.
 
-        It does not use `self.config` or `self.office`.
+        A plan must not use `self.config` or `self.office`.
         """
         raise NotImplementedError
 
     def task_failures(self) -> Iterator[str]:
-        """Yield the requirements that the state of the office does not fulfil, each in words."""
+        """Yield a sentence for each requirement that the office does not meet."""
         raise NotImplementedError
 
     @classmethod
     def harmless_differences(cls) -> Mapping[str, str]:
-        """Return the differences from the right final state that do not count, each with what it
-        is; see `HARMLESS`.
-        """
+        """Return the differences that do not count in this task, with descriptions; see `HARMLESS`."""
         absent = SERVERS.keys() - set(cls.servers)
         common = {
             name: meaning
@@ -174,15 +171,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """Return the calls that read all that an agent would need to read; None for the reading
-        steps of the plan.
+        """Return the calls that read everything relevant, or None for the reading steps of the
+        plan.
         """
         return None
 
     # The world.
 
     def generate(self) -> None:
-        """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
+        """Draw a state of the configured length; repeated seeds reuse the cached draw."""
         kind: Any = type(self)
         drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth = pickle.loads(drawn.state)
@@ -191,20 +188,16 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.max_turns = self.config.budget(drawn.steps)
 
     def instance_key(self) -> str:
-        """Return a digest of the facts about the right final state, and of the description length,
-        which is that of everything else.
-        """
+        """Return a digest of the facts about the final state and the description length."""
         return digest([type(self).__name__, self.truth, self.tokens])
 
     @classmethod
     def instance_count(cls, config: OfficeT) -> float:
-        """Return infinity: each name, number and time of a state is drawn, from far more than are
-        needed.
-        """
+        """Return infinity: names, numbers and times come from a practically unlimited space."""
         return math.inf
 
     def rules(self) -> str:
-        """Return the rules of all offices."""
+        """Return the system message shared by all office tasks."""
         harmless = self.harmless_differences()
         named = [harmless[name] for name in (DRAFTS, INSIGHTS) if name in harmless]
         free = " and ".join(["new files of your own in /workspace", *named])
@@ -218,7 +211,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         )
 
     def task(self) -> str:
-        """Return the task, the same for all instances."""
+        """Return the task prompt, the same for all instances."""
         return self.text
 
     def toolsets(self) -> Sequence[object]:
@@ -226,13 +219,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.office.toolsets()
 
     def score(self) -> float:
-        """Return 1.0 if the agent has claimed to be done and nothing is wrong or missing, else 0.0
-        (section 2.3 of the paper).
+        """Return 1.0 if the agent claimed to be done and nothing has failed, else 0.0 (section 2.3
+        of the paper).
         """
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
-        """Yield the failures of the task, and the unexpected changes in files and services."""
+        """Yield the task's failures and the unexpected changes in files and services."""
         yield from self.task_failures()
         before = self.truth.get("files", {}) if isinstance(self.truth, Mapping) else {}
         yield from file_failures(self.files, before, self.outputs)
@@ -240,7 +233,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the requirements that are not fulfilled, and the description length."""
+        """Return the failed requirements and the description length."""
         failures = list(self.all_failures())
         return {
             "claimed": self.done,
@@ -251,15 +244,18 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def requirements(cls, config: OfficeT) -> Mapping[str, str]:
-        """Return the extra of the offices, and what the servers need."""
+        """Return the extra for office tasks and the requirements of the servers."""
         return {"office": "", **requirements(cls.servers)}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the size whose reference plan has about `steps` steps.
 
-        Plans grow about linearly, so the size on a line through two sizes is corrected by what its
-        plan really has.
+        Plans grow about linearly: the size is interpolated from two plans, then corrected by the
+        actual length.
+
+        Raises:
+            ValueError: No size has a plan of about that length.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
@@ -283,21 +279,20 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     # The oracle hooks.
 
     def state(self) -> str:
-        """Return the facts that the steps of the plan have learnt, the changes and the missing
-        outputs.
-        """
+        """Return the learnt facts, the changes made and the missing outputs."""
         lines = "\n".join(f"- {line}" for line in self.progress.lines() or [_NOTHING])
         return f"{_FACTS}\n{lines}\n{self._missing()}"
 
     def state_chars(self) -> int:
-        """Return the number of characters of `state()`."""
+        """Return the number of characters of `state()` without building it."""
         ends = 3 * self.progress.line_count()  # of the dash, the space and the end of a line
         lines = self.progress.chars() + ends if ends else len(_NOTHING) + 3
         return len(_FACTS) + 1 + lines + len(self._missing())
 
     def brief_state(self) -> str:
-        """Return the state if it is short, else the facts that concern the next steps, and how much
-        else there is: at most `LIMIT` characters.
+        """Return the state, shortened to `LIMIT` characters if needed.
+
+        A shortened state contains the facts for the next steps and counts the rest.
         """
         if self.state_chars() <= LIMIT:
             return self.state()
@@ -310,38 +305,34 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return "\n".join((_BRIEF, *self.progress.brief(needed, room), missing))
 
     def _missing(self) -> str:
-        """Return the line on the outputs that are missing."""
         is_through = self.progress.pending() in ([], [CLAIM]) and not self.progress.lost
         complete = set(self.outputs) if is_through else self.progress.finished()
         missing = ", ".join(name for name in self.outputs if name not in complete)
         return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """Return the order of the next step of the plan; that of a step which reads names the
-        call, on whose form its result depends.
-        """
+        """Return the instruction for the next step of the plan; a reading step also names its call."""
         if not self.optimal_calls():
             return "The task cannot be done right any more."
         return _order(self.progress.pending()[0])
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the order of the step, pending or completed, that makes the call."""
+        """Return the instruction for the pending or completed step that makes the call."""
         return next((_order(step) for step in self._steps() if step.call == call), phrase(call))
 
     def _steps(self) -> Sequence[PlanStep]:
-        """Return the steps that an order may be about, those of the plan first."""
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the order that the call carries out."""
+        """Return the label of the pending step that the call carries out."""
         return next(
             (step.label for step in self.progress.pending() if self.progress.counts(step, call)),
             "Look again.",
         )
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the steps that may be taken next; none once the plan is through after an
-        irreversible call outside it.
+        """Return the calls of the pending steps; none at the end if an irreversible call was off
+        plan.
         """
         pending = self.progress.pending()
         if pending == [CLAIM] and self.progress.off_plan_calls:
@@ -355,7 +346,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*optimal, *reads, *([] if optimal == [CLAIM.call] else [CLAIM.call])]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls as productive, redundant or harmful; see the class."""
+        """Label calls as `productive`, `redundant` or `harmful`; see `OfficeTask`."""
         before, pending = self._failures.count(self), self.progress.pending()
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
@@ -380,28 +371,29 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world for the task, which is the same for all instances."""
+        """Return a world for the task prompt, which all instances share."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the result of a call."""
+        """Update the progress with the result of a call."""
         self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
-        """Read a text of `state()`."""
+        """Restore the progress from a text of `state()`."""
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call of the step with that order."""
+        """Return the call of the step with that instruction."""
         return next((step.call for step in self._steps() if _order(step) == subtask), None)
 
 
 class _FailureCount:
-    """Number of failures, counted anew only if the office has changed: a label asks for it twice a
-    step, and looks at the whole office. Copies of a task begin without it.
+    """Failure count, cached until the office changes, since labels need it twice per step.
+
+    Copies and pickles start without a cached count.
     """
 
     def __init__(self) -> None:
@@ -409,14 +401,14 @@ class _FailureCount:
         self._count = 0
 
     def count(self, task: OfficeTask[Any]) -> int:
-        """Return the number of failures of the task whose count it is."""
+        """Return the number of failures of the task."""
         version = task.office.version()
         if version != self._version:
             self._version, self._count = version, len(list(task.all_failures()))
         return self._count
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other is one too: what is known of a state is no part of it."""
+        """Return True for any other counter: the cache is not part of the state."""
         return isinstance(other, _FailureCount)
 
     __hash__ = None  # type: ignore[assignment]

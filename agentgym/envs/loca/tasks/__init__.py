@@ -1,1 +1,1 @@
-"""The tasks of LOCA-bench, one in each file."""
+"""The LOCA-bench tasks, one per file."""

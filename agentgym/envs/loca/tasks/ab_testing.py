@@ -1,6 +1,4 @@
-"""Conversions of two versions of a shop over many scenarios in BigQuery, and the action for the
-winner (LOCA-bench, table 7).
-"""
+"""A/B test over many scenarios in BigQuery, and the action for the winner (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ KINDS = (  # the empty one makes names that others begin with
 # The probability of each end of the test; a single view often decides, since rounding hides it.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 PARTS = 50
-"""The overall conversion of A is a whole number of parts of this many, so that B can have the
-same one exactly.
-"""
+"""A's overall conversion is a whole number of these parts, so that B can tie exactly."""
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
 CHUNK = 2  # scenarios that the plan sums up at a time; few, so that plans grow with the state
@@ -81,14 +77,13 @@ Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class ABTestingConfig(OfficeConfig):
-    """The size is the number of hours of all scenarios together.
+    """The size is the total number of hours of all scenarios.
 
     Attributes:
-        scenarios: The number of scenarios, at most the hours; by default three quarters of the
-            square root of the hours.
-        zero_rate: The probability that nobody came in an hour.
-        idle_rate: The probability that a scenario, never the first, has no clicks at all for one
-            version.
+        scenarios: The number of scenarios, at most the hours. Default: three quarters of the square
+            root of the hours.
+        zero_rate: The probability of an hour without visitors.
+        idle_rate: The probability that a scenario, never the first, has no clicks for one version.
     """
 
     scenarios: Annotated[int, Field(ge=1, le=5_000)] | None = None
@@ -97,8 +92,8 @@ class ABTestingConfig(OfficeConfig):
 
 
 class ABTesting(OfficeTask[ABTestingConfig]):
-    """Compute the conversions of an A/B test from BigQuery; make a bucket if B has won, and log
-    it if not.
+    """Compute A/B conversions from BigQuery; create a bucket if B wins, otherwise write a log
+    entry.
     """
 
     Config = ABTestingConfig
@@ -131,7 +126,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the scenarios, their hours, and the remains of earlier tests."""
+        """Draw the scenarios, their hours and the remains of earlier tests."""
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
@@ -167,9 +162,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Draw the clicks and store views of both versions in all rows of all scenarios. Few
-        scenarios have most of the clicks, and they lean to another version than the others do: the
-        mean of the rates misleads.
+        """Draw clicks and store views per row. A few scenarios have most of the clicks and favour
+        the other version, so the mean of the rates misleads.
         """
         size = len(lengths)
         large = self.rng.random(size) < 0.3
@@ -196,7 +190,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ).astype(np.int64)
 
     def _decide(self, verdict: str, clicks: Counts, views: Counts) -> None:
-        """Change the counts a little, so that the test ends with the verdict."""
+        """Adjust the counts slightly until the test has the drawn verdict."""
         for version in (0, 1):
             _spread(
                 self.rng,
@@ -215,8 +209,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             _spread(self.rng, views[version], clicks[version], target - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """Return the rows of a scenario in random order; each hour has one, and some have another
-        from a second shop.
+        """Return the rows of a scenario in random order; some hours have a second row from another
+        shop.
         """
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
@@ -228,7 +222,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return rows
 
     def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        """Add tables that are no scenarios, and buckets and entries of earlier tests."""
+        """Add unrelated tables, and buckets and log entries of earlier tests."""
         cloud.bigquery.load(
             DATASET,
             "scenario_owners",
@@ -267,14 +261,14 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many scenarios as give a plan of `steps` steps, tested for four hours each."""
+        """Return the number of scenarios, tested for four hours each, for a plan of `steps` steps."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def plan(self) -> Plan:
-        """Read the format and the tables; sum up a few scenarios at a time; write the record
-        and what follows.
+        """Read format and tables, sum a few scenarios at a time, write the record and act on the
+        result.
         """
         columns, label = yield read(
             "Read the format of the record.", _read_record, "read_text_file", path=RECORD
@@ -329,7 +323,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ]
 
     def describe(self) -> Iterable[ToolCall]:
-        """Yield the calls that read the format, and all rows of all scenarios."""
+        """Return the calls that read the format and all rows of all scenarios."""
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -340,9 +334,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 )
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the record has the right rows, that the bucket or the entry exists, and that
-        nothing else has changed.
-        """
+        """Check the rows of the record, the bucket or entry, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
         cells = dict.fromkeys(COLUMNS[1:], number(0.00501, "%"))  # rounded to two decimals
         yield from csv_failures(self.files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
@@ -369,13 +361,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
 @functools.lru_cache(maxsize=4_096)  # all scenarios have the same hours
 def _hour_name(hour: int) -> str:
-    """Return the name of an hour of the test, counted from its start."""
     moment = _FIRST_HOUR + timedelta(hours=hour)
     return f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59"
 
 
 def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw different names of scenarios; many are the beginning of another."""
+    """Draw unique scenario names, many of which are prefixes of others."""
     pairs = len(TOPICS) * len(KINDS)
     serials = rng.choice(pairs * (1 + 2 * count // pairs), count, replace=False)
     names = []
@@ -387,9 +378,7 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -> None:
-    """Add `more` (less, if negative) to the sum of counts, in steps of one over all of them,
-    between 0 and `most`.
-    """
+    """Add `more` (may be negative) to the sum of counts in steps of one, within 0 and `most`."""
     while more:
         places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[
             : abs(more)
@@ -399,7 +388,7 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    """Return the conversions of both versions."""
+    """Return the conversion rates of both versions."""
     return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
 
 
@@ -408,7 +397,7 @@ def _rate(clicks: int, views: int) -> Fraction:
 
 
 def _payload(content: str) -> Any:
-    """Return the JSON of an entry, which may also be in its text; None if there is none."""
+    """Return the JSON of an entry, which may be in its text; None if there is none."""
     entry = json.loads(content)
     try:
         return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
@@ -417,7 +406,7 @@ def _payload(content: str) -> Any:
 
 
 def _says(message: Any) -> Any:
-    """Return the JSON that a call logs, as text or not."""
+    """Return the JSON that a call logs, as text or as JSON."""
     return json.loads(message) if isinstance(message, str) else message
 
 

@@ -1,6 +1,4 @@
-"""Students whose latest quiz fell far below the mean of their earlier exams (LOCA-bench, table
-7).
-"""
+"""Students whose latest quiz is far below the mean of their earlier exams (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -44,8 +42,8 @@ TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score"
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the text of the task
 MARGIN = 0.004
-"""The distance of random drops from the two limits, so that no rounding of the agent decides; those
-at a limit are at it exactly.
+"""Minimum distance of random drops from both limits, so rounding never decides; students at a limit
+are exactly on it.
 """
 
 _EXAM = re.compile(r"scores_\d{4}")
@@ -56,12 +54,11 @@ class AcademicWarningConfig(OfficeConfig):
     """The size is the number of students.
 
     Attributes:
-        exams: The number of earlier exams; by default one for each 45 students and one more, up to
-            15.
+        exams: The number of earlier exams. Default: 1 plus 1 for each 45 students, up to 15.
         drop_rate: The share of students who fell by more than 25 %.
-        critical_rate: The share of these who fell by more than 45 %.
+        critical_rate: The share of those who fell by more than 45 %.
         limit_rate: The share of students who fell by exactly 25 % or 45 %.
-        absence_rate: The probability that a student was absent from an exam.
+        absence_rate: The probability that a student missed an exam.
     """
 
     exams: Annotated[int, Field(ge=1, le=60)] | None = None
@@ -72,8 +69,8 @@ class AcademicWarningConfig(OfficeConfig):
 
 
 class AcademicWarning(OfficeTask[AcademicWarningConfig]):
-    """Compare quiz scores with the exams in BigQuery; list students who fell, and log those who
-    fell most.
+    """Compare quiz scores with earlier exams in BigQuery; list large drops and log the critical
+    ones.
     """
 
     Config = AcademicWarningConfig
@@ -93,7 +90,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw students, their exams, the latest quiz and the earlier entries of the log."""
+        """Draw students, exams, the latest quiz and earlier log entries."""
         # One more for each 42 students: each lengthens all that is read by up to a quarter, and with
         # this number no released length falls into such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
@@ -145,8 +142,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop that is
-        exactly a limit.
+        """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop exactly at a
+        limit.
         """
         drop, critical, limit = (
             self.config.drop_rate,
@@ -163,9 +160,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
-        """Draw the exams of a student, None for one that was missed, and the quiz, in tenths of a
-        point.
-        """
+        """Draw the exams of a student (None if missed) and the quiz, in tenths of a point."""
         if kind in ("25", "45"):
             # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
             return [800] * exams, 600 if kind == "25" else 440
@@ -190,9 +185,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 return past, latest
 
     def plan(self) -> Plan:
-        """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file
-        and the entries.
-        """
+        """Read the quiz, sum the exams in exact tenths in BigQuery, write the file and the entries."""
         quiz = yield read(
             "Read the latest quiz.",
             lambda text: {
@@ -240,7 +233,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ]  # fmt: skip
 
     def describe(self) -> Iterable[ToolCall]:
-        """Yield the calls that read the quiz, and all rows of all exams."""
+        """Return the calls that read the quiz and all rows of all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_run_query", {"query": TABLES})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -250,9 +243,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             )
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the file has the right students, the log the right entries, and that nothing
-        else has changed.
-        """
+        """Check the students in the file, the log entries, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
         cells = {"name": exact, "drop_percent": number(0.0501, "%")}  # rounded to one decimal
         yield from csv_failures(
@@ -284,7 +275,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
-    """Return whether a call logs a text with the name and the ID of a student, and no other ID."""
+    """Return whether a call logs text with the student's name and ID and no other ID."""
     text = arguments["message"]
     ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
     return ids == {student} and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))

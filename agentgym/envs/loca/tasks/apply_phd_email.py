@@ -1,4 +1,4 @@
-"""Application papers that some professors ask for, each in an archive of another structure
+"""Application archives for the professors who request them, each with its own structure
 (LOCA-bench, table 7).
 """
 
@@ -58,8 +58,8 @@ for target, members in json.load(open("{LIST}")).items():
             archive.write(source, name)
 '"""
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
+# As many professors who want nothing show a structure as professors request one.
 _SHOWN_RATE = 0.12
-"""The probability that a professor who wants nothing shows a structure: as many as ask for one."""
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 
@@ -68,12 +68,11 @@ class ApplyPhDEmailConfig(OfficeConfig):
     """The size is the number of professors who have replied.
 
     Attributes:
-        positives: The number of professors who ask for papers; by default a tenth, from 1 to 32.
-        different_structures: Whether each of them asks for a structure of its own.
+        positives: The number of professors who request papers. Default: a tenth, from 1 to 32.
+        different_structures: Whether each of them requests a different structure.
         repeat_rate: The probability that a professor has written something else before.
-        automatic_rate: The probability that there is an automatic reply, too.
-        other_mails: The number of mails from people who were not written to; by default one for
-            each eight professors.
+        automatic_rate: The probability of an additional automatic reply.
+        other_mails: The number of mails from other people. Default: one for each eight professors.
     """
 
     positives: Annotated[int, Field(ge=1, le=500)] | None = None
@@ -84,11 +83,11 @@ class ApplyPhDEmailConfig(OfficeConfig):
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
-    """Find the professors who ask for application papers, and send each an archive with the
-    structure asked for.
+    """Find the professors who request application papers, and send each an archive in the requested
+    structure.
 
-    Archives are made in the terminal, so a host on which programs cannot run in the sandbox raises
-    RuntimeError at that call.
+    The terminal makes the archives, so that call raises RuntimeError on a host without a working
+    sandbox.
     """
 
     Config = ApplyPhDEmailConfig
@@ -119,7 +118,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the person with her papers, the professors and their mails."""
+        """Draw the applicant with her papers, the professors and their mails."""
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
@@ -156,7 +155,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         }
 
     def _remember(self, name: str, student: str) -> None:
-        """Write the memory."""
         facts = [
             f"My full name is {name}.",
             f"My mail address is {ME}.",
@@ -167,7 +165,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
-        """Draw the mails of a professor who finally asks for papers, in the order of writing."""
+        """Draw the mails of a professor who finally requests papers, oldest first."""
         write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
             return [write.request("ask", tree)]
@@ -176,7 +174,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
-        """Draw the mails of a professor who asks for none."""
+        """Draw the mails of a professor without a request."""
         kind, write = self.rng.random(), self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
@@ -187,7 +185,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        """Return the mails of a professor, and perhaps an automatic reply at any time."""
+        """Return the mails of a professor, perhaps with an automatic reply at a random time."""
         sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
         write, moment, mails = self._mails, self._moment(), []
         for text in texts:
@@ -206,7 +204,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
 
     def plan(self) -> Plan:
-        """Read memory, papers and mails; merge the awards, make all archives with one command,
+        """Read memory, papers and mails, merge the awards, make all archives with one command and
         send them.
         """
         (name, student), names = yield [
@@ -262,8 +260,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check that each professor who asked has one mail with the right archive, that there is no
-        other mail, and that nothing else has changed.
+        """Check one mail with the right archive per request, no other mail, and that nothing else
+        has changed.
         """
         email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
@@ -280,7 +278,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield from mail_failures(email.store, self.truth["mails"])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
-        """Yield the failures of a mail to a professor who asked for papers."""
+        """Yield the failures of a mail to a professor who requested papers."""
         if mail.subject != SUBJECT:
             yield f"the subject is {echo(mail.subject)}"
         name = f"{self.truth['root']}.zip"
@@ -308,7 +306,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the archive: {path} is not {source}"
 
     def _same(self, data: bytes, source: str) -> bool:
-        """Return whether a file is a paper, or the merge of several."""
+        """Return whether a file equals a paper, or the merge of several."""
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
@@ -334,16 +332,14 @@ def _read_person(text: str) -> tuple[str, str]:
 
 
 def _read_paper(text: str) -> tuple[str, str]:
-    """Return the date of an award or a letter in ISO 8601, and the last name of its author, if any."""
+    """Return the ISO 8601 date of an award or letter, and the author's last name if any."""
     day = datetime.strptime(re.findall(r"^Date: (.+)$", text, re.MULTILINE)[0], "%d %B %Y")
     author = re.findall(r"^Author: .* (\S+)$", text, re.MULTILINE)
     return f"{day:%Y-%m-%d}", author[0] if author else ""
 
 
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
-    """Return the address and date of a mail, and the papers that it asks for, by path; None for an
-    automatic reply.
-    """
+    """Return address, date and requested papers (by path) of a mail; None for an automatic reply."""
     if mail["subject"].startswith(AUTOMATIC):
         return None
     above: list[tuple[int, str]] = []
@@ -363,7 +359,7 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the file of the workspace for each path in an archive."""
+    """Return the workspace file for each path of an archive."""
     sources = {}
     for path, paper in files.items():
         place = path.replace(ROOT, root)

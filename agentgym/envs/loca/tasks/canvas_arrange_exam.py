@@ -1,5 +1,5 @@
-"""Schedule of the final exams that a student still has to take, from announcements and mails (LOCA-
-bench, table 7).
+"""Schedule of a student's remaining final exams, from announcements and mails (LOCA-bench, table
+7).
 """
 
 from __future__ import annotations
@@ -62,23 +62,23 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
 POSTS = 3
-"""The announcements of a course that are no notices of its exam, besides the welcome."""
+"""Announcements of a course other than exam notices and the welcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanvasArrangeExamConfig(OfficeConfig):
-    """The size is the number of courses. Rates are shares of the courses; what they leave has its
-    exam announced in Canvas.
+    """The size is the number of courses. Rates are shares of the courses; the remaining courses
+    announce their exam in Canvas.
 
     Attributes:
         email_rate: The share of courses whose exam is announced by mail.
         no_exam_rate: The share of courses without a final exam.
         exemption_rate: The share of courses from whose exam the student is exempt.
-        past_rate: The share of the announced exams that are over.
-        tbd_rate: The probability that something about an exam is not known yet.
+        past_rate: The share of announced exams that are over.
+        tbd_rate: The probability that a fact about an exam is not known yet.
         change_rate: The probability that later notices change something.
-        indirect_rate: The probability that a notice states a fact by way of another: relative to
-            the midterm, as a correction, for all sections but one.
+        indirect_rate: The probability that a notice states a fact indirectly: relative to the
+            midterm, as a correction, or for all sections but one.
     """
 
     email_rate: Share = 0.25
@@ -98,9 +98,7 @@ class CanvasArrangeExamConfig(OfficeConfig):
 
 
 class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
-    """Fill a workbook with the final exams that a student still has to take, from Canvas and
-    the mailbox.
-    """
+    """Fill a workbook with a student's remaining final exams, from Canvas and the mailbox."""
 
     Config = CanvasArrangeExamConfig
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
@@ -122,7 +120,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw courses, their announcements, the mails and the empty schedule."""
+        """Draw courses, announcements, mails and the empty schedule."""
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
@@ -154,7 +152,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
-        """Draw a course; its row in the schedule, if it has one, and the mails about it."""
+        """Draw a course, its row in the schedule if any, and the mails about it."""
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
@@ -201,7 +199,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return row if row and _ahead(row) else None, letters
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
-        """Draw the notices about an exam, and what is true of it after the last."""
+        """Draw the notices about an exam, and the exam after the last one."""
         story = ExamStory(
             self.rng,
             setting,
@@ -218,8 +216,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return exam, [first, *changes]
 
     def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
-        """Draw announcements of a course about other things, title and text, and what they say
-        that notices about its exam may refer to.
+        """Draw unrelated announcements (title and text), and the facts that exam notices may refer
+        to.
         """
         midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
         project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
@@ -252,7 +250,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return " ".join(shuffled(self.rng, says))
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
-        """Return title and text of announcements, with notices in their order among the others."""
+        """Insert notices among other announcements, keeping the order of the notices."""
         places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
         posts = list(posts)
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
@@ -265,7 +263,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _letters(
         self, kind: str, reference: str, course: Mapping[str, str], notices: list[list[str]]
     ) -> list[Mail]:
-        """Return the mails of a teacher about an exam, which name the course as `reference`."""
+        """Return a teacher's mails about an exam, which call the course `reference`."""
         letters = []
         if kind == "Email":
             for j, notice in enumerate(notices):
@@ -282,7 +280,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
 
     def _exemption(self, reference: str, exempt: bool) -> str:
-        """Draw a text on whether the student is exempt: by itself, or by a rule and her points."""
+        """Draw whether the student is exempt, stated directly or as a rule with her points."""
         ending = self._filler("praise" if exempt else "regret")
         if self.rng.random() >= self.config.indirect_rate:
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
@@ -301,7 +299,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
 
     def _news(self) -> Mail:
-        """Draw a mail about something else."""
+        """Draw an unrelated mail."""
         sender, subject, text = inbox_news().draw(self.rng, self._idle)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
@@ -309,7 +307,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))
 
     def plan(self) -> Plan:
-        """Read courses, announcements and mails; write the rows."""
+        """Read courses, announcements and mails, then write the rows."""
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         lists = yield [
             read(
@@ -334,9 +332,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                     data=[[row[name] for name in COLUMNS] for row in rows], start_cell="A2")  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the schedule has exactly the expected rows, in order, that nothing else has
-        changed and that no mail was sent.
-        """
+        """Check the rows and their order, that nothing else has changed and that no mail was sent."""
         try:
             data = self.files.read(FILE)
             sheets = read_workbook(data)
@@ -362,7 +358,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
-    """Compare a date as text MM/DD/YYYY, with or without leading zeros, or as a date of Excel."""
+    """Compare dates: MM/DD/YYYY text, leading zeros optional, or an Excel date."""
     if isinstance(actual, date):
         return loose(f"{actual:%m/%d/%Y}", expected)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))
@@ -370,7 +366,7 @@ def _same_date(actual: Any, expected: Any) -> bool:
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
-    """Compare a time as text HH:MM, perhaps with seconds that are 0, or as a time of Excel."""
+    """Compare times: HH:MM text, optionally with zero seconds, or an Excel time."""
     if isinstance(actual, (time, datetime)):
         return loose(f"{actual:%H:%M:%S}", f"{expected}:00")
     parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
@@ -378,7 +374,7 @@ def _same_time(actual: Any, expected: Any) -> bool:
 
 
 def _same_person(actual: Any, expected: Any) -> bool:
-    """Compare names of people, whatever titles stand before them."""
+    """Compare names, ignoring titles before them."""
     return loose(_TITLES.sub("", as_text(actual)), _TITLES.sub("", as_text(expected)))
 
 
@@ -421,19 +417,19 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_posts(text: str) -> list[Said]:
-    """Return what the announcements of a course say about exams, oldest first."""
+    """Return the statements about exams in a course's announcements, oldest first."""
     return [said for post in reversed(json.loads(text)) for said in read_notice(post["message"])]
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the course that a mail is about, and what it says; None for other subjects."""
+    """Return the course and the statements of a mail; None for other subjects."""
     said = read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
 
 
 def _is_exempt(letters: Iterable[Said]) -> bool:
-    """Return whether mails about a course exempt from its exam, by themselves or by a rule."""
+    """Return whether mails exempt from a course's exam, directly or by a rule."""
     said = by_kind(letters)
     if "exemption" in said:
         return bool(said["score"]["points_number"] >= said["exemption"]["limit_number"])

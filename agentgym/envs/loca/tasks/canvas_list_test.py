@@ -1,6 +1,4 @@
-"""All quizzes and assignments of a student that are still to be done, out of many courses
-(LOCA-bench, table 7).
-"""
+"""A student's remaining quizzes and assignments in many courses (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ EXAMPLE = {
     "description": "Hand in part 1.",
     "points_possible": 100,
 }
-"""The row that each file has at the start, of which it takes its columns."""
+"""The example row of each file, which shows the columns."""
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
@@ -80,14 +78,14 @@ class CanvasListTestConfig(OfficeConfig):
     """The size is the number of courses.
 
     Attributes:
-        quiz_rate: The probability that a course has a quiz; half of that for a second one.
-        assignment_rate: The probability that a course has an assignment; half of that for a second
+        quiz_rate: The probability that a course has a quiz; half of it for a second one.
+        assignment_rate: The probability that a course has an assignment; half of it for a second
             one.
-        submission_rate: The probability that an assignment is handed in already.
-        exemption_rate: The probability that a course exempts by the entrance assessment.
+        submission_rate: The probability that an assignment is already submitted.
+        exemption_rate: The probability that the entrance assessment exempts from a course.
         past_rate: The probability that a deadline is over.
         voluntary_rate: The probability that a quiz or assignment is voluntary.
-        drop_rate: The probability that a quiz or assignment is dropped, of which a third is
+        drop_rate: The probability that a quiz or assignment is dropped; a third of those are
             restored later.
     """
 
@@ -101,9 +99,7 @@ class CanvasListTestConfig(OfficeConfig):
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):
-    """List the quizzes and assignments that a student still has to do, from Canvas and personal
-    notes.
-    """
+    """List a student's remaining quizzes and assignments from Canvas and personal notes."""
 
     Config = CanvasListTestConfig
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
@@ -123,8 +119,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw courses with quizzes, assignments and announcements, the notes of the student,
-        and the files to fill in.
+        """Draw courses with quizzes, assignments and announcements, the notes, and the files to
+        fill in.
         """
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
@@ -174,8 +170,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
-        """Draw the announcements of a course and the assessment of the student; return them, and
-        the titles of the quizzes and assignments that need not be done.
+        """Draw a course's announcements and the student's assessment; return them and the titles
+        not required.
         """
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
@@ -192,7 +188,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return posts, set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
-        """Draw announcements that are beside the point, without end."""
+        """Yield unrelated announcements endlessly."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
         values = idle_values(self.rng, START, self._names)
@@ -201,7 +197,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""
+        """Draw a deadline from a few, so that many tie; return it and whether it is in the future."""
         past = not sure and self.rng.random() < self.config.past_rate
         days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -214,7 +210,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _quizzes(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Draw the quizzes of a course: the title of each, and its row if it is to be done."""
+        """Draw the quizzes of a course: each title, and its row if the quiz is required."""
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
@@ -250,7 +246,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Draw the assignments of a course: the title of each, and its row if it is to be done."""
+        """Draw the assignments of a course: each title, and its row if the assignment is required."""
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
@@ -279,8 +275,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary and not submitted else None
 
     def plan(self) -> Plan:
-        """Read the notes; read courses, announcements, quizzes, assignments and submissions;
-        write both files.
+        """Read notes, courses, announcements, quizzes, assignments and submissions, then write both
+        files.
         """
         scores = yield read(
             "Read the memory.",
@@ -315,9 +311,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that both files have exactly the expected rows, in order, and that the other
-        files are unchanged.
-        """
+        """Check the rows of both files and their order, and that the other files are unchanged."""
         for name, columns, title, kind in (
             (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
             (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
@@ -356,7 +350,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
-    """Return the steps that read the announcements, quizzes and assignments of a course."""
+    """Return the steps that read a course's announcements, quizzes and assignments."""
     tools = {
         "announcements": _read_rules,
         "quizzes": _read_quizzes,
@@ -374,8 +368,8 @@ def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
 
 
 def _read_rules(text: str) -> dict[str, Any]:
-    """Return the points that exempt, and what was dropped, by the newest announcement about it;
-    announcements are listed newest first.
+    """Return the points that exempt and the dropped titles; the newest announcement, listed first,
+    decides.
     """
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     return {"exempt_from": need, "dropped": dropped}

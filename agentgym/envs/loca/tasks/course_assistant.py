@@ -1,6 +1,4 @@
-"""Reminders to the students of a course who have not handed in their presentation by mail
-(LOCA-bench, table 7).
-"""
+"""Reminders to the students who have not mailed their presentation (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -50,12 +48,13 @@ WRONG = (
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
     "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
 )  # fmt: skip
-"""Subjects that do not count; in the last two the ID is nobody's in the course."""
+"""Subjects that do not count; the IDs of the last two belong to nobody in the course."""
 FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
 )
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
+# Wording that a reminder may contain only in a condition.
 _DENIAL = re.compile(
     r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
     r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
@@ -63,7 +62,6 @@ _DENIAL = re.compile(
     r"you (have )?(handed|submitted))\b",
     re.IGNORECASE,
 )
-"""What a reminder does not say, but under a condition."""
 _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 
@@ -79,13 +77,12 @@ class CourseAssistantConfig(OfficeConfig):
 
     Attributes:
         withdrawal_rate: The probability that a student has withdrawn.
-        submission_rate: The probability that an enrolled student has handed in.
+        submission_rate: The probability that an enrolled student has submitted.
         attempt_rate: The probability that a student has sent something that does not count.
-        draft_rate: The probability that only its text says so, and otherwise that a submission
-            speaks of drafts.
+        draft_rate: The probability that only the text of such a mail says so, and that a submission
+            mentions drafts.
         private_rate: The probability that a mail comes from a private address.
-        other_mails: The number of mails that are from no student; by default one for each ten
-            students.
+        other_mails: The number of mails from other people. Default: one for each ten students.
     """
 
     withdrawal_rate: Share = 0.2
@@ -106,8 +103,8 @@ class Student(NamedTuple):
 
 
 class CourseAssistant(OfficeTask[CourseAssistantConfig]):
-    """Find the enrolled students whose presentation is not in the mailbox, and remind each of
-    them by mail.
+    """Find the enrolled students whose presentation is not in the mailbox, and send each a
+    reminder.
     """
 
     Config = CourseAssistantConfig
@@ -130,7 +127,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the roster, the mailbox and the file with the account."""
+        """Draw the roster, the mailbox and the account file."""
         students = self._students(size)
         sure = int(self.rng.integers(size))  # somebody who has surely to be reminded
         students[sure] = students[sure]._replace(status=ENROLLED)
@@ -167,8 +164,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw students with different IDs, many of which differ in one digit; some names are equal
-        or the beginning of another.
+        """Draw students with unique, often similar IDs; some names are equal or a prefix of
+        another.
         """
         names = people(self.rng, size)
         for k in range(1, size):
@@ -193,7 +190,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        """Draw a mail of a student that is a submission, or that looks like one."""
+        """Draw a student's mail that is a submission or resembles one."""
         speaks = self.rng.random() < self.config.draft_rate
         draft = speaks and not counts
         # Otherwise something is wrong with the subject or with the file.
@@ -244,9 +241,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
 
     def plan(self) -> Plan:
-        """Read the account, log in, read the roster and all mails; remind the students without a
-        submission.
-        """
+        """Read the account, log in, read the roster and all mails, then send the reminders."""
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
             read(
@@ -276,8 +271,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check that each student without a submission has one right mail, that there is no other
-        mail, and that nothing else has changed.
+        """Check one right mail per student without a submission, no other mail, and no other
+        change.
         """
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
@@ -299,7 +294,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             yield "the users of the mail server were changed"
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
-        """Return the failure of a mail to a student; empty if it has none."""
+        """Return the failure of a mail to a student; empty if there is none."""
         if mail.subject != SUBJECT:
             return "it has another subject"
         if addresses(mail.sender)[0][1].casefold() != ME:
@@ -322,7 +317,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 def _names_only(
     arguments: Mapping[str, Any], ids: set[str], names: set[str], student: Sequence[str]
 ) -> bool:
-    """Return whether a call sends a mail that names one student, by name and ID, and no other."""
+    """Return whether a call sends a mail that names this student, with ID, and no other."""
     text = mail_text(arguments)
     return _ids(text) & ids == {student[1]} and _named(text, names) == {student[0]}
 
@@ -332,7 +327,7 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """Return the names in a text; one that is a part of another counts only where it stands alone."""
+    """Return the names in a text; a name within another counts only where it occurs alone."""
     rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
@@ -351,12 +346,12 @@ def _read_account(text: str) -> dict[str, str]:
 
 
 def _read_roster(text: str) -> list[list[str]]:
-    """Return name, ID and address of the students who are enrolled."""
+    """Return name, ID and address of the enrolled students."""
     return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
-    """Return the ID of the student if a mail is a submission."""
+    """Return the student's ID if the mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
     counts = (
         match

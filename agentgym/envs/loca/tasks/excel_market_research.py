@@ -1,4 +1,4 @@
-"""Yearly growth of a market in a category of a company, from a workbook with other categories
+"""Yearly market growth in a company's own category, from a workbook with other categories
 (LOCA-bench, table 7).
 """
 
@@ -76,14 +76,13 @@ _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 
 @dataclass(frozen=True, kw_only=True)
 class ExcelMarketResearchConfig(OfficeConfig):
-    """The size is the area of the sheets with data, in blocks of 20 cells.
+    """The size is the area of the data sheets, in blocks of 20 cells.
 
     Attributes:
-        num_years: The years of data; by default as many as the size has room for in the proportions
-            of the paper.
-        num_raw_categories: The categories of the data; by default as for `num_years`.
-        num_internal_categories: The categories of the company; by default as for `num_years`.
-        weight_rate: The probability that a category of the data goes into one of the company.
+        num_years: The years of data. Default: what the size allows in the paper's proportions.
+        num_raw_categories: The categories of the data. Default: as for `num_years`.
+        num_internal_categories: The company's categories. Default: as for `num_years`.
+        weight_rate: The probability that a data category contributes to a company category.
     """
 
     size: Annotated[int, Field(ge=1, le=MAX_BLOCKS)] | None = None
@@ -94,8 +93,8 @@ class ExcelMarketResearchConfig(OfficeConfig):
 
 
 class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
-    """Convert market data to a company's own category with the weights of a workbook, and
-    report the growth of each year.
+    """Convert market data to a company's own category with a workbook's weights, and report yearly
+    growth.
     """
 
     Config = ExcelMarketResearchConfig
@@ -124,7 +123,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw weights, market data and the request, and work out the report."""
+        """Draw weights, market data and the request, and compute the report."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
@@ -161,8 +160,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """Return the numbers of years, raw categories and internal categories that make about
-        `cells` cells, with some spread in the years.
+        """Return numbers of years, raw and internal categories for about `cells` cells, with some
+        spread.
         """
         config, side = self.config, cells**0.5
         years = config.num_years or max(
@@ -177,7 +176,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     def _write_request(
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
-        """Write the request between older ones; return the first and the last year of the report."""
+        """Write the request between older ones; return the first and last year of the report."""
         spare = min(3, len(years) - 2)
         first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
         last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
@@ -202,7 +201,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         data: Mapping[int, Sequence[Decimal]],
         units: Mapping[int, str],
     ) -> None:
-        """Write the workbooks; RawData has its columns in another order than Methodology."""
+        """Write the workbooks; the column order of RawData differs from Methodology's."""
         rows: list[list[Any]] = [["Category", *names]]
         rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
@@ -222,7 +221,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def plan(self) -> Plan:
-        """Read the request, then the sheets piece by piece; write the report."""
+        """Read the request, then the sheets piece by piece, then write the report."""
         request = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
         form, sizes = yield [
             read(
@@ -294,9 +293,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         yield from _report_steps(form, table)
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the report has exactly the expected sheet, heads and rows, and that no other
-        file was changed.
-        """
+        """Check the sheet, headers and rows of the report, and that no other file has changed."""
         columns = self.truth["columns"]
         try:
             rows, format_failures = _report(self.files.read(RESULT), columns)
@@ -314,7 +311,9 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    """Yield the steps that write the report; the empty sheet goes last, since a workbook has one."""
+    """Yield the steps that write the report; the empty sheet is deleted last, since a workbook
+    needs one.
+    """
     yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
     label = f"Write the report into its sheet {sheet}."
     yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
@@ -325,8 +324,8 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Draw weights of three decimals that sum to about 1, some of them 0; `mixed` ensures two
-    others and a 0 where possible.
+    """Draw three-decimal weights that sum to about 1; `mixed` ensures two non-zero ones and a 0
+    where possible.
     """
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
@@ -343,9 +342,7 @@ def _weights(
 def _values(
     rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
 ) -> list[list[Decimal]]:
-    """Draw market sizes with two decimals, by year and category, each in its unit; all are
-    positive.
-    """
+    """Draw positive market sizes with two decimals, by year and category, each in its unit."""
     size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
     drawn = (
@@ -358,7 +355,7 @@ def _values(
 
 
 def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
-    """Return a weight as the sheet has it; half of the zeros are empty cells."""
+    """Return a weight as a cell value; half of the zeros are empty cells."""
     return float(weight) if weight or rng.random() < 0.5 else None
 
 
@@ -378,8 +375,8 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
 ) -> list[PlanStep]:
-    """Return the steps that read the rows of a sheet from `first` on, a few at once; `keep`
-    extracts the facts of rows.
+    """Return the steps that read a sheet from row `first`, a few rows at a time; `keep` extracts
+    the facts.
     """
     bottom, right = size
     at_once = max(1, _CHUNK // right)
@@ -399,7 +396,7 @@ def _pieces(
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
-    """Return the names and the weights of the target, where they are among the rows."""
+    """Return the names and weights of the target if these rows contain it."""
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
@@ -410,9 +407,7 @@ def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal
 
 
 def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:
-    """Return the non-empty rows of a report under its heads, and the failures of the report as a
-    whole.
-    """
+    """Return the non-empty rows of a report and the failures of the report itself."""
     sheets = _sheets(data)
     if list(sheets) != [SHEET]:
         return [], [f"{RESULT} has the sheets {echo(list(sheets))}, it should have {SHEET} only"]
@@ -431,14 +426,14 @@ def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[
 
 @functools.lru_cache(maxsize=4)
 def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """Read a workbook once, although a report is checked after each call; nobody changes the
+    """Read a workbook, cached: the report is checked after each call, and nobody changes the
     result.
     """
     return read_workbook(data)
 
 
 def _same(actual: Any, expected: Any) -> bool:
-    """Return whether a cell holds the expected number, within 0.01 (a year exactly), or the 'none'
+    """Return whether a cell has the expected number within 0.01 (years exactly) or the 'none'
     marker.
     """
     if expected == NONE:

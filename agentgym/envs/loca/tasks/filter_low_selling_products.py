@@ -1,6 +1,4 @@
-"""Products that hardly sell move to the outlet, and all subscribers get a table of them (LOCA-
-bench, table 7).
-"""
+"""Move slow products to the outlet and send all subscribers a table of them (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -82,15 +80,15 @@ class FilterLowSellingProductsConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_selling: The number of products that go to the outlet (all, if the size is less); by
-            default 40 of 100.
-        subscribers: The entries of the list of subscribers; by default 27 for 100 products.
-        boundary_rate: The probability that a product that stays lies exactly on the limit of days
-            or of sales.
-        excluded_rate: The probability that a product that stays would go, if its description did
-            not keep it out of the outlet.
-        note_rate: The probability that the description of another product speaks of the outlet.
-        tie_rate: The probability that a product that goes has the date and discount of another.
+        low_selling: The number of products that move to the outlet, at most the size. Default: 40
+            of 100.
+        subscribers: The entries of the subscriber list. Default: 27 for 100 products.
+        boundary_rate: The probability that a product that stays is exactly on the limit of days or
+            sales.
+        excluded_rate: The probability that only the description of a product keeps it out of the
+            outlet.
+        note_rate: The probability that the description of another product mentions the outlet.
+        tie_rate: The probability that a product that moves shares date and discount with another.
         inactive_rate: The probability that a subscriber has cancelled.
     """
 
@@ -104,9 +102,7 @@ class FilterLowSellingProductsConfig(OfficeConfig):
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
-    """Move products that hardly sell to an outlet category, and send a table of them to every
-    subscriber.
-    """
+    """Move slow products to an outlet category, and mail a table of them to every subscriber."""
 
     Config = FilterLowSellingProductsConfig
     servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
@@ -145,7 +141,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the products, the subscribers, and the files to fill in."""
+        """Draw the products, the subscribers and the files to fill in."""
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
@@ -183,7 +179,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        """Put into a description whether the product may go to the outlet, or say nothing of it."""
+        """Insert whether the product may move to the outlet, or nothing about it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
             # Some of those that stay in any case say so, too.
             stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
@@ -191,16 +187,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
-        """Draw a price in units of 2 and one that is lower by a multiple of 2.5 percent, so that
-        both and their ratio are exact.
-        """
+        """Draw a price and a lower one, chosen so that both and their ratio are exact."""
         regular = Decimal(2 * int(self.rng.integers(3, 150)))
         percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
         sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Draw a product that goes to the outlet."""
+        """Draw a product that moves to the outlet."""
         days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
         sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
         product = {
@@ -225,7 +219,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
 
     def _other(self, others: int) -> dict[str, Any]:
-        """Draw a product that stays; the first two are at the two limits."""
+        """Draw a product that stays; the first two are on the two limits."""
         old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
@@ -251,7 +245,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a product in the form that the shop takes."""
+        """Return a product in the shop's format."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -263,9 +257,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the list of subscribers; return subject and text of the mail to each active
-        address.
-        """
+        """Write the subscriber list; return subject and text of the mail to each active address."""
         entries: list[dict[str, Any]] = []
         letters = {}
         email = self.office.get(Email)
@@ -294,8 +286,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return letters
 
     def plan(self) -> Plan:
-        """Read files and products; create the category, move the products and write the table;
-        send the mails.
+        """Read files and products, create the category, move products, write the table, send the
+        mails.
         """
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         subscribers = yield read(
@@ -328,9 +320,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the category holds just the slow products, that the table is right, here and
-        with every mail, and that nothing else has changed.
-        """
+        """Check the outlet, the table on disk and in each mail, and that nothing else has changed."""
         yield from self._shop_failures()
         yield from _table_failures(self.files, self.truth["rows"])
         yield from self._mail_failures()
@@ -389,14 +379,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
 
 def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
-    """Return a row of the table."""
     price, now = Decimal(regular), Decimal(sale or regular)
     ratio = f"{(price - now) * 100 / price:.1f}%"
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    """Return the sort key of a row; the ratios are exact, so the rounded cells sort alike."""
+    """Return the sort key of a row; ratios are exact, so rounded cells sort alike."""
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),
@@ -432,7 +421,7 @@ def _terms(shop: WooCommerce) -> dict[int, list[int]]:
 
 
 def _shop(shop: WooCommerce) -> str:
-    """Hash the shop without the categories and the times of the last changes."""
+    """Hash the shop without categories and modification times."""
     return digest(shop.store, "products", *PROTECTED, without=("date_modified",))
 
 
@@ -446,7 +435,7 @@ def _read_subscribers(text: str) -> dict[str, str]:
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:
-    """Return id, name, date and prices of a product that hardly sells."""
+    """Return id, name, date and prices of a slow product."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

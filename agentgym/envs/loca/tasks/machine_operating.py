@@ -1,6 +1,4 @@
-"""Sensor readings of one hour in BigQuery that are out of the ranges in a workbook (LOCA-bench,
-table 7).
-"""
+"""Sensor readings of one hour in BigQuery outside the ranges of a workbook (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ SENSORS = {
     "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
 }  # fmt: skip
-"""Unit and usual range of each type of sensor; all readings are drawn in hundredths."""
+"""Unit and usual range of each sensor type; readings are drawn in hundredths."""
 
 KINDS = (
     "Assembly robot",
@@ -94,16 +92,14 @@ _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class MachineOperatingConfig(OfficeConfig):
-    """The size is the number of sensors of all machines.
+    """The size is the total number of sensors.
 
     Attributes:
-        hours: The hours around noon in the table; by default 4 and one more for each 60 sensors, up
-            to 8.
+        hours: The hours around noon in the table. Default: 4 plus 1 for each 60 sensors, up to 8.
         interval_minutes: Minutes between two readings of a sensor; a divisor of 30.
-        anomaly_rate: The probability that a sensor has a spell of anomalies in the hour that
-            counts.
-        limit_rate: The probability that a reading is exactly one of the limits.
-        missing_rate: The probability that a sensor has no range; some sensor always has one.
+        anomaly_rate: The probability that a sensor has a spell of anomalies in the relevant hour.
+        limit_rate: The probability that a reading is exactly on a limit.
+        missing_rate: The probability that a sensor has no range; at least one sensor has one.
     """
 
     hours: Annotated[int, Field(ge=2, le=200)] | None = None
@@ -114,9 +110,7 @@ class MachineOperatingConfig(OfficeConfig):
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):
-    """Find the sensor readings of one hour that are out of range; write a report and upload it
-    to a bucket.
-    """
+    """Find the sensor readings of one hour that are out of range; write a report and upload it."""
 
     Config = MachineOperatingConfig
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
@@ -143,7 +137,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the sensors with their ranges and readings, and the remains of earlier reports."""
+        """Draw the sensors, ranges and readings, and the remains of earlier reports."""
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
@@ -177,7 +171,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
-        """Draw machines, each with two to six of the types of sensors."""
+        """Draw machines with two to six sensor types each."""
         sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
@@ -187,7 +181,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return sensors[:size]
 
     def _range(self, kind: str) -> Range:
-        """Draw the normal range of a sensor: like others of the type, but not the same."""
+        """Draw a sensor's normal range, similar but not equal to others of its type."""
         _, low, high = SENSORS[kind]
         step = max(1, high // 200)
         least, most = (
@@ -196,7 +190,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return least, most
 
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
-        """Draw the readings of a sensor with their moments."""
+        """Draw the timed readings of a sensor."""
         low, high = limits
         interval = self.config.interval_minutes
         steps = 30 * (self.config.hours or hours) // interval
@@ -240,7 +234,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
 
     def _spell(self, limits: Range) -> list[int]:
-        """Draw consecutive readings of a failing sensor; not all of them are out of range."""
+        """Draw consecutive readings of a failing sensor; not all are out of range."""
         low, high = limits
         width = high - low
         kind = int(self.rng.integers(4))
@@ -263,7 +257,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
     ) -> bytes:
-        """Return the workbook: the current ranges, those of last year, and the machines."""
+        """Return the workbook: current ranges, last year's ranges and the machines."""
         machines = {
             machine: str(self.rng.choice(KINDS))
             for machine in dict.fromkeys(machine for machine, _ in sensors)
@@ -292,7 +286,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _add_distractors(
         self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]
     ) -> None:
-        """Add other tables and buckets, and often the bucket itself with earlier reports."""
+        """Add other tables and buckets, and often the target bucket with earlier reports."""
         some = [
             (f"2024{stamp[4:]}", machine, kind, 2 * value)
             for stamp, machine, kind, value in rows[:20]
@@ -309,9 +303,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
-        """Read the ranges, then the readings of the hour, both in pages; write the report;
-        upload it.
-        """
+        """Read the ranges and the readings of the hour in pages, write the report and upload it."""
         last = yield read(
             "See how long the sheet is.",
             lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
@@ -355,9 +347,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                     source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the file and the object have the right rows, and that nothing else has
-        changed.
-        """
+        """Check the rows of the file and the object, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
         yield from self._report_failures(self.files, REPORT)
         try:
@@ -391,9 +381,7 @@ def _stamp(moment: datetime) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a moment in ISO 8601 and UTC, which is its zone if it names none; any other text
-    unchanged.
-    """
+    """Return a moment in ISO 8601 and UTC (also the default zone), or any other text unchanged."""
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
@@ -402,7 +390,7 @@ def _moment(text: str) -> str:
 
 
 def _same_range(actual: Any, expected: Any) -> bool:
-    """Return whether two ranges have the same limits, however their numbers are written."""
+    """Return whether two ranges have the same limits, ignoring number formats."""
     ranges = [_RANGE.fullmatch(str(text)) for text in (actual, expected)]
     return all(ranges) and all(
         number()(*pair)

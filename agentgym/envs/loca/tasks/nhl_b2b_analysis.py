@@ -1,6 +1,4 @@
-"""Games on consecutive days, counted for each team of a season out of a long schedule (LOCA-bench,
-table 7).
-"""
+"""Back-to-back games of each team in a long season schedule (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ class NhlB2bAnalysisConfig(OfficeConfig):
     """The size is the number of rows of the schedule.
 
     Attributes:
-        teams: The teams of the season; by default one for each 40 games and five more, up to 32.
+        teams: The teams of the season. Default: 5 plus 1 for each 40 games, up to 32.
         postponed_rate: The probability that a game was not played on its day.
     """
 
@@ -75,7 +73,7 @@ class NhlB2bAnalysisConfig(OfficeConfig):
 
 
 class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
-    """Count the back-to-back games of each team in a schedule, into a spreadsheet and a file."""
+    """Count each team's back-to-back games in a schedule, into a spreadsheet and a file."""
 
     Config = NhlB2bAnalysisConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
@@ -103,7 +101,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the schedule, that of another season, and another spreadsheet."""
+        """Draw the schedule, another season's schedule and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
@@ -124,7 +122,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         }
 
     def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
-        """Draw hours and results of games."""
+        """Draw times and results of games."""
         hours = self.rng.integers(12, 22, len(games)).tolist()
         scores = self.rng.integers(0, 8, (len(games), 2)).tolist()
         for (day, visitor, home, played), hour, (away, own) in zip(
@@ -143,7 +141,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             ]
 
     def plan(self) -> Plan:
-        """Read the schedule in pieces; count; write both."""
+        """Read the schedule in pieces, count, and write both outputs."""
         ids = yield read(
             "Find the spreadsheet.",
             lambda text: {book["title"]: book["id"] for book in json.loads(text)},
@@ -187,9 +185,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that file and spreadsheet have the right counts for all teams, and that the earlier
-        spreadsheets are unchanged.
-        """
+        """Check the counts in file and spreadsheet, and that earlier spreadsheets are unchanged."""
         yield from csv_failures(self.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",))
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
@@ -230,7 +226,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Draw games in the order of their days, no team twice a day; teams of the day before play less
+    """Draw games by day, at most one per team and day; teams that played the day before play less
     often.
     """
     games: list[Game] = []
@@ -277,7 +273,7 @@ def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:
-    """Hash the sheets of a spreadsheet with the entries of their cells."""
+    """Hash the sheets of a spreadsheet, including the entries of their cells."""
     sql = (
         "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
@@ -286,7 +282,7 @@ def _state(sheets: GoogleSheet, book: str) -> str:
 
 
 def _read_games(text: str) -> list[str]:
-    """Return the games as texts, which are shorter than lists in the state."""
+    """Return the games as texts, which take less room in the belief state than lists."""
     return [
         "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
         for row in json.loads(text)["valueRanges"][0]["values"]

@@ -1,6 +1,4 @@
-"""Invoices as PDF files that have to be entered into Snowflake, and mails about those that are
-not paid (LOCA-bench, table 7).
-"""
+"""PDF invoices to enter into Snowflake, and mails about the unpaid ones (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -58,12 +56,12 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
-        num_interference: The number of invoices in the tables that are not in the folder; by
-            default about 35 for each that is.
+        num_interference: The number of other invoices in the tables. Default: about 35 for each one
+            in the folder.
         paid_rate: The probability that an invoice is paid in full.
-        partial_rate: The probability that something is paid of an invoice that is not paid in full.
-        box_rate: The probability that a box, and no note, says how much was paid.
-        entered_rate: The probability that an invoice of the folder is in the tables already.
+        partial_rate: The probability that another invoice is paid in part.
+        box_rate: The probability that a box, instead of a note, shows the payment.
+        entered_rate: The probability that an invoice of the folder is already in the tables.
     """
 
     num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None
@@ -74,9 +72,7 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
 
 
 class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
-    """Enter invoices from PDF files into two tables, and mail their purchasers about those that
-    are not paid.
-    """
+    """Enter PDF invoices into two tables, and mail the purchasers of unpaid ones."""
 
     Config = PayableInvoiceCheckerConfig
     servers = (
@@ -168,8 +164,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
-        """Draw file names, some of which are the number of the invoice; return the index of each
-        invoice by its file name, in order of the names.
+        """Draw file names, some equal to the invoice number; return the invoice index by sorted
+        file name.
         """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
@@ -181,7 +177,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        """Draw an invoice that is in the tables and not in the folder."""
+        """Draw an invoice that is in the tables only."""
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
@@ -189,8 +185,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
-        """Read all files and look up which invoices are in the tables; enter the others, set the
-        comment and send the mails.
+        """Read all files, look up known invoices, enter the others, set the comment and send the
+        mails.
         """
         names = yield read(
             f"List the folder {FOLDER}.",
@@ -268,7 +264,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield [*entries, comment, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
-        """Yield the calls that read the folder, all files and both tables."""
+        """Return the calls that read the folder, all files and both tables."""
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
             yield ToolCall(
@@ -286,9 +282,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 )
 
     def task_failures(self) -> Iterator[str]:
-        """Check that both tables have the old rows and the right new ones, that the comment is set,
-        that each mail is right, and that no file was changed.
-        """
+        """Check the rows of both tables, the comment, each mail, and that no file has changed."""
         new = [
             _row(invoice)
             for k, invoice in enumerate(self.truth["invoices"])
@@ -327,7 +321,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield from row_failures(table, new_rows, new, same, ("INVOICE_ID",))
 
     def _mail_failures(self) -> Iterator[str]:
-        """Check that each purchaser with open invoices has one right mail, and nobody else has one."""
+        """Check one right mail per purchaser with open invoices, and no other mail."""
         missing: dict[str, set[str]] = {}
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
@@ -345,7 +339,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield from (f"there is no mail to {mail}" for mail in missing)
 
     def _content_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
-        """Check that a mail lists the files of these invoices, and shows no other."""
+        """Check that a mail lists the files of these invoices and no other."""
         files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
         where = f"files in the mail to {mail.recipients[0]}"
         shown, *rest = mail.parts
@@ -365,18 +359,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    """Return the names of PDF files in a text, without the suffix, and those of `files` that stand
-    there alone.
-    """
+    """Return the PDF names in a text, without suffix, and those of `files` that occur alone."""
     names = re.findall(r"(?<![\w-])([\w-]+)\.pdf", text, re.IGNORECASE)
     words = re.findall(r"[\w-]+", text)
     return {name.strip("-_") for name in names} | {word.strip("-_") for word in words} & set(files)
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Draw different numbers of invoices: those of the folder, then others, some of which closely
-    resemble one of the folder.
-    """
+    """Draw unique invoice numbers: those of the folder, then others, some closely similar."""
     suppliers = list(SUPPLIERS)
     ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
     while len(ids) < size:
@@ -399,7 +389,7 @@ def _key(table: str) -> TableName:
 
 
 def _form(table: Table) -> list[Any]:
-    """Return the columns of a table, without their data, and the query if it is a view."""
+    """Return the columns of a table without their data, and the query of a view."""
     return [
         table.view,
         *([column.name, column.type, column.nullable, column.key] for column in table.columns),
@@ -408,9 +398,7 @@ def _form(table: Table) -> list[Any]:
 
 @functools.lru_cache(maxsize=8)
 def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the records of a table, cached, since they are checked after each call; the task or a
-    statement may have written them.
-    """
+    """Return the records of a table, cached: the check runs after each call."""
     read_as = [int if kind == "INTEGER" else float if kind[0] == "N" else str for kind in kinds]
     columns = zip(read_as, map(json.loads, data), strict=True)
     return list(
@@ -435,7 +423,7 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a statement that inserts rows into a table; a second run changes nothing."""
+    """Return an idempotent statement that inserts rows into a table."""
     names = ", ".join(columns)
     values = ", ".join(f"({', '.join(_quoted(row[name]) for name in columns)})" for row in rows)
     return (
@@ -445,14 +433,13 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def _lists(mail: Mapping[str, Any], files: Sequence[str]) -> bool:
-    """Return whether a call sends the mail about some files and no other ones."""
+    """Return whether a call sends the mail about these files and no others."""
     names = set(re.findall(r"(?<![\w-])([\w-]+)\.pdf", mail_text(mail)))
     subject = mail["subject"].strip().casefold() == SUBJECT.casefold()
     return subject and names == {name.removesuffix(".pdf") for name in files}
 
 
 def _quoted(value: Any) -> str:
-    """Return a value in SQL."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 

@@ -1,6 +1,4 @@
-"""Reminders of camera-ready deadlines that have to be found, in their latest version, among many
-mails (LOCA-bench, table 7).
-"""
+"""Calendar reminders for the latest camera-ready deadlines among many mails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -53,24 +51,24 @@ SLOTS = {
     "key": PhraseSlot(r"[A-Z]+[0-9]*"),
     "track": PhraseSlot("|".join(TRACKS)),
 }
-"""The types of slots in the mails of chairs."""
+"""Slot types of the chairs' mails."""
+# The title of a reminder must not say this.
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
-"""What the title of a reminder does not say."""
+# Other texts of a reminder must not say this; notes may contain an unrelated "not".
 _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
-"""What no other text of a reminder says; notes may have a "not" of their own."""
 
 
 @functools.cache
 def facts_book() -> PhraseBook:
-    """Return the phrases that say something about deadlines."""
+    """Return the phrases that state deadlines."""
     return PhraseBook(load_texts("conference_facts"), SLOTS)
 
 
 @functools.cache
 def fillers_book() -> PhraseBook:
-    """Return the phrases around them."""
+    """Return the surrounding phrases."""
     return PhraseBook(load_texts("conference_fillers"), SLOTS)
 
 
@@ -85,12 +83,12 @@ class SetConfCrDdlConfig(OfficeConfig):
     """The size is the number of conferences that need a reminder.
 
     Attributes:
-        noise_conferences: The number of conferences that need no reminder; by default 1.4 for each
-            that does.
-        news: The most mails without a deadline from each conference.
-        extension_rate: The probability that a deadline is extended, or brought forward.
-        indirect_rate: The probability that a deadline is told by way of another day: as a
-            correction, counted from the opening, for all tracks but one.
+        noise_conferences: The number of other conferences. Default: 1.4 for each one with a
+            reminder.
+        news: The maximum number of mails without a deadline per conference.
+        extension_rate: The probability that a deadline is extended or brought forward.
+        indirect_rate: The probability that a deadline is stated indirectly: as a correction,
+            counted from the opening, or for all tracks but one.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None
@@ -157,12 +155,12 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
-        """Draw the final deadline of a track, and the mails about it, one after the other.
+        """Draw the final deadline of a track, and the mails about it in order.
 
         Args:
-            key: The short name of the conference.
+            key: The conference's short name.
             track: The track.
-            alone: Whether the mails may speak of all tracks, since no other mails do.
+            alone: Whether no other mails follow, so that these may speak of all tracks.
         """
         day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
         stories = [self._due(key, track, day, alone)]
@@ -228,7 +226,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return mails
 
     def _values(self, key: str, name: str) -> DrawnValues:
-        """Return values for the slots of sentences that nothing depends on."""
+        """Return values for the slots of irrelevant sentences."""
         integers = self.rng.integers
         return DrawnValues(
             {
@@ -242,7 +240,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the note and every mail; set the reminders."""
+        """Read the note and every mail, then set the reminders."""
         targets = yield read(
             "Read the note.",
             lambda text: dict(line.split(": ") for line in text.splitlines()[1:]),
@@ -270,9 +268,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         yield events
 
     def task_failures(self) -> Iterator[str]:
-        """Check that each target has one right event, that there is no other, that no file was
-        changed and no mail was sent.
-        """
+        """Check one right event per target, no other event or mail, and that no file has changed."""
         missing = dict(self.truth["reminders"])
         for event in self.office.get(Calendar).events():
             title = event.summary.casefold()
@@ -301,7 +297,7 @@ def _names(title: str, key: str) -> bool:
 
 
 def _is_reminder(arguments: Mapping[str, Any], key: str) -> bool:
-    """Return whether a call sets an event whose title is that of a reminder of a conference."""
+    """Return whether a call creates an event with the title of a conference's reminder."""
     title = arguments["summary"]
     return _names(title, key) and {"camera", "ready"} <= set(
         re.findall("camera|ready", title.casefold())
@@ -309,8 +305,8 @@ def _is_reminder(arguments: Mapping[str, Any], key: str) -> bool:
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Draw names by short name, in random order; short names differ, and some are the beginning of
-    another.
+    """Draw full names by unique short name, in random order; some short names are prefixes of
+    others.
     """
     names: dict[str, str] = {}
     count_by_key: Counter[str] = Counter()
@@ -333,12 +329,12 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
-    """Return what a mail says about deadlines; None if it says nothing."""
+    """Return the statements on deadlines in a mail; None if there are none."""
     return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
 
 
 def _deadline(said: Iterable[Any], key: str, track: str) -> str:
-    """Return the deadline of a track after all that was said about it, oldest first."""
+    """Return a track's deadline after all statements, oldest first."""
     days: list[str] = []
     for kind, values in said:
         if values["key"] != key or (values["track"] != track and kind != "all_but"):

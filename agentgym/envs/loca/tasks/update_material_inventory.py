@@ -1,6 +1,4 @@
-"""Stock of raw material after new orders, and the products that can be made of the rest (LOCA-
-bench, table 7).
-"""
+"""Raw material stock after new orders, and the products it still allows (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ MATERIALS = {
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
-"""The hundredths of a unit that a product may need, as a range, by unit."""
+"""Range of the hundredths of a unit that a product may need, by unit."""
 # Tables of the shop that no step changes, but for the MUTABLE_COLUMNS of the products.
 PROTECTED = (
     "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
@@ -64,27 +62,26 @@ PROTECTED = (
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
-"""The probability of each reason why an order does not count; most have to be read in its note."""
+"""Probability of each reason why an order does not count; most are only in the order's note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateMaterialInventoryConfig(OfficeConfig):
-    """The size is the number of orders. What is None grows with the square root of the size.
+    """The size is the number of orders. Defaults of None grow with the square root of the size.
 
     Attributes:
-        new_orders: The number of orders to take from the stock (all, if the size is less); by
-            default 65 of 100.
-        products: The number of products that are made of material; by default 4 for 13 orders and
-            24 for 400.
-        materials: The number of materials; by default 5 for up to 20 orders and 24 for 400.
-        materials_per_product: The most materials that a product is made of; by default 3 to 5.
-        amended_rate: The probability that the note of an order asks for other pieces than its lines
-            say; some of these notes take that back.
-        note_rate: The probability that the note of an order has remarks: on its delivery, on other
-            orders, and on changes that are not asked for.
-        edge_rate: The probability that the rest of a material is just enough, or just not enough,
-            for a whole number of a product.
+        new_orders: The number of orders to take from the stock, at most the size. Default: 65 of
+            100.
+        products: The number of products made of material. Default: 4 for 13 orders, 24 for 400.
+        materials: The number of materials. Default: 5 for up to 20 orders, 24 for 400.
+        materials_per_product: The maximum number of materials per product. Default: 3 to 5.
+        amended_rate: The probability that an order's note asks for changes; some notes take them
+            back.
+        note_rate: The probability that an order's note has remarks on delivery, other orders and
+            changes not requested.
+        edge_rate: The probability that the rest of a material is just enough, or just too little,
+            for a whole number of products.
     """
 
     new_orders: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -97,8 +94,8 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
-    """Take what new orders need from the stock of raw material, and tell the shop how much can
-    be made of the rest.
+    """Deduct new orders from the raw material stock, and set the shop's stock to what the rest
+    allows.
     """
 
     Config = UpdateMaterialInventoryConfig
@@ -143,8 +140,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many products as make a plan of about `steps` steps, and twice as many orders;
-        more orders alone add few steps.
+        """Return the number of products for a plan of about `steps` steps, and twice as many
+        orders.
         """
         # Seven steps are in every plan; a product takes one to set its stock, and part of a page.
         products = round((steps - 7) / 1.15)
@@ -155,7 +152,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw materials, recipes and orders; the stock follows from the needs of the orders."""
+        """Draw materials, recipes and orders; the stock follows from the orders' needs."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -224,7 +221,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
     ) -> dict[str, dict[str, int]]:
-        """Draw the needs of each product, in hundredths of a unit of its materials, by SKU."""
+        """Draw each product's needs by SKU, in hundredths of a material unit."""
         most = min(
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
@@ -248,8 +245,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         used: int,
     ) -> int:
-        """Draw the rest of a material in hundredths; often a whole multiple of the need of one
-        product, or slightly less.
+        """Draw the rest of a material in hundredths, often an exact multiple of a product's need or
+        slightly less.
         """
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
@@ -270,7 +267,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return need * [*hard, *counts][0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
-        """Draw orders, in the order of creation; add up the items of those that count."""
+        """Draw orders by creation time; sum the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
         rest = max(0, size - len(kinds))
@@ -296,8 +293,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        """Draw the note of an order, and the pieces that it takes after that, by SKU; orders that do
-        not count in any case may be taken back too.
+        """Draw an order's note and the pieces after it, by SKU; orders that do not count may be
+        withdrawn too.
         """
         withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
         note, pieces = draw_order_note(
@@ -310,13 +307,13 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
-        """Draw the product of a line of an order; one in six is made of no material."""
+        """Draw the product of an order line; one in six uses no material."""
         if self.rng.random() < 1 / 6:
             return skus[len(skus) - 1 - int(self.rng.integers(2))]
         return skus[int(self.rng.integers(len(skus) - 2))]
 
     def _dates(self, kind: str, first: bool) -> dict[str, Any]:
-        """Draw the status of an order, and when it was created and paid."""
+        """Draw an order's status, creation time and payment time."""
         after = LAST_UPDATE + timedelta(
             seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
         )
@@ -341,7 +338,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """Yield the products in the form that the shop takes, those without a recipe at the end."""
+        """Yield the products in the shop's format, those without a recipe last."""
         for sku in skus:
             yield {
                 "name": _name(sku),
@@ -352,7 +349,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
-        """Add the orders, each of some customer."""
+        """Add the orders, each with a customer."""
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
@@ -370,8 +367,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> tuple[str, list[dict[str, Any]]]:
-        """Write the spreadsheet, with the recipe of a discontinued product; return its id and the
-        rows of the materials.
+        """Write the spreadsheet, with a discontinued product's recipe; return its id and the
+        material rows.
         """
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
@@ -407,7 +404,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
 
     def plan(self) -> Plan:
-        """Read recipes, materials, products and orders; write the stock of both."""
+        """Read recipes, materials, products and orders, then write both stocks."""
         sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
@@ -457,9 +454,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that each material and each product has its stock, and that nothing else has
-        changed.
-        """
+        """Check the stock of each material and product, and that nothing else has changed."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         rows, format_failures = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
@@ -479,7 +474,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
-    """Return the number of pieces that a stock in hundredths suffices for."""
+    """Return the number of pieces for which a stock in hundredths suffices."""
     return min(stock[material] // need for material, need in recipe.items())
 
 
@@ -488,8 +483,8 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and pieces of an order that is new, paid and not taken back, after the changes in
-    its note; the site has UTC.
+    """Return product and pieces of a new, paid order after its note, unless withdrawn; the site
+    uses UTC.
     """
     if (
         order["status"] != "processing"

@@ -1,5 +1,5 @@
-"""Customers with one completed order in the last seven days, who get a row in BigQuery and a
-mail (LOCA-bench, table 7).
+"""New customers, with one completed order in seven days, get a BigQuery row and a mail (LOCA-bench,
+table 7).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ TYPES = {
     "metadata": "STRING",
 }  # fmt: skip
 BILLING = ("email", "first_name", "last_name", "phone")
-"""The columns that are fields of a billing address, too."""
+"""Columns that are also fields of a billing address."""
 LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
 
 Dear {{first_name}} {{last_name}},
@@ -105,10 +105,7 @@ HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
-"""The probability of each history of a customer.
-
-All the edges are the moment seven times 24 hours ago, or a second before it.
-"""
+"""Probability of each customer history. An edge is seven times 24 hours ago, or a second before."""
 
 History: TypeAlias = tuple[str, list[datetime]]
 
@@ -118,13 +115,11 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     """The size is the number of completed orders.
 
     Attributes:
-        known: The rows of the table besides those of customers who have ordered; by default 15 and
-            one more for each 10 orders.
-        declined_rate: The probability that the note of a completed order asks for no mails.
-        note_rate: The probability that an order has remarks on its delivery and on calls, parcels
-            and paper. Three of four notes that allow mails speak of them, two by way of a refusal
-            which they take back.
-        incomplete_rate: The number of orders that are not completed, as a share of the others.
+        known: The table rows of customers without orders. Default: 15 plus 1 for each 10 orders.
+        declined_rate: The probability that the note of a completed order declines mails.
+        note_rate: The probability of remarks on delivery, calls, parcels and paper. Three of four
+            notes that allow mails mention them, two after a refusal that they take back.
+        incomplete_rate: The number of incomplete orders per completed order.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None
@@ -134,9 +129,7 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
 
 
 class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
-    """Find the customers with one completed order in the last seven days; add them to a table
-    and write to them.
-    """
+    """Find customers with one completed order in seven days; add them to a table and write to them."""
 
     Config = WoocommerceNewWelcomeConfig
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
@@ -166,9 +159,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the customers with their orders, the table, and the files with the template and the
-        credentials.
-        """
+        """Draw customers with orders, the table, and the template and credentials files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
@@ -226,9 +217,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }
 
     def _histories(self, size: int) -> list[History]:
-        """Draw the history of each customer, with the moments at which the orders were completed,
-        `size` in all.
-        """
+        """Draw each customer's history, with the completion times of `size` orders in total."""
         stories = ["new", *map(str, self.rng.permutation(list(HISTORIES)))]
         histories: list[History] = []
         left = size
@@ -264,7 +253,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }.get(story, inside[:1])
 
     def _customers(self, count: int) -> list[dict[str, Any]]:
-        """Draw customers in the form that the shop takes."""
+        """Draw customers in the shop's format."""
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
@@ -287,8 +276,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        """Add all orders in random order; return id, total and whether its note declines mails, by
-        customer and moment of completion.
+        """Add all orders in random order; return id, total and declined mails by customer and
+        completion time.
         """
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
@@ -316,8 +305,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
-        """Draw the completed orders, and customer and moment of those whose notes decline mails;
-        that of one new customer does not.
+        """Draw the completed orders and which notes decline mails; one new customer's note does
+        not.
         """
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
@@ -337,7 +326,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def _incomplete(
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
-        """Draw the orders that are not completed."""
+        """Draw the incomplete orders."""
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
@@ -347,7 +336,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                    "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """Draw the earlier rows of the table; not all of these customers had a mail."""
+        """Draw the earlier table rows; some of these customers had no mail."""
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
         rows = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
@@ -371,7 +360,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return password
 
     def plan(self) -> Plan:
-        """Read files, completed orders and the table; add the rows, log in, and send the mails."""
+        """Read files, completed orders and the table, add the rows, log in and send the mails."""
         user, password = yield read(
             "Read the credentials.",
             lambda text: re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE),
@@ -443,8 +432,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the table has the old rows and the new ones, that each new customer has a
-        mail, and that nothing else has changed.
+        """Check old and new table rows, the mail to each new customer, and that nothing else has
+        changed.
         """
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
@@ -479,16 +468,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
-    """Return customer and moment of a completed order, which no two orders of a member share."""
+    """Return customer and completion time, which identify a member's order."""
     return order["customer_id"], order["date_completed"]
 
 
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
-    """Return a row of the table, for a customer or the facts of an order; as of today and without a
-    mail.
-    """
+    """Return today's table row of a customer or an order's facts, without a mail."""
     return {
         "id": number,
         "woocommerce_id": owner,
@@ -515,9 +502,7 @@ def _letter(
 
 
 def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that adds those of some rows whose customers are not in the table; a
-    second run changes nothing.
-    """
+    """Return an idempotent statement that adds the rows of customers not in the table."""
     names = ", ".join(TYPES)
     form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
     return (
@@ -532,7 +517,7 @@ def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows in SQL; JSON writes all their values as GoogleSQL does."""
+    """Return rows in SQL; JSON and GoogleSQL write these values alike."""
     return ", ".join(
         f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
         for row in rows
@@ -550,5 +535,5 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read_offset(text: str) -> float:
-    """Return the hours by which the time of the site is ahead of UTC."""
+    """Return the hours by which the site's time is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")

@@ -1,6 +1,4 @@
-"""Alerts for the products of a shop that run out, in a spreadsheet and by mail (LOCA-bench,
-table 7).
-"""
+"""Low-stock alerts for a shop, in a spreadsheet and by mail (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -110,18 +108,15 @@ class WoocommerceStockAlertConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_stock: The number of products that call for an alert (all, if the size is less); by
-            default 45 of 100.
-        boundary_rate: The probability that the stock lies on the limit: of a product that calls for
-            an alert, one below its threshold; of another, exactly the threshold.
-        reported_rate: The probability that any other product was reported before, whether it is
-            still below its threshold or not.
-        hidden_rate: The probability that any other product is below its threshold, but not
-            published.
-        gone_rate: The probability that any other product is below its threshold, but not ordered
-            any more, as its description says.
-        outlook_rate: The probability that the description of a product says that it is still
-            ordered.
+        low_stock: The number of products that need an alert, at most the size. Default: 45 of 100.
+        boundary_rate: The probability that the stock is on the limit: one below the threshold for
+            products with an alert, exactly the threshold for others.
+        reported_rate: The probability that another product was reported before, below its threshold
+            or not.
+        hidden_rate: The probability that another product is below its threshold, but not published.
+        gone_rate: The probability that another product is below its threshold, but discontinued by
+            its description.
+        outlook_rate: The probability that a description says that the product is still ordered.
     """
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -133,9 +128,7 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
-    """Put the products that are below their safety threshold into a spreadsheet, and write a
-    mail about each.
-    """
+    """Add products below their safety threshold to a spreadsheet, and write a mail about each."""
 
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
@@ -162,9 +155,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
-        template.
-        """
+        """Draw products, suppliers, earlier alerts, and the contacts and template files."""
         low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
         suppliers = self._suppliers(2 + size // 4)
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
@@ -216,9 +207,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         }
 
     def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
-        """Draw name and contact by id; some names are the beginning of another, and some are the
-        same.
-        """
+        """Draw name and contact by id; some names are equal or prefixes of others."""
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
@@ -232,7 +221,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        """Draw stock, threshold and state of a product that requires an alert or does not."""
+        """Draw stock, threshold and state of a product with or without an alert."""
         threshold, rates = int(self.rng.integers(8, 51)), self.config
         edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
         product = {
@@ -267,9 +256,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
 
     def _write_files(self) -> str:
-        """Write the contacts and the template, and add a mailbox for everybody; return the address
-        of the manager.
-        """
+        """Write contacts and template and add all mailboxes; return the manager's address."""
         names = people(self.rng, len(ROLES))
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
         email = self.office.get(Email)
@@ -292,7 +279,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return addresses[0]
 
     def plan(self) -> Plan:
-        """Read files, sheets and products; add the rows and send the mails."""
+        """Read files, sheets and products, add the rows and send the mails."""
         manager = yield read(
             "Read the contacts.",
             lambda text: str(_MANAGER.findall(text)[0]),
@@ -340,9 +327,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check that the sheet has the old rows and one for each alert, that each has its mail, and
-        that nothing else has changed.
-        """
+        """Check old and new rows, the mail for each alert, and that nothing else has changed."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         rows, format_failures = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
@@ -373,7 +358,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a product in the form that the shop takes."""
+    """Return a product in the shop's format."""
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
     if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
         record["low_stock_amount"] = product["threshold"] // 3
@@ -409,8 +394,8 @@ def _letter(template: str, row: list[Any]) -> tuple[str, str]:
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """Return the facts of a product that an alert needs, the id of the supplier last; None if the
-    stock is not below the threshold.
+    """Return the alert facts of a product, supplier id last; None unless its stock is below the
+    threshold.
     """
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])

@@ -1,1 +1,1 @@
-"""Texts of the office tasks, written from phrases and read back."""
+"""Generated office texts and the readers that recover their facts."""

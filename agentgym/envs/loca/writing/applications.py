@@ -1,8 +1,7 @@
-"""Applications for a PhD position: their papers, the structures in which professors ask for them,
-and the replies of professors.
+"""Applications for a PhD position: papers, requested archive structures and professors' replies.
 
-Some replies ask for papers in a structure. Others show one and ask for nothing, refuse, or take
-back what they have asked for.
+Some replies request papers in a structure. Others show one without a request, refuse, or withdraw
+an earlier request.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PAPERS = {
     OLDEST: (("all award certificates in one file, oldest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
     NEWEST: (("all award certificates in one file, newest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
 }  # fmt: skip
-"""The papers, files or parts made of several, each with its phrases in mails and its names in
+"""Papers, single files or merged ones, each with its phrases in mails and its file names in
 archives.
 """
 PAPER_OF_PHRASE = {phrase: paper for paper, (phrases, _) in PAPERS.items() for phrase in phrases}
@@ -56,17 +55,17 @@ THEMES = (
     (("Awards", "Honours", "Certificates"), (OLDEST, NEWEST)),
 )
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-"""The types of slots in letters and certificates."""
+"""Slot types of letters and certificates."""
+# Sentences each on the work and on the person: a letter of one page.
 _LETTER_PART = 4
-"""Sentences each on the work and on the person: a letter of a page."""
 Layout: TypeAlias = dict[str, str]
-"""The phrase for each paper, by its path in the archive."""
+"""Phrase for each paper, by its path in the archive."""
 
 
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; return the letters with their authors, and the awards, each by date."""
+    """Write the papers; return the letters with authors and the awards, each sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if paper.endswith(".pdf"):
             lines = [
@@ -95,7 +94,7 @@ def draw_papers(
 
 @functools.cache
 def papers_books() -> dict[str, PhraseBook]:
-    """Return the sentences of letters of recommendation and of certificates of awards."""
+    """Return the sentences of recommendation letters and of award certificates."""
     texts = load_texts("applications")
     return {kind: PhraseBook(texts[f"{kind}s"], SLOTS) for kind in ("letter", "award")}
 
@@ -103,7 +102,7 @@ def papers_books() -> dict[str, PhraseBook]:
 def _pages(
     rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
 ) -> list[list[str]]:
-    """Draw the pages of a letter by the first of some people, or of an award."""
+    """Draw the pages of a letter by the first of `people`, or of an award."""
     later = when + timedelta(days=int(rng.integers(1, 400)))
     dates = [
         f"Date: {when.day} {when:%B %Y}",
@@ -131,7 +130,6 @@ def _pages(
 def _values(
     rng: np.random.Generator, name: str, when: datetime, number: int, people: Sequence[str]
 ) -> dict[str, Any]:
-    """Draw values for the slots of a sentence about an applicant."""
     before, after = (timedelta(days=int(days)) for days in rng.integers(1, (500, 60)))
     return {
         "name": name,
@@ -147,7 +145,7 @@ def _values(
 
 
 def _picture(rng: np.random.Generator) -> bytes:
-    """Draw a PNG file of 16 times 16 pixels, with 8 bits of grey each."""
+    """Draw an 8-bit greyscale PNG file of 16 × 16 pixels."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)),
@@ -161,9 +159,7 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw folders and files to ask for: some themes, each in a folder of its own, in the folder of
-    the theme before, or in one below that.
-    """
+    """Draw the requested folders and files: each theme has a folder, which may be shared or nested."""
     order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
@@ -186,7 +182,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the paper of each file of the archive, by its path."""
+    """Return the paper of each file of the archive, by path."""
     members = {}
     for path, phrase in layout.items():
         if PAPER_OF_PHRASE[phrase] != LETTERS:
@@ -201,7 +197,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
-    """Write a structure as paths, as an indented tree, or as a tree with lines."""
+    """Format a structure as paths, as an indented tree, or as a tree with lines."""
     style = int(rng.integers(3))
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({what})" for path, what in layout.items())
@@ -227,7 +223,7 @@ def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[s
 
 
 ASKING = ("ask", "changed")
-"""The kinds of sentences that ask for papers."""
+"""Kinds of sentences that request papers."""
 
 
 @functools.cache
@@ -237,17 +233,17 @@ def replies_book() -> PhraseBook:
 
 
 def asks_for_papers(text: str) -> bool:
-    """Return whether a reply asks for papers, to be sent to its writer now."""
+    """Return whether a reply requests papers now."""
     return any(kind in ASKING for kind, _ in replies_book().read(text))
 
 
 class Correspondence:
-    """Draws what stands in a mailbox.
+    """Draw the mails of a mailbox.
 
     Args:
-        rng: The generator to draw from.
-        now: About when the mails are written.
-        names: People whom others write about.
+        rng: The random generator.
+        now: The approximate time of writing.
+        names: People whom mails mention.
     """
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
@@ -264,11 +260,11 @@ class Correspondence:
         return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
 
     def refusal(self) -> str:
-        """Draw a reply that asks for nothing and shows no structure."""
+        """Draw a reply without a request or a structure."""
         return f"{self.says('opening')} {self._among_remarks('refused')}"
 
     def withdrawal(self) -> str:
-        """Draw a reply that takes back a request."""
+        """Draw a reply that withdraws a request."""
         return self._among_remarks("closed")
 
     def absence(self) -> str:
@@ -276,14 +272,14 @@ class Correspondence:
         return " ".join(self._some("absent", 2))
 
     def news(self) -> tuple[str, str, str]:
-        """Draw sender, subject and text of a mail from the university or anywhere else."""
+        """Draw sender, subject and text of an unrelated mail."""
         if self._rng.integers(2):
             text = " ".join(self._some("campus", 4))
             return "news@campus.example.org", self.says("campus_subject"), text
         return inbox_news().draw(self._rng, self._values)
 
     def signed(self, text: str, name: str) -> str:
-        """Draw greeting and closing of a letter."""
+        """Add a greeting and a closing to a letter."""
         return f"{self.says('greeting')}\n\n{text}\n\n{self.says('closing')}\n{name}"
 
     def _some(self, kind: str, most: int) -> list[str]:

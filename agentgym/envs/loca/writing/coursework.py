@@ -1,5 +1,5 @@
-"""Courses of a university, their quizzes and assignments in the words of teachers, and what their
-announcements change about them.
+"""University courses, their quizzes and assignments in teachers' words, and announcements that
+change them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ LEVELS = (
     "Topics in {}",
     "Seminar on {}",
 )
-"""The names of the courses in a subject, by the hundreds of their code."""
+"""Course names by level, the hundreds of the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A course of the catalogue.
+    """Course in the catalogue.
 
     Attributes:
-        code: Department and number, whose hundreds are the level.
-        name: No two courses share it.
-        subject: What it is about.
+        code: Department and number; the hundreds are the level.
+        name: The unique name.
+        subject: The topic.
     """
 
     code: str
@@ -66,21 +66,21 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
 
 
 NOBODY = 10**6
-"""More points than anybody has: nobody is exempt."""
+"""More points than anybody has, so nobody is exempt."""
 ASSIGNMENTS = ("Homework", "Project", "Essay")
-"""The kinds of assignments, as their titles call them."""
+"""Kinds of assignments, as in their titles."""
 SLOTS = {
     **COMMON_SLOTS,
     "code": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+"),
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
-"""The types of slots in what teachers write."""
+"""Slot types of teachers' texts."""
 _LIMITS = (80, 85, 90, 95)  # points that exempt
 _NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
 _RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
 _CHANGE_ASIDES = ("aside", "workload_aside")
+# Number of news items around each announcement, as in a weekly letter to the class.
 _NEWS = 2
-"""Pieces of news around what an announcement decides: as in a letter to the class each week."""
 _STYLES = {
     "exact": "CS AI MATH PHYS NET DB",
     "life": "BIO CHEM MED",
@@ -116,9 +116,7 @@ def _questions() -> dict[str, dict[str, list[Any]]]:
 
 
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
-    """Draw different questions of ten points for a quiz of a course; of several answers one is
-    right.
-    """
+    """Draw different quiz questions of ten points each; multiple choice has one right answer."""
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
     return [
@@ -166,13 +164,13 @@ def describe_assignment(
 
 
 def describe_submission(rng: np.random.Generator, part: int) -> str:
-    """Draw what a student writes when handing something in."""
+    """Draw the text of a student's submission."""
     values = _values(rng, part_number=part)
     return " ".join(coursework_book().write_some("handed_in", rng, 3, lambda: values))
 
 
 def is_voluntary(description: str) -> bool:
-    """Return whether a description says that nobody has to do it."""
+    """Return whether a description says that the work is voluntary."""
     return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
 
 
@@ -182,7 +180,7 @@ def _values(
     few: tuple[int, int] = (2, 10),
     **known: Any,
 ) -> DrawnValues:
-    """Return values for the slots of sentences: numbers of two ranges, and known ones."""
+    """Return values for the slots of sentences: numbers from two ranges, and known values."""
     return DrawnValues(
         {
             "number": lambda: int(rng.integers(*number)),
@@ -193,9 +191,7 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    """Put a sentence among others that says whether everybody has to do it; some that are for all
-    say nothing of it.
-    """
+    """Insert whether the work is required; some required items do not mention it."""
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(int(rng.integers(1, len(texts) + 1)), note)
@@ -207,8 +203,8 @@ def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
 
 
 def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
-    """Draw the announcements of a course about its entrance assessment, oldest first; return them,
-    the points that exempt in the end, and those that the last one with a number names.
+    """Draw a course's announcements on the entrance assessment, oldest first; return them, the
+    points that finally exempt, and the last points mentioned.
     """
     first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
@@ -226,15 +222,16 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 def draw_changes(
     rng: np.random.Generator, titles: Sequence[str], rate: float
 ) -> tuple[list[list[Post]], set[str]]:
-    """Draw announcements that drop quizzes and assignments, take that back or deny it.
+    """Draw announcements that drop quizzes and assignments, restore or keep them.
 
     Args:
-        rng: The generator to draw from.
+        rng: The random generator.
         titles: The quizzes and assignments.
-        rate: The probability that one is dropped; half of it, that nothing but a denial is said.
+        rate: The probability that one is dropped; with half of it, an announcement only denies
+            that.
 
     Returns:
-        The announcements about each, oldest first, and the titles that stay dropped.
+        The announcements about each title, oldest first, and the titles that stay dropped.
     """
     threads, dropped = [], set()
     for title in titles:
@@ -250,7 +247,7 @@ def draw_changes(
 
 
 def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
-    """Draw an announcement with a sentence that decides something; what looks back to it follows."""
+    """Draw an announcement around a decision, followed by asides that refer to it."""
     values, book = _values(rng, part_number=1), coursework_book()
     texts = [text, *(book.write(each, rng, values) for each in asides)]
     before, after = book.write_some("near", rng, 2, lambda: values)
@@ -258,14 +255,14 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
-    """Merge threads of announcements at random, each in its order."""
+    """Merge threads of announcements at random, keeping the order in each."""
     rest = [list(thread) for thread in threads]
     order = shuffled(rng, [thread for thread in rest for _ in thread])
     return [thread.pop(0) for thread in order]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
-    """Put news around what each post says, and into a post of its own where there is none."""
+    """Put news around each post; without posts, return one of only news."""
 
     def amid_news(text: str) -> str:
         more = [post.text for post in itertools.islice(news, _NEWS)]
@@ -275,8 +272,8 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the points that exempt from a course, None if none do, and the titles of what was
-    dropped, by its announcements, newest first.
+    """Return the points that exempt (None if none) and the dropped titles, from announcements
+    newest first.
     """
     need: int | None = None
     seen, dropped = set(), []

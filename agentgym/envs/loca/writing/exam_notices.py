@@ -1,9 +1,8 @@
-"""Notices about exams in prose: their wording, from what is true of an exam, and their reading,
-back to that.
+"""Write exam notices from the facts of an exam, and read the facts back.
 
-A fact is stated by itself, or by way of another: relative to the midterm or to the deadline of the
-projects, as a correction, for all sections but one, as the end of a span. Later notices change some
-facts and leave the others as they were.
+A notice states a fact directly or indirectly: relative to the midterm or a project deadline, as a
+correction, for all sections but one, or as the end of a span. Later notices change some facts and
+keep the others.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ BUILDINGS = (
     "Hall", "Lecture Theatre", "Gymnasium", "Computer Lab", "Seminar Room", "North Wing", "Old Library", "Auditorium",
     "Physics Annex", "Garden Pavilion", "Drawing Studio", "Assembly Room",
 )  # fmt: skip
+# Maximum number of days counted from another date; a reader would lose count of more.
 _FAR = 60
-"""The most days that are counted from another date; a reader would lose count of more."""
+# Minutes per day.
 _DAY = 24 * 60
-"""Minutes of a day."""
 
 Said: TypeAlias = Sequence[Any]
-"""Something that a sentence says: its kind in the phrase book, and the values by slot."""
+"""Statement of a sentence: its kind in the phrase book, and the values by slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """What is known of a final exam; None is what is not known yet.
+    """Facts about a final exam; None means not known yet.
 
     Attributes:
         day: ISO 8601.
-        time: When it begins, as HH:MM.
+        time: The start, as HH:MM.
         minutes: The duration.
         place: The room.
         proctor: Name and address, if it is not the teacher.
         books: `OPEN` or `CLOSED`, if a notice says so.
-        held: False if there is none, or none any more.
+        held: False if there is no exam, or it was called off.
     """
 
     day: str | None = None
@@ -64,8 +63,8 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What notices about an exam refer to: the section of the course, day and room of the midterm,
-    the deadline of the projects.
+    """What notices refer to: the course section, the day and room of the midterm, the project
+    deadline.
     """
 
     section: int
@@ -80,33 +79,33 @@ SLOTS: Mapping[str, PhraseSlot] = {
     "person": PhraseSlot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
     "course": PhraseSlot(r"[A-Z][\w',: -]*"),
 }
-"""The types of slots in the texts about exams."""
+"""Slot types of the exam texts."""
 
 
 @functools.cache
 def facts_book() -> PhraseBook:
-    """Return the phrases that say something about exams."""
+    """Return the phrases that state facts about exams."""
     return PhraseBook(load_texts("exam_facts"), SLOTS)
 
 
 @functools.cache
 def fillers_book() -> PhraseBook:
-    """Return the phrases around them."""
+    """Return the surrounding phrases."""
     return PhraseBook(load_texts("exam_fillers"), SLOTS)
 
 
 def read_notice(text: str) -> list[Said]:
-    """Return what a text says about exams, in the order of its sentences."""
+    """Return the statements about exams in a text, in order."""
     return [[kind, values] for kind, values in facts_book().read(text)]
 
 
 def by_kind(said: Iterable[Said]) -> dict[str, Any]:
-    """Return the values of what was said last of each kind."""
+    """Return the values of the last statement of each kind."""
     return {each[0]: each[1] for each in said}
 
 
 def shift_time(time: str, minutes: int) -> str:
-    """Return the time of day so many minutes later."""
+    """Return the time of day `minutes` later."""
     hour, minute = divmod((_minute_of_day(time) + minutes) % _DAY, 60)
     return f"{hour:02}:{minute:02}"
 
@@ -163,7 +162,7 @@ UPDATES: Mapping[str, Update] = {
     "duration_open": lambda said, exam, where: {"minutes": None},
     "place_open": lambda said, exam, where: {"place": None},
 }
-"""What changes in an exam when a sentence of some kind is read."""
+"""How a statement of each kind changes the exam."""
 
 
 def _from(day: str | None, days: int) -> str:
@@ -173,7 +172,7 @@ def _from(day: str | None, days: int) -> str:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after all that was said about it, oldest first; None if nothing was."""
+    """Return an exam after all statements, oldest first; None if there are none."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:
@@ -190,12 +189,12 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
 
 
 class Wording:
-    """Draws sentences about an exam.
+    """Draw sentences about an exam.
 
     Args:
-        rng: The generator to draw from.
+        rng: The random generator.
         setting: What the sentences may refer to.
-        indirect: The probability that a fact is told by way of another.
+        indirect: The probability that a fact is stated indirectly.
     """
 
     def __init__(self, rng: np.random.Generator, setting: Setting, indirect: float) -> None:
@@ -208,7 +207,7 @@ class Wording:
         return facts_book().write(kind, self._rng, **values)
 
     def all_of(self, exam: Exam) -> list[str]:
-        """Draw sentences on when, how long and where an exam is."""
+        """Draw sentences on time, duration and place."""
         return [*self.when(exam), *self.where(exam)]
 
     def when(self, exam: Exam) -> list[str]:
@@ -241,7 +240,7 @@ class Wording:
         return self.say(kind, **values)
 
     def _sections(self, day: str, other: str) -> dict[str, Any]:
-        """Draw which section is the exception; the day is that of the section of the course."""
+        """Draw the exceptional section; `day` holds for the section of the course."""
         if self._rng.integers(2):
             number = self._setting.section
             return {"section_number": number, "section_date": day, "all_date": other}
@@ -249,7 +248,7 @@ class Wording:
         return {"section_number": number, "section_date": other, "all_date": day}
 
     def hour(self, time: str) -> str:
-        """Draw a sentence on when it begins."""
+        """Draw a sentence on the start time."""
         if not self._by_way():
             return self.say("start", time=time)
         if self._rng.integers(2):
@@ -286,6 +285,6 @@ class Wording:
 
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
-    """Draw a room that is not the other."""
+    """Draw a room other than `other`."""
     place = f"{pick(rng, BUILDINGS)} {int(rng.integers(1, 90))}"
     return draw_place(rng, other) if place == other else place

@@ -1,4 +1,4 @@
-"""How the arrangements of an exam come about: a first notice, and others that change some of it."""
+"""Draw the history of an exam: a first notice, and later ones that change parts of it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
 """The sentences of a notice."""
+# Maximum number of days by which an exam moves.
 _SHIFT = 30
-"""The most days that an exam is moved by."""
+# Probability that a notice states what a reader would assume anyway.
 _ASIDES = 0.15
-"""The probability that a notice says what a reader would assume anyway."""
 
 
 class Timetable:
-    """The hours at which exams may begin, each for one exam.
+    """Hours at which exams may begin; each hour has one exam.
 
     Args:
-        rng: The generator to draw from.
-        now: The exams begin after this time.
+        rng: The random generator.
+        now: Exams begin after this time.
         days: The number of days.
     """
 
@@ -45,12 +45,12 @@ class Timetable:
         self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
 
     def take(self) -> datetime:
-        """Return an hour that nothing else has."""
+        """Remove and return a free hour."""
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day; return by how many days it is later, the first of
-        `order` that is free.
+        """Take the same hour on another day; return the first free shift of `order` in days, or
+        None.
         """
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
@@ -60,16 +60,16 @@ class Timetable:
 
 
 class ExamStory(Wording):
-    """Draws what the notices about an exam say, one after the other.
+    """Draw successive notices about an exam.
 
     Args:
-        rng: The generator to draw from.
-        setting: What they may refer to.
+        rng: The random generator.
+        setting: What the notices may refer to.
         timetable: The free hours.
         indirect: See `Wording`.
         past: The probability that the exam is over.
-        unknown: The probability that something about it is not known yet.
-        sure: Whether the exam is ahead, and all about it known.
+        unknown: The probability that a fact about the exam is not known yet.
+        sure: Whether the exam is in the future and fully known.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class ExamStory(Wording):
         self._sure = sure
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
-        """Draw time and place of an exam, and the notice of it; its proctor and books are given."""
+        """Draw time and place of an exam and its first notice; proctor and books are given."""
         exam = self._arranged(exam)
         return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        """Draw what becomes of an exam, and the notices of it."""
+        """Draw a change of an exam and the notices about it."""
         changes: list[Callable[[Exam], tuple[Exam, list[Notice]]]] = [self._restate, self._relocate]
         if exam.day and exam.time and self._begin(exam) > self._timetable.now:
             changes.append(self._move)
@@ -170,7 +170,7 @@ class ExamStory(Wording):
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:
-    """Return a notice as a text: its fillers drawn, remarks between its sentences, paragraphs."""
+    """Return a notice as text with fillers, remarks and paragraphs."""
     fillers = fillers_book()
     head, *body = (fillers.write(part, rng) if part in fillers.kinds else part for part in notice)
     remarks = fillers.kinds["remark"]

@@ -1,5 +1,6 @@
-"""Invoices as PDF files: six layouts that put the same facts in other words, orders and forms, and
-what they say about their payment, stamped in a box or told in a note among others.
+"""PDF invoices in six layouts with different words, order and forms.
+
+The payment status is in a box or in a note among others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
         lambda text: int(text[1:].replace(",", "").replace(".", "")),
     ),
 }
-"""The types of slots in texts about payments; `money` is in cents."""
+"""Slot types of payment texts; `money` is in cents."""
 
 # The kinds of texts that fit a payment; open balances and returned sums are the hard ones.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
@@ -38,7 +39,7 @@ _NOTES = {
 
 @functools.cache
 def payment_books() -> dict[str, PhraseBook]:
-    """Return the texts in boxes, the notes, and other remarks."""
+    """Return the texts in boxes, the notes and other remarks."""
     return {name: PhraseBook(texts, SLOTS) for name, texts in load_texts("payments").items()}
 
 
@@ -48,11 +49,11 @@ def write_payment(
     """Draw what an invoice says about its payment.
 
     Args:
-        rng: The generator to draw from.
-        paid: The cents that were paid.
+        rng: The random generator.
+        paid: The cents paid.
         total: The cents of the invoice.
         day: The day of the invoice.
-        boxed: Whether a box says it, in place of a note.
+        boxed: Use a box instead of a note.
     """
     status = "all" if paid == total else "part" if paid else "none"
     kind = pick(rng, (_BOXES if boxed else _NOTES)[status])
@@ -77,10 +78,10 @@ def write_payment(
 
 
 def read_payment(text: str, total: int) -> int:
-    """Return the cents that were paid of an invoice, by its text.
+    """Return the cents paid according to an invoice text.
 
     Raises:
-        ValueError: The text says nothing of it.
+        ValueError: The text does not mention a payment.
     """
     books = payment_books()
     for book in (books["boxes"], books["notes"]):
@@ -135,15 +136,15 @@ def draw_invoice(
     """Draw an invoice.
 
     Args:
-        rng: The generator to draw from.
+        rng: The random generator.
         key: Its number, which begins with the letters of its supplier.
         buyer: Address and name of the purchaser.
         other: Another address that may be on it.
-        rates: The probabilities that it is paid in full (`paid`), that otherwise a part is paid
-            (`partial`), and that a box shows it (`box`).
+        rates: The probabilities of full payment (`paid`), otherwise of part payment (`partial`),
+            and of a box (`box`).
 
     Returns:
-        Its facts, amounts in cents, and its file.
+        Its facts, with amounts in cents, and its PDF file.
     """
     goods = [
         (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))
@@ -191,7 +192,6 @@ def draw_invoice(
 
 
 def _draw_paid(rng: np.random.Generator, total: int, rates: Mapping[str, float]) -> int:
-    """Draw the cents paid of an invoice."""
     if rng.random() < rates["paid"]:
         return total
     if rng.random() >= rates["partial"]:

@@ -1,4 +1,4 @@
-"""Announcements and mails that are beside the point of a task."""
+"""Announcements and mails that are irrelevant to the task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseSlot, load_texts
 
 ANCHORS = ("midterm", "project")
-"""Topics of course announcements whose first sentence is for the task to write."""
+"""Announcement topics whose first sentence the task writes."""
+# Minimum and maximum number of sentences after the first.
 _MORE = (3, 4)
-"""The fewest and the most sentences after the first."""
 
 
 class News:
-    """Texts by topic, each a title, a first sentence and others.
+    """Texts by topic: a title, a first sentence and further sentences.
 
     Args:
         texts: Senders, titles and sentences by topic.
@@ -46,10 +46,10 @@ class News:
         """Draw sender, title and text.
 
         Args:
-            rng: The generator to draw from.
-            values: The values for the slots of the sentences.
-            topic: The topic; any if empty.
-            first: Stands in place of a first sentence.
+            rng: The random generator.
+            values: The values for the slots.
+            topic: The topic; empty for any.
+            first: Replaces the first sentence.
         """
         parts = self._phrases[topic or pick(rng, self.topics)]
 
@@ -63,7 +63,7 @@ class News:
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return values for the slots of sentences that nothing depends on; `names` are of people."""
+    """Return values for the slots of irrelevant sentences; `names` are names of people."""
 
     def integer(low: int, high: int) -> int:
         return int(rng.integers(low, high))
@@ -83,11 +83,11 @@ def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -
 
 @functools.cache
 def course_news() -> News:
-    """Return the announcements of courses."""
+    """Return the course announcements."""
     return News(load_texts("course_news"), SLOTS)
 
 
 @functools.cache
 def inbox_news() -> News:
-    """Return the mails of shops, friends and offices."""
+    """Return mails from shops, friends and offices."""
     return News(load_texts("inbox_news"), SLOTS)

@@ -1,6 +1,4 @@
-"""Notes of customers in the orders of shops: whether they want mails, and which changes of their
-orders they ask for.
-"""
+"""Customer notes on shop orders: consent to mails, and requested changes of the order."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ from agentgym.envs.loca.writing.phrase_book import (
 
 Shop: TypeAlias = Literal["furniture", "books"]
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
-"""Something that a sentence says: its kind in the book, and the values by slot."""
+"""Statement of a sentence: its kind in the book, and the values by slot."""
 
+# Minimum and maximum number of remarks on delivery.
 _REMARKS = (3, 5)
-"""The fewest and the most remarks on delivery; who has more to say calls."""
+# Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
 _MOST_ASIDES = 3
-"""The most sentences on calls, parcels and paper in a note to the bookshop."""
 
 
 def _write_count(value: int, rng: np.random.Generator) -> str:
@@ -42,12 +40,12 @@ SLOTS: Mapping[str, PhraseSlot] = {
     "product": PhraseSlot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
     "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
 }
-"""The types of slots in notes: a product by the name on the order, and a number of pieces."""
+"""Slot types of notes: a product by its name on the order, and a number of pieces."""
 
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the sentences of the customers of a shop."""
+    """Return the sentences of a shop's customers."""
     return PhraseBook(load_texts("order_notes")[shop], SLOTS)
 
 
@@ -57,10 +55,10 @@ def write_note(
     """Write a note.
 
     Args:
-        rng: The generator to draw from.
+        rng: The random generator.
         shop: The shop.
-        facts: What the note says, in this order.
-        asides: What it says besides, anywhere.
+        facts: The statements of the note, in order.
+        asides: Further statements, placed anywhere.
         rate: The probability of asides and of remarks on delivery.
     """
     book = notes_book(shop)
@@ -85,17 +83,17 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
+# Whether a sentence of each kind declines mails.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
-"""Whether a sentence asks for no mails, by its kind."""
 
 
 def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> str:
-    """Draw the note of a customer who wants no mails, or does not say so in the end.
+    """Draw the note of a customer who declines mails, or finally allows them.
 
     Args:
-        rng: The generator to draw from.
+        rng: The random generator.
         rate: See `write_note`.
-        declined: Whether the customer wants no mails.
+        declined: Whether the customer declines mails.
     """
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * int(rng.integers(1, _MOST_ASIDES + 1))
@@ -103,13 +101,13 @@ def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> 
 
 
 def declines_mails(note: str) -> bool:
-    """Return whether the last sentence of a note about mails asks for none."""
+    """Return whether the last sentence about mails declines them."""
     wishes = [_WISHES[kind] for kind, _ in notes_book("books").read(note) if kind in _WISHES]
     return bool(wishes) and wishes[-1]
 
 
 Order: TypeAlias = Mapping[str, int]
-"""Pieces by the name of the product."""
+"""Pieces by product name."""
 Change: TypeAlias = Callable[[Mapping[str, Any], Order, Order], Order]
 
 CHANGES: Mapping[str, Change] = {
@@ -133,27 +131,24 @@ CHANGES: Mapping[str, Change] = {
     "undo": lambda said, now, order: {said["product"]: order[said["product"]]},
     "back": lambda said, now, order: order,
 }
-"""The pieces that a sentence changes, by its kind: from its values, what holds up to there and what
-the lines of the order say.
+"""New piece counts by kind of sentence, computed from its values, the current and the original
+counts.
 """
 
+# Changes of a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
-"""Changes of one product that concern no other."""
 _MOST_CHANGES = 5
+# Minimum and maximum number of sentences that mention changes without asking for any.
 _ASIDES = (3, 5)
-"""The fewest and the most sentences that sound like changes and change nothing."""
+# Maximum new count that a customer asks for, or doubles.
 _MOST_PIECES = 6
-"""What a customer asks for as a new number, at most, or doubles."""
+# Probabilities that all changes are taken back, that one is, that an earlier withdrawal of the
+# order is revoked, and that the note denies a withdrawal.
 _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
-"""The probabilities that changes are all taken back, or one of them, that an order was taken back
-before, and that a note denies it.
-"""
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return the pieces that an order takes after what its note says, in this order; none of
-    any product if it is taken back.
-    """
+    """Return the pieces of an order after the statements of its note; all zero if it is withdrawn."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in CHANGES:
@@ -164,7 +159,7 @@ def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
 
 
 def read_amended(order: Order, note: str) -> dict[str, int]:
-    """Return the pieces that an order takes after its note."""
+    """Return the pieces of an order after its note."""
     return amend(order, notes_book("furniture").read(note))
 
 
@@ -176,12 +171,12 @@ def draw_order_note(
     amended_rate: float,
     note_rate: float,
 ) -> tuple[str, dict[str, int]]:
-    """Draw the note of an order, and the pieces that it takes after that.
+    """Draw the note of an order, and the pieces after it.
 
     Args:
-        rng: The generator to draw from.
-        order: What its lines say.
-        withdrawn: Whether the customer takes the order back.
+        rng: The random generator.
+        order: The pieces of the order lines.
+        withdrawn: Whether the customer withdraws the order.
         amended_rate: The probability that the note asks for changes.
         note_rate: See `write_note`.
     """
@@ -195,7 +190,7 @@ def draw_order_note(
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
-    """Draw the changes that a customer asks for, some of which are taken back in the end."""
+    """Draw the requested changes, some of which are taken back."""
     facts: list[Fact] = []
     for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
         facts += _draw_change(rng, amend(order, facts))
@@ -209,7 +204,7 @@ def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
 
 
 def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
-    """Draw a change of a product that is still on the order; none if there is no such product."""
+    """Draw a change of a product that is still on the order, if any."""
     held = [product for product, count in now.items() if count]
     if not held:
         return []
@@ -233,7 +228,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw what takes changes back; a single one only if no other depends on it."""
+    """Draw a sentence that takes changes back; a single one only if no other depends on it."""
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]
@@ -246,7 +241,7 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that change nothing; what they say of this order is true of it."""
+    """Draw sentences that change nothing; what they say about this order is true."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]

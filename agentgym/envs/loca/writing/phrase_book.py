@@ -1,9 +1,8 @@
-"""Phrase books: the sentences of office texts as data, which write facts in words and read them
-back.
+"""Phrase books: sentences as data that write facts in words and read them back.
 
 A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book has phrases by kind, which is what they say. Slots that texts of several tasks have
-are at the end.
+{time}.` A book groups phrases by kind, which is the fact that they state. The end of this module
+defines the slots that several tasks share.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from agentgym.envs.loca.draws import pick, shuffled
 
 TEXTS = Path(__file__).parents[1] / "texts"
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
+# Separator between sentences. It begins with whitespace, which makes the search fast.
 _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
-"""What stands between sentences. It begins with a blank, for which the text is searched fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """How values of one type stand in a sentence.
+    """How sentences contain the values of one type.
 
     Attributes:
-        pattern: A regular expression without groups of all the forms that `write` draws.
+        pattern: A regular expression without groups that matches every form that `write` draws.
         write: Draws a form of a value.
         read: Returns the value of a form.
     """
@@ -44,15 +43,15 @@ class PhraseSlot:
 
 
 Parts = Sequence[tuple[str, ...] | str]
-"""A phrase: alternatives, and the names of slots."""
+"""A parsed phrase: tuples of alternatives, and slot names."""
 
 
 class Phrase:
-    """A sentence with alternatives and slots.
+    """Sentence with alternatives and slots.
 
     Args:
         text: The sentence.
-        slots: Slots by type; `old_date` is of the type `date`.
+        slots: Slots by type; the slot `old_date` has the type `date`.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
@@ -71,7 +70,7 @@ class Phrase:
         self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
-        """Yield the sentence with each choice of alternatives, slots in braces."""
+        """Yield the sentence with each choice of alternatives and slots in braces."""
         parts = [part if isinstance(part, tuple) else (f"{{{part}}}",) for part in self.parts]
         yield from map("".join, itertools.product(*parts))
 
@@ -84,8 +83,8 @@ class Phrase:
         return "".join(texts)
 
     def _form(self, number: int) -> list[str]:
-        """Return the form of a number: texts, and between them the names of slots. It is made once,
-        as most sentences are drawn many times.
+        """Return the form of a number: texts alternating with slot names. Cached, since most
+        sentences recur.
         """
         form = self._forms.get(number)
         if form is None:
@@ -105,7 +104,7 @@ class Phrase:
         return None if match is None else self._values(match)
 
     def find(self, text: str) -> dict[str, Any] | None:
-        """Return the values in the first place of a text that has the sentence; None without one."""
+        """Return the values of the first occurrence in a text; None without one."""
         match = self._pattern.search(text)
         return None if match is None else self._values(match)
 
@@ -117,7 +116,7 @@ class PhraseBook:
     """Phrases by kind.
 
     Args:
-        phrases: The texts of the phrases, by kind.
+        phrases: The phrase texts by kind.
         slots: See `Phrase`.
     """
 
@@ -143,9 +142,7 @@ class PhraseBook:
         /,
         **values: Any,
     ) -> str:
-        """Draw a sentence that says something of a kind, with values by name or, where nothing
-        depends on them, those of `idle`.
-        """
+        """Draw a sentence of a kind, with `values` in its slots, or those of `idle` if it is given."""
         return pick(rng, self.kinds[kind]).write(rng, values if idle is None else idle)
 
     def write_some(
@@ -155,18 +152,19 @@ class PhraseBook:
         count: int,
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
-        """Draw sentences of a kind by different phrases; `values` draws those of each."""
+        """Draw sentences of a kind from different phrases; `values` draws the slots of each."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return what the sentences of a text say, in their order: kind and values, without those
-        that are in no phrase of the book.
+        """Return kind and values of each sentence of a text, skipping sentences that match no
+        phrase.
         """
         return [fact for each in sentences(text) if (fact := self._read_sentence(each)) is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield what the phrases that occur in a text say, in the order of the book; for texts whose
-        sentences and lines cannot be told apart, such as those of PDF files.
+        """Yield kind and values of each phrase that occurs in a text, in the order of the book.
+
+        Use it for texts without reliable sentence and line ends, such as those of PDF files.
         """
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
@@ -186,12 +184,12 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, which end with a mark and a blank or an empty line."""
+    """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
     return [sentence for part in _SENTENCE.split(text) if (sentence := part.strip())]
 
 
 def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a file of texts."""
+    """Return the tables of a text file."""
     return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -206,20 +204,22 @@ def _split(text: str) -> Parts:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the first two words of a sentence, the first and none, and its last word and none."""
+    """Return the possible index keys of a sentence: its first words, longest first, and its last
+    word.
+    """
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
-    """Return the most words at the start and at the end of a form of a phrase that no slot is in."""
+    """Return the longest keys of a phrase form that contain no slot."""
     starts, ends = _ends(form)
     start, end = (next(text for text in texts if "{" not in text) for texts in (starts, ends))
     return start, end
 
 
 YEAR = 2025
-"""The year of dates that name none."""
+"""The year of dates that do not mention one."""
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 DURATIONS = {
     15: ("15 minutes", "a quarter of an hour"),
@@ -237,7 +237,7 @@ _WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
 
 
 def shift_day(day: str, days: int) -> str:
-    """Return the day so many days later, both in ISO 8601."""
+    """Return the day `days` later, in ISO 8601."""
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
@@ -311,6 +311,6 @@ COMMON_SLOTS: Mapping[str, PhraseSlot] = {
     "number": PhraseSlot(r"\d+", read=int),
     "name": PhraseSlot(r"[A-Z][\w' -]*"),
 }
-"""The types of slots that texts of several tasks have: dates in ISO 8601, times as HH:MM, durations in
-minutes, counts of days.
+"""Slot types that several tasks share: ISO 8601 dates, HH:MM times, durations in minutes and day
+counts.
 """
