@@ -71,7 +71,7 @@ def _read(data: bytes) -> Mapping[str, bytes]:
                     )
     except _BROKEN as error:
         raise ToolError(
-            f"invalid argument: it is no zip archive that can be read: {type(error).__name__}"
+            f"invalid argument: not a readable zip archive: {type(error).__name__}"
         ) from None
     return files
 
@@ -80,7 +80,7 @@ def _check(entry: zipfile.ZipInfo, files: Mapping[str, bytes]) -> None:
     parts = entry.filename.removesuffix("/").split("/")
     if "\\" in entry.filename or any(part in ("", ".", "..") for part in parts):
         raise ToolError(
-            f"invalid argument: the path {echo(entry.filename)} in the archive is no path below it"
+            f"invalid argument: the path {echo(entry.filename)} leads out of the archive"
         )
     if entry.filename in files:
         raise ToolError(

@@ -61,10 +61,8 @@ def split_fact(fact: Any) -> tuple[Piece, ...]:
     """Return the pieces of a fact; none for an empty fact."""
     if fact in (None, "", [], {}):
         return ()
-    return tuple(
-        Piece(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…", words_of(text))
-        for text in _parts("", fact, _SMALL)
-    )
+    texts = _parts("", fact, _SMALL)
+    return tuple(Piece(_cut(text, _LONGEST), words_of(text)) for text in texts)
 
 
 def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
@@ -73,7 +71,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
     if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
     else:
-        items = value.items() if isinstance(value, Mapping) else (("", item) for item in value)
+        items = value.items() if isinstance(value, Mapping) else [("", item) for item in value]
         for key, item in items:
             yield from _parts(str(key), item)
 
@@ -141,7 +139,8 @@ class OfficeBelief:
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
-        return [*head, *itertools.starmap(self._line, shown.items()), *self._rest(shown)]
+        facts = [self._line(label, places) for label, places in shown.items()]
+        return [*head, *facts, *self._rest(shown)]
 
     def _summary(self, off_plan: Sequence[ToolCall]) -> list[str]:
         lines = []
@@ -149,12 +148,11 @@ class OfficeBelief:
             newest = [*itertools.islice(reversed(self._changes), _NEWEST)][::-1]
             named = "; ".join(_cut(label) for label in newest)
             lines.append(f"- done: {len(self._changes)} changes; the newest: {named}")
-        lines += [
-            f"- also done: {_cut(f'{call.name} {json.dumps(dict(call.arguments), ensure_ascii=False)}')}"
-            for call in off_plan[-_NEWEST:]
-        ]
-        if more := len(off_plan) - len(off_plan[-_NEWEST:]):
-            lines.append(f"- also done: {more} more such calls, before these")
+        for call in off_plan[-_NEWEST:]:
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+            lines.append(f"- also done: {_cut(f'{call.name} {arguments}')}")
+        if len(off_plan) > _NEWEST:
+            lines.append(f"- also done: {len(off_plan) - _NEWEST} more such calls, before these")
         if self._empty:
             lines.append(f"- read without a finding: {len(self._empty)}")
         return lines
@@ -202,12 +200,16 @@ class OfficeBelief:
         records = Counter[str]()
         for label, places in shown.items():
             records[self._kind(label)] += len(places)
-        return [
-            f"- in part: {records[name]} of {kind.pieces} records of {kind.count} "
-            f"read{'s' * (kind.count > 1)}; the newest: {_cut(kind.newest, _LABEL)}"
-            for name, kind in self._kinds.items()
-            if records[name] < kind.pieces and not (kind.count == 1 and records[name])
-        ]
+        lines = []
+        for name, kind in self._kinds.items():
+            # A single read that is shown in part says so on its own line.
+            if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
+                reads = "read" if kind.count == 1 else "reads"
+                lines.append(
+                    f"- in part: {records[name]} of {kind.pieces} records of {kind.count} {reads}; "
+                    f"the newest: {_cut(kind.newest, _LABEL)}"
+                )
+        return lines
 
     def _kind(self, label: str) -> str:
         name = _SPACED.sub(_leave_out_numbers, label)

@@ -43,11 +43,11 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
         call: The call.
     """
     defaults = _defaults(servers).get(call.name, {})
-    arguments = {
-        name: _canonical_value(value)
-        for name, value in call.arguments.items()
-        if value is not None and not (name in defaults and defaults[name] == value)
-    }
+    arguments = {}
+    for name, value in call.arguments.items():
+        is_default = name in defaults and defaults[name] == value
+        if value is not None and not is_default:
+            arguments[name] = _canonical_value(value)
     if call.name in _DIALECTS and isinstance(arguments.get("query"), str):
         from agentgym.office.warehouse.canonical_sql import canonical_query  # noqa: PLC0415 - it loads sqlglot
 
@@ -86,11 +86,12 @@ def _canonical_value(value: Any) -> Any:
 
 @functools.cache
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
-    return {
-        name: {key: each.default for key, each in inspect.signature(tool.method).parameters.items()}
-        for server in Office(servers).toolsets()
-        for name, tool in tools_of(server).items()
-    }
+    defaults = {}
+    for server in Office(servers).toolsets():
+        for name, tool in tools_of(server).items():
+            parameters = inspect.signature(tool.method).parameters
+            defaults[name] = {key: each.default for key, each in parameters.items()}
+    return defaults
 
 
 Effects: TypeAlias = Mapping[str, str]
@@ -121,12 +122,12 @@ def _effects(tool: str, arguments: str) -> Effects:
 
 
 def _products(arguments: Mapping[str, Any]) -> Effects:
-    return {
-        f"product {each['id']} {name}": _text(each[name])
-        for each in arguments.get("update") or ()
-        for name in each
-        if name != "id"
-    }
+    effects: dict[str, str] = {}
+    for each in arguments.get("update") or ():
+        fields = {name: value for name, value in each.items() if name != "id"}
+        if fields:
+            effects |= _product(each["id"], fields)
+    return effects
 
 
 def _product(number: int, data: Mapping[str, Any]) -> Effects:
@@ -156,21 +157,19 @@ def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> 
 
 def _cells(place: str, area: str, data: Any) -> Effects:
     first = parse_area(area)
-    return {
-        spot: text
-        for number, row in enumerate(data, first.top)
-        for spot, text in cell_effects(place, number, row, first.left).items()
-    }
+    effects: dict[str, str] = {}
+    for number, row in enumerate(data, first.top):
+        effects |= cell_effects(place, number, row, first.left)
+    return effects
 
 
 def _sheet_cells(arguments: Mapping[str, Any]) -> Effects:
     place = f"{arguments['spreadsheet_id']} {arguments['sheet']}"
     areas = arguments.get("ranges") or {arguments["range"]: arguments["data"]}
-    return {
-        spot: text
-        for area, data in areas.items()
-        for spot, text in _cells(place, area, data).items()
-    }
+    effects: dict[str, str] = {}
+    for area, data in areas.items():
+        effects |= _cells(place, area, data)
+    return effects
 
 
 def _event(arguments: Mapping[str, Any]) -> Effects:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentgym.office.email.messages import Mail
@@ -121,10 +122,14 @@ def row_failures(
         key: The columns that identify rows, compared as text; expected rows may share a key.
         ordered: Whether the order of the rows counts.
     """
-    actual_keys, expected_keys = (
-        [tuple(as_text(row.get(name)) for name in key) for row in rows]
-        for rows in (actual, expected)
-    )
+
+    def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+        return [tuple(as_text(row.get(name)) for name in key) for row in rows]
+
+    def differences(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> int:
+        return sum(not same(row.get(column), wanted[column]) for column, same in columns.items())
+
+    actual_keys, expected_keys = keys_of(actual), keys_of(expected)
     unmatched = list(
         set_failures(what, map(" / ".join, actual_keys), map(" / ".join, expected_keys))
     )
@@ -133,21 +138,19 @@ def row_failures(
     for name, row in zip(actual_keys, actual, strict=True):
         candidates.setdefault(name, []).append(row)
     for name, row in zip(expected_keys, expected, strict=True):
-        if not (rows := candidates.get(name)):
+        rows = candidates.get(name)
+        if not rows:
             continue
-        best = rows[0]
-        if len(rows) > 1:
-            best = min(
-                rows,
-                key=lambda each: sum(not same(each.get(c), row[c]) for c, same in columns.items()),
-            )
+        # Rows may share a key: the most similar one is compared, so that one failure is reported.
+        best = rows[0] if len(rows) == 1 else min(rows, key=partial(differences, wanted=row))
         rows.remove(best)
         for column, same in columns.items():
             if not same(best.get(column), row[column]):
                 place = f"{what}: {column} of {' / '.join(name)}"
-                yield f"{place} is {echo(as_text(best.get(column)))}, it should be {echo(as_text(row[column]))}"
+                value, wanted = echo(as_text(best.get(column))), echo(as_text(row[column]))
+                yield f"{place} is {value}, expected {wanted}"
     if ordered and not unmatched and actual_keys != expected_keys:
-        yield f"{what}: the rows are not in the order that was asked for"
+        yield f"{what}: the rows are not in the required order"
 
 
 def csv_rows(
@@ -162,23 +165,20 @@ def csv_rows(
     """
     try:
         text = files.read_text(path).removeprefix("\ufeff")
-        records = [
-            record for record in csv.reader(io.StringIO(text, newline=""), strict=True) if record
-        ]
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        records = [record for record in reader if record]
     except ToolError as error:
         return [], [f"{path}: {error}"]
     except csv.Error as error:
-        return [], [f"{path} is no CSV: {error}"]
-    header = [name.strip() for name in records[0]] if records else []
+        return [], [f"{path} is not valid CSV: {error}"]
+    header = []
+    if records:
+        header = [name.strip() for name in records[0]]
     if header != list(columns):
-        return [], [f"{path} has the columns {echo(header)}, it should have {echo(list(columns))}"]
-    if bad := [k for k, record in enumerate(records, 1) if len(record) != len(header)]:
-        return [], [
-            (
-                f"{path} has {len(records[bad[0] - 1])} cells in row {bad[0]}, it should have "
-                f"{len(header)}"
-            )
-        ]
+        return [], [f"{path} has the columns {echo(header)}, expected {echo(list(columns))}"]
+    for k, record in enumerate(records, 1):
+        if len(record) != len(header):
+            return [], [f"{path} has {len(record)} cells in row {k}, expected {len(header)}"]
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
 
 
@@ -226,7 +226,8 @@ def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[s
 
 def sent_failures(email: Email) -> Iterator[str]:
     """Yield a sentence for each sent mail, for tasks that ask for none."""
-    yield from (f"the mail {mail.subject!r} was sent" for mail in email.sent())
+    for mail in email.sent():
+        yield f"the mail {mail.subject!r} was sent"
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
@@ -273,7 +274,7 @@ def sheet_rows(
     names, rows = named_rows(table, columns)
     if names != list(columns):
         return [], [
-            f"the sheet {sheet} has the columns {echo(names)}, it should have {echo(list(columns))}"
+            f"the sheet {sheet} has the columns {echo(names)}, expected {echo(list(columns))}"
         ]
     wide = any(as_text(cell) for row in table[1:] for cell in row[len(columns) :])
     return rows, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
@@ -297,7 +298,7 @@ def other_sheet_failures(
     `before`.
     """
     if other_sheets(sheets, spreadsheet, sheet) != before:
-        yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
+        yield "a protected spreadsheet or sheet was added, removed, shared or changed"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
@@ -305,11 +306,8 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
-        tables = [
-            (sheets.size(book, name), sheets.values(book, name))
-            for name in names
-            if (book, name) != (spreadsheet, sheet)
-        ]
+        others = [name for name in names if (book, name) != (spreadsheet, sheet)]
+        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
         state.append([names, tables, sheets.permissions(book)])
     return state
 
@@ -330,29 +328,24 @@ def storage_failures(
     `changed`.
     """
     free, now = set(changed), storage_state(cloud)
-    yield from (f"{name} is gone" for name in before if name not in now and name not in free)
-    yield from (
-        f"{name} was changed"
-        for name in before
-        if name in now and now[name] != before[name] and name not in free
-    )
-    yield from (
-        f"{echo(name)} should not be there"
-        for name in sorted(now)
-        if name not in before and name not in free
-    )
+    for name in before:
+        if name in free:
+            continue
+        if name not in now:
+            yield f"{name} is gone"
+        elif now[name] != before[name]:
+            yield f"{name} was changed"
+    for name in sorted(now.keys() - before.keys() - free):
+        yield f"{echo(name)} should not be there"
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
     """Return log, severity and content (as JSON) of all entries, oldest first."""
-    return [
-        (
-            row["log"].rsplit("/", 1)[-1],
-            row["severity"],
-            json.dumps(row["payload"], ensure_ascii=False),
-        )
-        for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
-    ]
+    entries = []
+    for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id"):
+        payload = json.dumps(row["payload"], ensure_ascii=False)
+        entries.append((row["log"].rsplit("/", 1)[-1], row["severity"], payload))
+    return entries
 
 
 def file_state(files: Workspace) -> dict[str, bytes]:

@@ -147,11 +147,12 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
         if listing["page_size"] < _MAILS:
-            raise ValueError("a look at a few mails sets no size for the pages of all")
+            raise ValueError("a smaller page does not set the page size")
+        facts = [keep(mail) for mail in listing["emails"]]
         return {
             "pages": listing["total_pages"],
             "size": listing["page_size"],
-            "kept": [fact for mail in listing["emails"] if (fact := keep(mail)) is not None],
+            "kept": [fact for fact in facts if fact is not None],
         }
 
     def page(number: int, **size: int) -> PlanStep:
@@ -187,10 +188,8 @@ def read_shop(
 
     def learn(text: str) -> dict[str, Any]:
         items = json.loads(text)
-        return {
-            "count": len(items),
-            "kept": [fact for item in items if (fact := keep(item)) is not None],
-        }
+        kept = [keep(item) for item in items]
+        return {"count": len(items), "kept": [fact for fact in kept if fact is not None]}
 
     facts: list[Any] = []
     for page in itertools.count(1):
@@ -219,7 +218,7 @@ def data_rows(text: str) -> list[dict[str, str]]:
     blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
     fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
     if not all(colon for block in fields for _, colon, _ in block):
-        raise ValueError("the text has a line that is no field")
+        raise ValueError("a line is not a field")
     return [{name: value for name, _, value in block} for block in fields]
 
 
@@ -228,7 +227,7 @@ def listed_items(text: str) -> list[str]:
     heading, *lines = text.split("\n")
     count = re.fullmatch(r".* \((\d+)\):", heading)
     if count is None or int(count[1]) != len(lines):
-        raise ValueError("the text is no whole list")
+        raise ValueError("the list is incomplete")
     return [line.removeprefix("- ") for line in lines]
 
 
@@ -261,12 +260,12 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
         return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
 
     def mark_own(fact: dict[str, Any], effects: Effects) -> dict[str, Any]:
-        own = [
-            k
-            for k, row in enumerate(fact["rows"])
-            if effects
-            and cell_effects(f"{spreadsheet} {sheet}", k + 1, row).items() & effects.items()
-        ]
+        own = []
+        if effects:
+            for k, row in enumerate(fact["rows"]):
+                entered = cell_effects(f"{spreadsheet} {sheet}", k + 1, row)
+                if entered.items() & effects.items():
+                    own.append(k)
         return {**fact, "own": own}
 
     call = ToolCall("get_sheet_data", {"spreadsheet_id": spreadsheet, "sheet": sheet})

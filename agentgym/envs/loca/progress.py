@@ -52,9 +52,10 @@ class OtherChanges:
 
     def result_of(self, effects: Effects) -> str:
         """Return the result of the call that had all these effects; empty if it took several."""
-        return next(
-            (text for call, text in self.calls if effects.items() <= effects_of(call).items()), ""
-        )
+        for call, result in self.calls:
+            if effects.items() <= effects_of(call).items():
+                return result
+        return ""
 
 
 def _identity(call: ToolCall) -> ToolCall:
@@ -148,9 +149,10 @@ class Progress:
 
     def _match(self, call: ToolCall) -> PlanStep | None:
         """Return the pending step that the call achieves alone."""
-        return next(
-            (step for step in self._pending.values() if step.counts(call, self._canonicalize)), None
-        )
+        for step in self._pending.values():
+            if step.counts(call, self._canonicalize):
+                return step
+        return None
 
     def _key(self, call: ToolCall) -> str:
         canonical = self._canonicalize(call)
@@ -166,10 +168,9 @@ class Progress:
             self._other_lines = [
                 f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
             ]
-            self._other_lines += [
-                f"{_OTHER}: {_dump([call.name, call.arguments, result])}"
-                for call, result in self._unexplained()
-            ]
+            for call, result in self._unexplained():
+                off_plan = _dump([call.name, call.arguments, result])
+                self._other_lines.append(f"{_OTHER}: {off_plan}")
         return self._other_lines
 
     def _outdate_others(self) -> None:
@@ -228,7 +229,7 @@ class Progress:
             else:
                 label, mark, fact = line.rpartition(" => ")
                 if not mark:
-                    raise ValueError(f"{line!r} is no line of a state")
+                    raise ValueError(f"{line!r} is not a line of a state")
                 self._learn(label, json.loads(fact), change=False)
 
     def _steps(self) -> Sequence[PlanStep]:
@@ -272,19 +273,18 @@ class Progress:
         is slow.
         """
         for step in self._unread:
-            self._done_effects |= {
-                thing: (value, step.label) for thing, value in step.effects.items()
-            }
+            for thing, value in step.effects.items():
+                self._done_effects[thing] = (value, step.label)
         self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
         """Reopen the changes that an off-plan call has undone."""
         self._read_effects()
-        undone = {
-            done[1]
-            for thing, value in effects.items()
-            if (done := self._done_effects.get(thing)) and done[0] != value
-        }
+        undone = set()
+        for thing, value in effects.items():
+            done_value, label = self._done_effects.get(thing, (value, ""))
+            if done_value != value:
+                undone.add(label)
         for label in undone:
             if self.facts[label] is None:  # no later step was made from what it reported
                 self._forget(label)
@@ -311,14 +311,13 @@ class Progress:
         if self._unexplained_calls is None:
             if self._other.calls:
                 self._read_effects()
-            self._unexplained_calls = [
-                (call, result)
-                for call, result in self._other.calls
+            self._unexplained_calls = []
+            for call, result in self._other.calls:
+                effects = effects_of(call).items()
                 if any(
-                    self._done_effects.get(thing, (None,))[0] != value
-                    for thing, value in effects_of(call).items()
-                )
-            ]
+                    self._done_effects.get(thing, (None,))[0] != value for thing, value in effects
+                ):
+                    self._unexplained_calls.append((call, result))
         return self._unexplained_calls
 
     def _advance(self) -> None:
@@ -339,11 +338,8 @@ class Progress:
             except StopIteration:
                 self._batch, self._exhausted = (), True
             except SENSELESS as error:
-                self._batch, self._exhausted, self.lost = (
-                    (),
-                    True,
-                    f"{type(error).__name__}: {error}",
-                )
+                self._batch, self._exhausted = (), True
+                self.lost = f"{type(error).__name__}: {error}"
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
         """Start a batch of steps, crediting earlier calls."""
@@ -416,7 +412,7 @@ def steps_of(
             progress.record(step.call, result, lasting=False)
             if step.label not in progress.facts:
                 raise ValueError(
-                    f"the step {step.label!r} cannot make sense of its result: {result[:500]}"
+                    f"the step {step.label!r} cannot interpret its result: {result[:500]}"
                 )
             yield step, result
     if progress.lost:

@@ -61,11 +61,8 @@ def fingerprint_protected(
             name = f"{server.name}.{table}"
             if name in mutable_tables or name in _CHECKED_BY_TASK or _fits(f"{name}+", patterns):
                 continue
-            without = [
-                column
-                for column in server.store.columns(table)
-                if _fits(f"{name}.{column}", patterns)
-            ]
+            columns = server.store.columns(table)
+            without = [column for column in columns if _fits(f"{name}.{column}", patterns)]
             hashes[name] = server.store.fingerprint(table, without)
         hashes |= _other_hashes(server, mutable_tables, DRAFTS in harmless)
     return hashes
@@ -101,30 +98,24 @@ def _engine_hashes(
 ) -> Mapping[str, str]:
     """Hash the catalogue of a warehouse; the columns of mutable tables are left out."""
     schemas, tables = engine.committed_catalog()
+    described, columns = [], []
+    for name, table in tables.items():
+        described.append((name, table.comment, table.view))
+        if f"{server}.{'.'.join(name)}" not in mutable_tables:
+            columns.append((name, table.columns))
+    named = []
+    for schema_name, schema in schemas.items():
+        functions = sorted(schema.functions.items())
+        named.append((schema_name, schema.comment, schema.notes, functions))
     return {
-        f"{server}.schemas": hash_of(
-            sorted(
-                (name, schema.comment, schema.notes, sorted(schema.functions.items()))
-                for name, schema in schemas.items()
-            )
-        ),
-        f"{server}.tables": hash_of(
-            sorted((name, table.comment, table.view) for name, table in tables.items())
-        ),
-        f"{server}.columns": hash_of(
-            sorted(
-                (name, table.columns)
-                for name, table in tables.items()
-                if f"{server}.{'.'.join(name)}" not in mutable_tables
-            )
-        ),
+        f"{server}.schemas": hash_of(sorted(named)),
+        f"{server}.tables": hash_of(sorted(described)),
+        f"{server}.columns": hash_of(sorted(columns)),
     }
 
 
 def unexpected_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each part whose fingerprint has changed."""
-    yield from (
-        f"{name}: something was added, changed or removed"
-        for name in before
-        if now[name] != before[name]
-    )
+    for name in before:
+        if now[name] != before[name]:
+            yield f"{name}: something was added, changed or removed"

@@ -162,12 +162,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def harmless_differences(cls) -> Mapping[str, str]:
         """Return the differences that do not count in this task, with descriptions; see `HARMLESS`."""
         absent = SERVERS.keys() - set(cls.servers)
-        common = {
-            name: meaning
-            for name, meaning in HARMLESS.items()
-            if name not in cls.forbidden
-            and name.removeprefix("own:").partition(".")[0] not in absent
-        }
+        common = {}
+        for name, meaning in HARMLESS.items():
+            server = name.removeprefix("own:").partition(".")[0]
+            if name not in cls.forbidden and server not in absent:
+                common[name] = meaning
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
@@ -318,17 +317,20 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Return the instruction for the pending or completed step that makes the call."""
-        return next((_order(step) for step in self._steps() if step.call == call), phrase(call))
+        for step in self._steps():
+            if step.call == call:
+                return _order(step)
+        return phrase(call)
 
     def _steps(self) -> Sequence[PlanStep]:
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
         """Return the label of the pending step that the call carries out."""
-        return next(
-            (step.label for step in self.progress.pending() if self.progress.counts(step, call)),
-            "Look again.",
-        )
+        for step in self.progress.pending():
+            if self.progress.counts(step, call):
+                return step.label
+        return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the calls of the pending steps; none at the end if an irreversible call was off
@@ -382,12 +384,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Restore the progress from a text of `state()`."""
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
-            raise ValueError("this is no state of an office task")
+            raise ValueError("not the state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the call of the step with that instruction."""
-        return next((step.call for step in self._steps() if _order(step) == subtask), None)
+        for step in self._steps():
+            if _order(step) == subtask:
+                return step.call
+        return None
 
 
 class _FailureCount:

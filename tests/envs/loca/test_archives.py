@@ -62,15 +62,15 @@ def lying() -> bytes:
 
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
-    "above": (lambda: packed({"../a": b"1"}), "no path below it"),
-    "above, later": (lambda: packed({"a/../../b": b"1"}), "no path below it"),
-    "absolute": (lambda: packed({"/etc/passwd": b"1"}), "no path below it"),
+    "above": (lambda: packed({"../a": b"1"}), "leads out of the archive"),
+    "above, later": (lambda: packed({"a/../../b": b"1"}), "leads out of the archive"),
+    "absolute": (lambda: packed({"/etc/passwd": b"1"}), "leads out of the archive"),
     "of Windows": (
         lambda: packed({"a": b"1"}).replace(b"a", b"\\"),
-        "no path below it|cannot be read|can be read",
+        "leads out of the archive|cannot be read|can be read",
     ),
-    "a name of nothing": (lambda: packed({"a//b": b"1"}), "no path below it"),
-    "here": (lambda: packed({"./a": b"1"}), "no path below it"),
+    "a name of nothing": (lambda: packed({"a//b": b"1"}), "leads out of the archive"),
+    "here": (lambda: packed({"./a": b"1"}), "leads out of the archive"),
     "twice": (twice, "twice"),
     "a link": (link, "is a link"),
     "encrypted": (encrypted, "can be read"),

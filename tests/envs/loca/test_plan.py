@@ -114,7 +114,7 @@ def test_a_result_that_was_cut_tells_nothing() -> None:
     progress = Progress(script)
     progress.record(CALLS["ls"], '["a", ', lasting=False)
     assert progress.pending()[0].label == "List."
-    with pytest.raises(ValueError, match="'hm' is no line of a state"):
+    with pytest.raises(ValueError, match="'hm' is not a line of a state"):
         progress.restore(["hm"])
 
 
@@ -123,7 +123,7 @@ def test_all_steps_are_played_and_nonsense_is_named() -> None:
     assert [step.label for step, _ in steps_of(script, lambda step: results[step.call.name])][
         -1
     ] == "Note."
-    with pytest.raises(ValueError, match=r"'List\.' cannot make sense of its result: no"):
+    with pytest.raises(ValueError, match=r"'List\.' cannot interpret its result: no"):
         list(steps_of(script, lambda step: "no"))
 
 
@@ -147,11 +147,11 @@ def test_rows_are_compared_in_both_directions() -> None:
         == []
     )
     assert task_failures(ROWS[::-1], ordered=False) == []
-    assert task_failures(ROWS[::-1]) == ["t: the rows are not in the order that was asked for"]
+    assert task_failures(ROWS[::-1]) == ["t: the rows are not in the required order"]
     assert task_failures(ROWS[1:]) == ['t: "1" is missing']
     assert task_failures([*ROWS, ROWS[1]]) == ['t: "2" should not be there']
     assert task_failures([{**ROWS[0], "rate": 1.52}, *ROWS[1:]]) == [
-        't: rate of 1 is "1.52", it should be "1.5"'
+        't: rate of 1 is "1.52", expected "1.5"'
     ]
     assert len(task_failures([{"id": "1"}, *ROWS[1:]])) == 2
     assert list(set_failures("s", [1, 1, 2], [1, 2, 2])) == [
@@ -177,7 +177,7 @@ def test_cells() -> None:
         ("", "has the columns"),
         ("b,a\n1,2\n", "has the columns"),
         ("a,b\n1\n", "has 1 cells in row 2"),
-        ('a,b\n"1,2\n', "is no CSV"),
+        ('a,b\n"1,2\n', "is not valid CSV"),
     ],
 )
 def test_a_csv_file_that_is_none(text: str, fault: str) -> None:

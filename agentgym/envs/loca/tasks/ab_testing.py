@@ -340,7 +340,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield from csv_failures(self.files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
-            yield f"there is no bucket {BUCKET}, though B has won"
+            yield f"there is no bucket {BUCKET}, although B won"
         yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
         yield from self._entry_failures(cloud, 0 if won else 1)
         yield from bigquery_failures(cloud, self.truth["tables"])
@@ -348,15 +348,15 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
         entries, before = log_state(cloud), self.truth["entries"]
         if entries[: len(before)] != before:
-            yield "an entry that was in a log before is gone"
+            yield "an earlier log entry was removed"
             return
         for name, _, content in entries[len(before) :]:
             if missing and name == LOG and _payload(content) == PAYLOAD:
                 missing -= 1
             else:
-                yield f"the entry {echo(content)} in {name} is wrong or one too many"
+                yield f"the entry {echo(content)} in {name} is wrong or a duplicate"
         if missing:
-            yield f"there is no entry in {LOG} that A stays"
+            yield f"there is no entry in {LOG} for keeping A"
 
 
 @functools.lru_cache(maxsize=4_096)  # all scenarios have the same hours

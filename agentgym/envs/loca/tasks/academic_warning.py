@@ -255,7 +255,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)
         if entries[: len(self.truth["entries"])] != self.truth["entries"]:
-            yield "an entry that was in a log before is gone"
+            yield "an earlier log entry was removed"
             return
         missing = dict(self.truth["critical"])
         for name, severity, text in entries[len(self.truth["entries"]) :]:
@@ -267,7 +267,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             if name == LOG and severity == "CRITICAL" and correct:
                 del missing[matches[0]]
             else:
-                yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or one too many"
+                yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or a duplicate"
         yield from (
             f"there is no CRITICAL entry in {LOG} for {name} ({student})"
             for student, name in missing.items()

@@ -273,7 +273,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                     for fault in self._wrong(mail, missing.pop(recipient))
                 )
             else:
-                yield f"the mail {echo(mail.subject)} to {echo(recipient)}: nobody asked for it, or not again"
+                yield f"the mail {echo(mail.subject)} to {echo(recipient)}: not requested, or a duplicate"
         yield from (f"there is no mail to {recipient}" for recipient in missing)
         yield from mail_failures(email.store, self.truth["mails"])
 
@@ -283,7 +283,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             yield f"the subject is {echo(mail.subject)}"
         name = f"{self.truth['root']}.zip"
         if list(mail.attachments) != [name]:
-            yield f"the attachments are {echo(', '.join(mail.attachments))}, there should be {name} only"
+            yield f"the attachments are {echo(', '.join(mail.attachments))}, expected only {name}"
             return
         try:
             files = read_archive(mail.attachments[name])

@@ -337,7 +337,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             data = self.files.read(FILE)
             sheets = read_workbook(data)
             if len(sheets) != 1:
-                yield f"{FILE} has the sheets {list(sheets)}, it should have one only"
+                yield f"{FILE} has the sheets {list(sheets)}, expected one"
             if hidden := hidden_parts(data):
                 yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
             sheet = next(iter(sheets.values()), [])
@@ -346,11 +346,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             sheet = []
         header, rows = named_rows(sheet, COLUMNS)
         if header != list(COLUMNS):
-            yield f"{FILE} has the headers {header}, it should have {list(COLUMNS)}"
+            yield f"{FILE} has the headers {header}, expected {list(COLUMNS)}"
         else:
             yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
             yield from (
-                f"{FILE} has something beside the table: {row[len(COLUMNS) :]}"
+                f"{FILE} has cells beside the table: {row[len(COLUMNS) :]}"
                 for row in sheet
                 if len(row) > len(COLUMNS)
             )

@@ -279,9 +279,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         for mail in email.sent():
             people = mail.recipients
             student = missing.get(people[0]) if len(people) == 1 else None
-            failure = (
-                self._wrong(mail, student) if student else "nobody should get it, or not again"
-            )
+            failure = self._wrong(mail, student) if student else "unexpected or a duplicate"
             if failure:
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:

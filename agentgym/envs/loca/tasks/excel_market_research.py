@@ -410,12 +410,12 @@ def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[
     """Return the non-empty rows of a report and the failures of the report itself."""
     sheets = _sheets(data)
     if list(sheets) != [SHEET]:
-        return [], [f"{RESULT} has the sheets {echo(list(sheets))}, it should have {SHEET} only"]
+        return [], [f"{RESULT} has the sheets {echo(list(sheets))}, expected only {SHEET}"]
     if hidden := hidden_parts(data):
         return [], [f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"]
     heads = [as_text(cell) for cell in sheets[SHEET][0]] if sheets[SHEET] else []
     if heads != list(columns):
-        return [], [f"{RESULT} has the heads {echo(heads)}, it should have {echo(list(columns))}"]
+        return [], [f"{RESULT} has the heads {echo(heads)}, expected {echo(list(columns))}"]
     rows = [row for row in sheets[SHEET][1:] if row]
     return rows, [
         f"{RESULT}: the row of {echo(as_text(row[0]))} has too many cells"

@@ -345,9 +345,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         expected = truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
         for product, categories in expected.items():
             if terms.get(product) != categories:
-                yield f"product {product} has the categories {terms.get(product)}, it should have {categories}"
+                yield f"product {product} has the categories {terms.get(product)}, expected {categories}"
         if _shop(shop) != truth["shop"]:
-            yield "more than categories was changed in the shop"
+            yield "something other than categories was changed in the shop"
 
     def _mail_failures(self) -> Iterator[str]:
         email, letters = self.office.get(Email), self.truth["letters"]
@@ -365,9 +365,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     ) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
         if mail.subject != subject or not says(mail, body):
-            yield f"the mail to {to} is not what the template says"
+            yield f"the mail to {to} does not match the template"
         if list(mail.attachments) != [TABLE]:
-            yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, it should have {echo([TABLE])}"
+            yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, expected {echo([TABLE])}"
             return
         data = mail.attachments[TABLE]
         if data not in checked:

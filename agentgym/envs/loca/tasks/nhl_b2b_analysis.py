@@ -215,7 +215,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             table = []
         header, rows = named_rows(table, COLUMNS)
         if header != list(COLUMNS):
-            yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
+            yield f"the spreadsheet {RESULT} has the headers {header}, expected {list(COLUMNS)}"
         if any(as_text(cell) for row in table[1:] for cell in row[len(COLUMNS) :]):
             yield f"the spreadsheet {RESULT} has cells to the right of its columns"
         yield from row_failures(

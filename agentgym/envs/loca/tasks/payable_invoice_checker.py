@@ -307,7 +307,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
         for column, text in expected_comments.items():
             if comments[column] != text:
-                yield f"the comment of {column} in {table} is {echo(comments[column])}, it should be {echo(text)}"
+                yield f"the comment of {column} in {table} is {echo(comments[column])}, expected {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
         rows = _records(tuple(columns.values()), actual_table.data)
         yield from set_failures(
@@ -331,7 +331,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for mail in self.office.get(Email).sent():
             expected = missing.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
             if expected is None:
-                yield f"the mail to {echo(', '.join(mail.recipients))} was not asked for, or is one too many"
+                yield f"the mail to {echo(', '.join(mail.recipients))} is unexpected or a duplicate"
                 continue
             if mail.subject.strip().casefold() != SUBJECT.casefold():
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"

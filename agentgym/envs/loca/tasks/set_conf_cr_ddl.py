@@ -284,7 +284,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             if correct:
                 del missing[matches[0]]
             else:
-                yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
+                yield f"the event {event.summary!r} at {event.start} is not a requested reminder, or a duplicate"
         yield from (
             f"there is no right reminder of {key} at {begin}"
             for key, begin in sorted(missing.items())

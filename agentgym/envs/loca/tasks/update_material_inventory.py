@@ -468,9 +468,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             row = products.get(product, {"stock_quantity": None, "stock_status": "gone"})
             if (row["stock_quantity"], row["stock_status"]) != (count, status):
                 stock = f"{row['stock_quantity']} ({row['stock_status']})"
-                yield f"product {product} has the stock {stock}, it should be {count} ({status})"
+                yield f"product {product} has the stock {stock}, expected {count} ({status})"
         if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
-            yield "more than the stock of products was changed in the shop"
+            yield "something other than product stock was changed in the shop"
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:

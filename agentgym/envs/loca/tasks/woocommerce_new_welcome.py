@@ -462,7 +462,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for mail in mails:
             subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.parts[0]))
             if mail.subject.split() != subject.split() or not says(mail, body):
-                yield f"the mail to {mail.to} is not the template with the values of the customer"
+                yield f"the mail to {mail.to} does not match the template"
             if mail.attachments:
                 yield f"the mail to {mail.to} has attachments"
 

@@ -335,7 +335,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
         earlier = [as_text(row["SKU"]) for row in truth["old"]]
         if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
-            yield f"{ALERTS}: the rows of the start do not come first, in their order"
+            yield f"{ALERTS}: the initial rows must come first, in their original order"
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -350,7 +350,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         )
         for mail in mails:
             if mail.subject in letters and not says(mail, letters[mail.subject]):
-                yield f"the text of the mail {mail.subject!r} is not that of the template with the values of its product"
+                yield f"the text of the mail {mail.subject!r} does not match the template"
             if mail.attachments:
                 yield f"the mail {mail.subject!r} has attachments"
         if email.users() != self.truth["users"]:

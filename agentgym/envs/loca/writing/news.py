@@ -31,10 +31,11 @@ class News:
         self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, PhraseSlot]
     ):
         self.topics = list(texts)
-        self._phrases = {
-            topic: {part: [Phrase(text, slots) for text in lines] for part, lines in parts.items()}
-            for topic, parts in texts.items()
-        }
+        self._phrases: dict[str, dict[str, list[Phrase]]] = {}
+        for topic, parts in texts.items():
+            phrases = self._phrases[topic] = {}
+            for part, lines in parts.items():
+                phrases[part] = [Phrase(text, slots) for text in lines]
 
     def draw(
         self,

@@ -59,14 +59,13 @@ class Phrase:
         self.names = [part for part in self.parts if isinstance(part, str)]
         self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
         self.count = math.prod(len(part) for part in self.parts if isinstance(part, tuple))
-        self._pattern = re.compile(
-            "".join(
-                f"(?P<{part}>{self._slots[part].pattern})"
-                if isinstance(part, str)
-                else f"(?:{'|'.join(map(re.escape, part))})"
-                for part in self.parts
-            )
-        )
+        pattern = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                pattern += f"(?P<{part}>{self._slots[part].pattern})"
+            else:
+                pattern += f"(?:{'|'.join(map(re.escape, part))})"
+        self._pattern = re.compile(pattern)
         self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
@@ -159,7 +158,8 @@ class PhraseBook:
         """Return kind and values of each sentence of a text, skipping sentences that match no
         phrase.
         """
-        return [fact for each in sentences(text) if (fact := self._read_sentence(each)) is not None]
+        facts = [self._read_sentence(sentence) for sentence in sentences(text)]
+        return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield kind and values of each phrase that occurs in a text, in the order of the book.
@@ -169,7 +169,8 @@ class PhraseBook:
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
             for phrase in group:
-                if (values := phrase.find(joined)) is not None:
+                values = phrase.find(joined)
+                if values is not None:
                     yield kind, values
 
     def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
@@ -185,7 +186,8 @@ class PhraseBook:
 
 def sentences(text: str) -> list[str]:
     """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
-    return [sentence for part in _SENTENCE.split(text) if (sentence := part.strip())]
+    parts = [part.strip() for part in _SENTENCE.split(text)]
+    return [part for part in parts if part]
 
 
 def load_texts(name: str) -> dict[str, Any]:
@@ -214,7 +216,8 @@ def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
 def _literal_ends(form: str) -> tuple[str, str]:
     """Return the longest keys of a phrase form that contain no slot."""
     starts, ends = _ends(form)
-    start, end = (next(text for text in texts if "{" not in text) for texts in (starts, ends))
+    start = next(text for text in starts if "{" not in text)
+    end = next(text for text in ends if "{" not in text)
     return start, end
 
 

@@ -113,7 +113,7 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "an empty cell": ("A", cells(lambda cell: ""), "A_conversion %"),
     "other columns": ("A", rewrite(lambda rows: [["scenario", "A", "B"], *rows[1:]]), "has the columns"),
     "no bucket": ("B", no_bucket, "there is no bucket"),
-    "an entry though B has won": ("B by a view", log(PAYLOAD), "one too many"),
+    "an entry although B won": ("B by a view", log(PAYLOAD), "a duplicate"),
     "the bucket has something in it": (
         "B", lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "x.txt", "x"), "should not be there"
     ),
@@ -122,13 +122,13 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "a bucket after a tie": ("tie", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
     "no entry after a tie": ("tie", no_entry, "there is no entry"),
     "no entry though A has won": ("A", no_entry, "there is no entry"),
-    "two entries": ("A", log(PAYLOAD), "one too many"),
+    "two entries": ("A", log(PAYLOAD), "a duplicate"),
     "another payload": ("A", both(no_entry, log({**PAYLOAD, "winner": "B"})), "there is no entry"),
     "a payload with more": ("A", both(no_entry, log({**PAYLOAD, "note": "x"})), "there is no entry"),
     "another log": ("tie", both(no_entry, log(PAYLOAD, "ab_testing")), "there is no entry"),
     "a text that is no JSON": ("tie", both(no_entry, log("A stays")), "there is no entry"),
     "a text that is nested deeply": ("tie", both(no_entry, log("[" * 100_000)), "there is no entry"),
-    "the log was emptied": ("A", call("logging_delete_log", log_name=LOG), "is gone"),
+    "the log was emptied": ("A", call("logging_delete_log", log_name=LOG), "was removed"),
     "a count was changed": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = 'x' WHERE TRUE"), "was changed"),
     "an old banner was deleted": (
         "A", lambda world: world.office.get(GoogleCloud).store.delete("objects", name="banner.txt"), "is gone"

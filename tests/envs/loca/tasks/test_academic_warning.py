@@ -95,12 +95,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a column more": (rewrite(lambda rows: [[*row, "x"] for row in rows]), "has the columns"),
     "no file": (no_file(RESULT), "there is no file"),
-    "an entry too many": (log("All is well."), "wrong or one too many"),
+    "an entry too many": (log("All is well."), "wrong or a duplicate"),
     "an entry twice": (
         fresh_log(lambda w, s, n: [entry(w, f"{n} {s}"), entry(w, f"{n} {s}")]),
-        "one too many",
+        "a duplicate",
     ),
-    "an entry in another log": (log("Ada (S9999)", name="other"), "one too many"),
+    "an entry in another log": (log("Ada (S9999)", name="other"), "a duplicate"),
     "another severity": (
         fresh_log(lambda w, s, n: entry(w, f"{n} ({s})", severity="ERROR")),
         "no CRITICAL entry",
@@ -115,7 +115,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "all students in one entry": (fresh_log(all_in_one), "no CRITICAL entry"),
     "no entries": (fresh_log(lambda w, s, n: None), "no CRITICAL entry"),
-    "the log was emptied": (call("logging_delete_log", log_name=LOG), "is gone"),
+    "the log was emptied": (call("logging_delete_log", log_name=LOG), "was removed"),
     "a score was changed": (
         sql(f"UPDATE {DATASET}.scores_2401 SET score = 1 WHERE TRUE"),
         "was changed",

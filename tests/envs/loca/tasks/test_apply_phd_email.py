@@ -161,10 +161,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a mail twice": (
         lambda world: world.office.call("send_email", {"to": next(iter(world.truth["wanted"])), "subject": SUBJECT, "body": "x"}),
-        "not again",
+        "a duplicate",
     ),
-    "a mail to another professor": (to_another, "nobody asked for it"),
-    "a copy to herself": (again(cc=ME), "nobody asked for it"),
+    "a mail to another professor": (to_another, "not requested"),
+    "a copy to herself": (again(cc=ME), "not requested"),
     "another subject": (again(subject="Submit_Material"), "the subject is"),
     "no attachment": (again(attachments=[]), "the attachments are"),
     "one file more attached": (
@@ -215,8 +215,8 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         award_mail(lambda files, world, mail: {**files, path_of(world, mail, source_of(world)): b"\0" * 50_000}),
         "is not awards",
     ),
-    "no archive": (again(lambda *_: b"PK\3\4 and no more"), "no zip archive"),
-    "a path that leads out": (again(lambda files, *_: {**files, "../x": b"1"}), "no path below it"),
+    "no archive": (again(lambda *_: b"PK\3\4 and no more"), "readable zip archive"),
+    "a path that leads out": (again(lambda files, *_: {**files, "../x": b"1"}), "leads out of the archive"),
     "a bomb": (again(lambda files, *_: {**files, "x": bytes(2**23)}), "limit exceeded"),
     "a file of the papers was changed": (stale, "was changed"),
     "a mail was removed": (lambda world: world.office.call("delete_email", {"email_id": "1"}), "moved or removed"),
@@ -467,7 +467,7 @@ def test_attachments_that_are_noise() -> None:
             "attachments": [f"x/{world.truth['root']}.zip"],
         },
     )
-    assert "no zip archive" in " ".join(world.task_failures())
+    assert "readable zip archive" in " ".join(world.task_failures())
 
 
 def test_a_host_that_cannot_run_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a sheet more": (
         call("create_worksheet", filepath=FILE, sheet_name="Notes"),
-        "it should have one only",
+        "expected one",
     ),
     "a hidden row": (hide_row, "hidden parts"),
     "a formula below the table": (

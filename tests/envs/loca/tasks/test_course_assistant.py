@@ -108,14 +108,14 @@ def to_student(world: Any) -> None:
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one more to the same student": (
         lambda world: resend(world, world.office.get(Email).sent()[0]),
-        "not again",
+        "a duplicate",
     ),
-    "one to somebody who has handed in": (remind(other), "nobody should get it"),
+    "one to somebody who has handed in": (remind(other), "unexpected"),
     "one to somebody who has withdrawn": (
         remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
-        "nobody should get it",
+        "unexpected",
     ),
-    "one to the mailbox itself": (send(to=ME), "nobody should get it"),
+    "one to the mailbox itself": (send(to=ME), "unexpected"),
     "another subject": (again(subject="NLP-course-emergency"), "another subject"),
     "a longer subject": (again(subject=f"Re: {SUBJECT}"), "another subject"),
     "the text says the opposite": (
@@ -162,11 +162,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "HTML that shows nothing": (again(html_body=f"<{ME}>"), "should have the ID"),
     "the roster attached": (again(attachments=[ROSTER]), "attachments"),
     "the password attached": (again(attachments=[ACCOUNT]), "attachments"),
-    "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "nobody should get it"),
-    "a hidden copy": (again(bcc="x@elsewhere.example.org"), "nobody should get it"),
+    "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "unexpected"),
+    "a hidden copy": (again(bcc="x@elsewhere.example.org"), "unexpected"),
     "all in one mail": (
         again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"),
-        "nobody should get it",
+        "unexpected",
     ),
     "to a private address": (again(to="x.1@home.example.org"), "there is no right mail"),
     "a submission was removed": (call("delete_email", email_id="1"), "moved or removed"),

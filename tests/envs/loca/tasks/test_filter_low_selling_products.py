@@ -151,7 +151,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the day of another zone": (set_cell(2, lambda cell: f"{cell[:-2]}32"), "In Stock Since of"),
     "a directory in place of the table": (folder_at(TABLE), "directory"),
     "a binary file": (file_of(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
-    "a huge file": (file_of(TABLE, "x" * 3_000_000), "is no CSV"),
+    "a huge file": (file_of(TABLE, "x" * 3_000_000), "is not valid CSV"),
     "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
     "a product was not moved": (
         lambda world: update(world, moves(world), categories=[{"id": 2}]),
@@ -171,11 +171,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a price was changed": (
         lambda world: update(world, moves(world), sale_price="1.00"),
-        "more than categories",
+        "something other than categories",
     ),
     "a product was deleted": (
         lambda world: world.office.call("woo_products_delete", {"productId": stays(world)}),
-        "more than categories",
+        "something other than categories",
     ),
     "a mail is missing": (unsent, "is missing"),
     "a mail twice": (lambda world: mail(world, again=False), "should not be there"),
@@ -192,7 +192,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the table under another name": (mail_with("x", "table.csv"), "it should have"),
     "the table of the start": (example_first, "the attachment of the mail"),
     "a binary attachment": (mail_with(b"\x00\xff" * 50), "the attachment of the mail"),
-    "another subject": (lambda world: mail(world, subject="Outlet"), "not what the template says"),
+    "another subject": (lambda world: mail(world, subject="Outlet"), "does not match the template"),
     "another number": (
         lambda world: mail(
             world,
@@ -200,7 +200,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
             .sent()[-1]
             .body.replace(f"{len(world.truth['rows'])} pro", "0 pro"),
         ),
-        "not what the template says",
+        "does not match the template",
     ),
     "the list of subscribers was changed": (file_of(SUBSCRIBERS, "{}"), "was changed"),
 }

@@ -156,7 +156,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS '0=paid, 1=outstanding'"), "the comment of"),
     "the comment of another column": (sql(f"COMMENT ON COLUMN $INV.INVOICE_DATE IS '{COMMENT}'"), "the comment of"),
     "a mail is missing": (mails(lambda told: []), "there is no mail to"),
-    "a mail twice": (mails(lambda told: [told, told]), "one too many"),
+    "a mail twice": (mails(lambda told: [told, told]), "a duplicate"),
     "a mail to another purchaser": (to_somebody_else, "was not asked for"),
     "a copy to me": (mails(lambda told: [told | {"cc": ME}]), "was not asked for"),
     "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),

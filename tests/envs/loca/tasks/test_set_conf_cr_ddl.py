@@ -56,11 +56,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: world.office.call("delete_event", {"eventId": events(world)[0]["id"]}),
         "there is no right reminder",
     ),
-    "a reminder twice": (again, "one too many"),
-    "the old deadline": (old_deadline, "no reminder that was asked for"),
+    "a reminder twice": (again, "a duplicate"),
+    "the old deadline": (old_deadline, "not a requested reminder"),
     "at the deadline": (
         lambda world: later(world, timedelta(hours=3)),
-        "no reminder that was asked for",
+        "not a requested reminder",
     ),
     "the deadline in UTC": (
         lambda world: later(world, -timedelta(hours=12)),
@@ -92,7 +92,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "two conferences in one title": (
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
-        "no reminder that was asked for",
+        "not a requested reminder",
     ),
     "an event for another conference": (
         call(
@@ -101,7 +101,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
             start={"dateTime": "2025-10-01T00:00:00Z"},
             end={"dateTime": "2025-10-01T01:00:00Z"},
         ),
-        "one too many",
+        "a duplicate",
     ),
     "a mail was sent": (call("send_email", to=ME, subject="x", body="y"), "was sent"),
     "the note was changed": (file_of(NOTE, "x"), "was changed"),

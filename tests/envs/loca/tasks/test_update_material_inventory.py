@@ -120,16 +120,19 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "another header": (lambda world: enter(world, "C1", [["Stock"]]), "has the columns"),
     "a remark beside": (lambda world: enter(world, "G2", [["checked"]]), "to the right"),
-    "a recipe was changed": (cell("E", lambda value: value + 1, RECIPES), "had to stay as it was"),
+    "a recipe was changed": (
+        cell("E", lambda value: value + 1, RECIPES),
+        "a protected spreadsheet",
+    ),
     "a sheet was added": (
         lambda world: world.office.call(
             "create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}
         ),
-        "had to stay as it was",
+        "a protected spreadsheet",
     ),
     "another spreadsheet": (
         lambda world: world.office.call("create_spreadsheet", {"title": TITLE}),
-        "had to stay as it was",
+        "a protected spreadsheet",
     ),
     "one piece less": (stock(-1), "has the stock"),
     "one piece more": (stock(1), "has the stock"),
@@ -147,11 +150,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a price was changed": (
         lambda world: update(world, 1, regular_price="5.00"),
-        "more than the stock",
+        "something other than product stock",
     ),
     "an order was completed": (
         lambda world: order(world, 1, status="completed"),
-        "more than the stock",
+        "something other than product stock",
     ),
     "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
 }

@@ -119,7 +119,7 @@ def above(world: WoocommerceStockAlert) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a new row above the old ones": (above, "do not come first"),
+    "a new row above the old ones": (above, "must come first"),
     "one row is missing": (without_last, "is missing"),
     "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
     "a product at its threshold": (at_threshold, "should not be there"),
@@ -139,9 +139,9 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
     "another sheet was changed": (
         lambda world: enter(world, world.truth["sheet"], SUPPLIERS, "B2", [["x"]]),
-        "had to stay as it was",
+        "a protected spreadsheet",
     ),
-    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "had to stay as it was"),
+    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "a protected spreadsheet"),
     "one mail is missing": (unsent, "is missing"),
     "one mail twice": (
         lambda world: resend(world, world.office.get(Email).sent()[0]),
@@ -157,11 +157,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a field of the template is left": (
         lambda world: mail(world, body="Supplier: {supplier_name}"),
-        "is not that of the template",
+        "is does not match the template",
     ),
     "a line more": (
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
-        "is not that of the template",
+        "is does not match the template",
     ),
     "the stock was changed": (
         lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
