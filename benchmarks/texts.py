@@ -20,7 +20,7 @@ from typing import Any
 
 import agentgym
 from agentgym import worlds
-from agentgym.envs.loca.plan import Step
+from agentgym.envs.loca.plan import PlanStep
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.canvas.server import Canvas
@@ -142,7 +142,7 @@ def share_read(world: Any) -> float:
     office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
     total, read = 0, 0
 
-    def play(step: Step) -> str:
+    def play(step: PlanStep) -> str:
         nonlocal total, read
         if step.learn is None:
             return ""

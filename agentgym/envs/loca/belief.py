@@ -188,7 +188,8 @@ class OfficeBelief:
                 weights[spot] = weights.get(spot, 0.0) + 1 / count
         yield from sorted(weights, key=lambda spot: (-weights[spot], -self._ages[spot[0]], spot[1]))
         for label in reversed(self._pieces):
-            yield from ((label, place) for place in range(len(self._pieces[label])))
+            for place in range(len(self._pieces[label])):
+                yield (label, place)
 
     def _line(self, label: str, places: Sequence[int]) -> str:
         pieces = self._pieces[label]

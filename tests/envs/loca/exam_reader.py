@@ -1,4 +1,4 @@
-"""A reader of notices about exams that shares nothing with the package: it goes by single words."""
+"""Keyword-based reader of exam notices, independent of the package."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def one_of(found: list[Any], first: bool) -> Any:
 
 
 class Reader:
-    """Reads the posts of a course, or mails about it, oldest first.
+    """Read the posts of a course, or mails about it, oldest first.
 
     Attributes:
-        exam: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held` as far as told.
+        exam: The known facts: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held`.
     """
 
     def __init__(self, section: int, texts: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ class Reader:
                     self.read(sentence)
 
     def anchor(self, text: str) -> None:
-        """Remember midterm and projects from an announcement about them."""
+        """Remember midterm and projects from an announcement."""
         first = re.split(r"(?<=[.!?])\s+", text)[0]
         if "midterm" in first and days_in(first) and ROOM.search(first):
             self.midterm, self.room = days_in(first)[0], ROOM.findall(first)[0]
@@ -199,7 +199,7 @@ class Reader:
 
 
 def is_exempt(text: str) -> bool:
-    """Whether a mail exempts from an exam."""
+    """Return whether a mail exempts from an exam."""
     limit = re.search(r"(\d+) points (?:in the homework|or more)|less than (\d+) points", text)
     if limit:
         points = re.findall(r"(\d+) points", text)[-1]

@@ -1,4 +1,4 @@
-"""A reader of notes in orders that shares nothing with the package: it goes by single words."""
+"""Keyword-based reader of order notes, independent of the package."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def amended(order: Mapping[str, int], note: str) -> dict[str, int]:
 
 
 def change(now: dict[str, int], order: Mapping[str, int], text: str, names: list[str]) -> None:
-    """Change the pieces that a sentence on products is about."""
+    """Return the pieces that a sentence changes."""
     word = COUNT.search(re.sub("the landlord has one|an old one", "", PRODUCT.sub("", text)))
     count = (
         0 if word is None else NUMBERS.index(word[0]) + 1 if word[0] in NUMBERS else int(word[0])
@@ -117,7 +117,7 @@ ALLOWED = re.compile(
 
 
 def declined(note: str) -> bool:
-    """Return whether a note asks for no mails."""
+    """Return whether a note declines mails."""
     wishes = [
         bool(DECLINED.search(sentence))
         for sentence in re.split(r"(?<=[.!?]) ", note)

@@ -1,6 +1,4 @@
-"""Everything in an office that anybody can see, apart from what the checks look at: the judge of
-the mutation tests.
-"""
+"""Everything visible in an office, independent of the checks; the judge of the mutation tests."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from agentgym.office.spreadsheet.workbooks import library
 from tests.envs.loca.office import csv_rows_of
 
 Observation: TypeAlias = Mapping[tuple[str, Any], Mapping[str, Any]]
-"""Fields of each record by the part that it belongs to and its key there."""
+"""Fields of each record, by part and key."""
 
+# Parts of the mailbox by the origin of a message; any other origin is `received`.
 _ORIGINS = {"draft": "drafts", "sent": "sent", "bounce": "bounces"}
-"""Parts of the mailbox by the origin of a message; anything else is `received`."""
 
 
 def observe(office: Any) -> Observation:
@@ -35,10 +33,11 @@ def observe(office: Any) -> Observation:
 def differences(
     start: Observation, before: Observation, after: Observation, outputs: Collection[str]
 ) -> set[str]:
-    """Return the names of the differences between two observations: `part.field` of a record that
-    was changed, `part+` of one that was added and `part-` of one that is gone; of files, their
-    paths; `output:` before the files among the outputs, `own:` before anything else that was not
-    there at the start.
+    """Return the names of the differences between two observations.
+
+    A name is `part.field` for a changed record, `part+` for a new one and `part-` for a removed
+    one, or the path of a file. `output:` marks outputs, `own:` other things that did not exist at
+    the start.
     """
 
     def name(key: tuple[str, Any], change: str) -> str:
@@ -86,20 +85,20 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _without_same_html(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record without an HTML part that shows what the plain text says."""
+    """Drop an HTML part that shows the same as the plain text."""
     shown = text_of("", row.get("html")).split()
     return {**row, "html": None} if shown and shown == row["body"].split() else row
 
 
 def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """The sheets, as parts with the titles of their spreadsheets."""
+    """Return the sheets as parts, with the titles of their spreadsheets."""
     titles = {row["id"]: row["title"] for row in server.store.rows("SELECT * FROM spreadsheets")}
     for row in server.store.rows("SELECT * FROM sheets"):
         yield f"sheets/{titles[row['spreadsheet']]}/{row['title']}", row["id"], row
 
 
 def _lines(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """The filled rows of the sheets by their places among these, with the number of the first."""
+    """Return the non-empty rows of the sheets, by position among these."""
     rows = server.store.rows("SELECT * FROM lines ORDER BY sheet, row")
     for sheet, filled in groupby(rows, key=lambda row: row["sheet"]):
         for place, row in enumerate(filled):
@@ -124,7 +123,7 @@ def _catalog(engine: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _content(path: str, data: bytes) -> Mapping[str, Any]:
-    """Return what a file says, apart from how that looks."""
+    """Return the content of a file without its formatting."""
     if path.endswith(".xlsx"):
         return _workbook(data)
     if path.endswith(".csv"):
@@ -152,6 +151,6 @@ def _workbook(data: bytes) -> Mapping[str, Any]:
 
 
 def _table(rows: list[Any]) -> list[Any]:
-    """Return the filled rows from the first one on, and how many empty ones stand above them."""
+    """Return the non-empty rows, and the number of empty rows above them."""
     filled = [k for k, row in enumerate(rows) if any(row)]
     return [filled[:1], *(rows[k] for k in filled)]

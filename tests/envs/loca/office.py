@@ -1,6 +1,4 @@
-"""What the tests of office tasks need: a task at some length, the same one after its reference
-plan was carried out, changes.
-"""
+"""Helpers for tests of office tasks: fresh and solved tasks, and changes to them."""
 
 from __future__ import annotations
 
@@ -20,25 +18,23 @@ from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 
 Rows = list[list[Any]]
-"""A table; the first row is the header."""
+"""A table whose first row is the header."""
 Change = Callable[[Any], object]
-"""What changes a task."""
+"""Function that changes a task."""
 TASKS = {
     entry.world.__name__: entry.world for entry in worlds() if issubclass(entry.world, OfficeTask)
 }
 
 
 def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """A task at the start of an episode."""
+    """Return a task at the start of an episode."""
     env = agentgym.tool_env(agentgym.make(task, length=length, **knobs))
     env.reset(seed=seed)
     return env.world
 
 
 def carry_out(world: Any) -> Any:
-    """Carry out the reference plan through the tools, up to the claim; each call is checked and
-    run as the env would.
-    """
+    """Play the reference plan up to the claim, with checked calls as in the env."""
     while (steps := world.progress.pending()) != [CLAIM]:
         step = steps[0]
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
@@ -53,16 +49,12 @@ def _solved(task: str, length: int, seed: int, knobs: tuple[tuple[str, Any], ...
 
 
 def solved(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """A task whose reference plan was carried out; a new copy at each call."""
+    """Return a new copy of a task after its reference plan."""
     return pickle.loads(_solved(task, length, seed, tuple(sorted(knobs.items()))))
 
 
 def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> list[str]:
-    """What is wrong after the reference plan was carried out and a change was made to the final
-    state.
-
-    For near misses, which have to give a fault, and for equivalent states, which must not.
-    """
+    """Return the failures after the reference plan and a change to the final state."""
     world = solved(task, **options)
     assert list(world.all_failures()) == []
     change(world)
@@ -83,7 +75,7 @@ def no_file(path: str) -> Change:
 
 
 def folder_at(path: str) -> Change:
-    """A directory in place of a file."""
+    """Put a directory in place of a file."""
     return lambda world: (
         world.office.context.files.remove(path),
         world.office.context.files.mkdir(path),
@@ -95,7 +87,7 @@ def table_of(world: Any, path: str) -> Rows:
 
 
 def csv_rows_of(data: bytes) -> Rows:
-    """The filled rows of a CSV file, whatever its quotes and line ends; none if it is no text."""
+    """Return the non-empty rows of a CSV file; none if it is not text."""
     text = data.decode("utf-8-sig", errors="replace")
     rows = csv.reader(io.StringIO(text, newline=""))
     return [[cell.strip() for cell in row] for row in rows if row]
@@ -108,7 +100,7 @@ def csv_text(rows: Rows, **form: Any) -> str:
 
 
 def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Rewrite a CSV file with other rows, or in another form."""
+    """Rewrite a CSV file with other rows or another format."""
     return lambda world: world.office.context.files.write(
         path, csv_text(change(table_of(world, path)), **form)
     )
@@ -125,7 +117,7 @@ def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[R
 
 
 def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
-    """Change the cells of a column, but for its header."""
+    """Change the cells of a column except its header."""
     return lambda rows: [
         rows[0],
         *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:]),
@@ -144,7 +136,7 @@ def update_product(world: Any, product: int, **fields: Any) -> None:
 
 
 def unsent(world: Any, mail: Mail | None = None) -> Mail:
-    """Take back a mail that was sent, the last one unless another is given; the mail."""
+    """Take back a sent mail, by default the last one, and return it."""
     email = world.office.get(Email)
     gone: Mail = mail or email.sent()[-1]
     email.store.delete("mails", message=int(gone.id))
@@ -153,7 +145,7 @@ def unsent(world: Any, mail: Mail | None = None) -> Mail:
 
 
 def resend(world: Any, mail: Mail, **changes: Any) -> None:
-    """Send a mail once more, with changes and without its attachments."""
+    """Send a mail again with changes and without its attachments."""
     world.office.call(
         "send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes}
     )

@@ -1,4 +1,4 @@
-"""What the tests of phrase books need."""
+"""Helper for tests of phrase books."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentgym.envs.loca.writing.phrase_book import PhraseBook
 def check_readings(
     book: PhraseBook, kinds: Iterable[str], values: Mapping[str, Any], others: Iterable[str] = ()
 ) -> None:
-    """Check that each phrase of some kinds is read as one thing by the phrases of these kinds, and
-    those of other kinds by none.
+    """Check that each phrase of some kinds is read by exactly one kind, and that other phrases are
+    not read.
 
     Args:
         book: The book.
-        kinds: The kinds that say something.
-        values: A value for each name of a slot.
-        others: Kinds that say nothing.
+        kinds: The kinds that state facts.
+        values: A value for each slot name.
+        others: Kinds that state nothing.
     """
     rng, kinds = np.random.default_rng(0), list(kinds)
     for kind in (*kinds, *others):

@@ -1,4 +1,4 @@
-"""Other calls with the same effect as those of a plan: what an agent may do as well."""
+"""Alternative calls with the same effect as those of a plan."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from agentgym import ToolCall
 from agentgym.envs.loca.plan import PlanStep
 
 Rewriter = Callable[[dict[str, Any], random.Random], list[ToolCall]]
-"""From the arguments of a call to calls that do the same."""
+"""Function from the arguments of a call to equivalent calls."""
 
 
 def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that do what a step asks for."""
+    """Return calls that do the same as a step."""
     call = step.equivalent or step.call
     rewriter = REWRITERS.get(call.name)
     return rewriter(dict(call.arguments), draw) if rewriter else [call]
 
 
 def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
-    """Return one call that does what several steps of one tool ask for; none if there is no such
-    call.
-    """
+    """Return one call that does the same as several steps of a tool, if there is one."""
     calls = [step.equivalent or step.call for step in steps]
     [tool] = {call.name for call in calls} if len({call.name for call in calls}) == 1 else [""]
     if tool == "woo_products_update":
@@ -45,7 +43,7 @@ def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
 
 
 def _insert(query: str) -> tuple[str, list[str]]:
-    """Split an INSERT of literals into what stands before its rows, and the rows."""
+    """Split an INSERT of literals into the part before its rows, and the rows."""
     head, _, values = query.partition(" VALUES ")
     return head, [f"({row})" for row in values[1:-1].split("), (")]
 

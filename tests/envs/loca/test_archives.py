@@ -1,4 +1,4 @@
-"""Archives that anybody may have made: what is in them is found, and nothing in them does harm."""
+"""Untrusted archives are read completely and do no harm."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def encrypted() -> bytes:
 
 
 def lying() -> bytes:
-    """An archive that says of a large file that it is small."""
+    """Return an archive that understates the size of a file."""
     data = bytearray(packed({"a": bytes(2 * MAX_UNPACKED)}))
     place = data.index(b"PK\1\2") + 24
     data[place : place + 4] = (10).to_bytes(4, "little")

@@ -1,6 +1,4 @@
-"""Agents that write a call in another way than the reference plan does are understood; others
-are told what they did.
-"""
+"""Calls that differ in form from the plan's are recognised, and other calls are recorded."""
 
 from __future__ import annotations
 
@@ -108,7 +106,7 @@ def test_hostile_values_stay_as_they_are(value: Any) -> None:
 
 
 def take(world: Any, name: str, **arguments: Any) -> str:
-    """Make a call; how it is judged."""
+    """Make a call and return its label."""
     label_calls = world.label_calls()
     result = world.office.call(name, arguments)
     world.read_result(ToolCall(name, arguments), result)
@@ -117,7 +115,7 @@ def take(world: Any, name: str, **arguments: Any) -> str:
 
 
 def to_the_step(task: str, beginning: str) -> Any:
-    """A task and the first step of its plan whose label begins so, with all before it done."""
+    """Return a task, advanced to the first step whose label begins with a prefix, and that step."""
     world = fresh(task)
     while not (
         found := [step for step in world.progress.pending() if step.label.startswith(beginning)]
@@ -157,7 +155,7 @@ def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() 
 
 @pytest.mark.parametrize("size", [5, 20, 21, 100])
 def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> None:
-    """But a look at a few of them leaves the plan as it is."""
+    """A short look at a few mails does not change the plan."""
     world, _ = to_the_step("SetConfCrDdl", "Read the mails")
     total = json.loads(world.office.call("get_emails", {}))["total"]
     assert take(world, "get_emails", page_size=size) == "productive"

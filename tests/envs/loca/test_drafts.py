@@ -1,4 +1,4 @@
-"""States are drawn until one has the length that was asked for: what a draft costs."""
+"""The cost of drawing states of a requested length."""
 
 from __future__ import annotations
 

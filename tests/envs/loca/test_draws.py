@@ -1,4 +1,4 @@
-"""Random choices and values for texts: what they draw, and how often."""
+"""Random choices and values: what they draw, and how often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of calls: what is set, whichever calls set it."""
+"""Effects of calls: equal results have equal effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about exams say one thing each, other texts say nothing, and there are many of them."""
+"""Exam sentences state one fact each, other texts state none, and there are many of them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_later_notices_change_what_they_mention() -> None:
 
 
 def test_texts_do_not_repeat() -> None:
-    """As many sentences and words as the published texts have: 104 and 392 in announcements, 59
+    """At least as many sentences and words as the published texts: 104 and 392 in announcements, 59
     and 220 in mails.
     """
     texts = documents(fresh("CanvasArrangeExam", 128_000, 0))

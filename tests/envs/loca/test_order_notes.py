@@ -1,4 +1,4 @@
-"""Notes in orders: what they change, by the package, by another reader and by hand."""
+"""Changes in order notes, by the package, by an independent reader and by hand."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_what_a_note_changes(name: str) -> None:
 
 
 def test_changes_that_say_the_same_in_another_order_come_last() -> None:
-    """No product changes after another was to have its number, or what was said of it is open."""
+    """ "As many as of the other" would be ambiguous after later changes."""
     rng = np.random.default_rng(3)
     for _ in range(2_000):
         facts = draw_changes(rng, draw_order(rng))

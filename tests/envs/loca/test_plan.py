@@ -1,4 +1,4 @@
-"""The frame of office tasks: plans, checks, and a task made for the tests."""
+"""Plans, checks and the task base class, with a task made for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the task: what is done in the services beside it counts against the agent."""
+"""Unrelated changes in the services fail in every task."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
-    """Make a call; what its arguments name in braces is taken from the office."""
+    """Make a call; names in braces in its arguments are filled from the office."""
     text = json.dumps(arguments)
     if "{dataset}" in text:
         first = listed_items(world.office.call("bigquery_list_datasets", {}))[0]

@@ -1,4 +1,4 @@
-"""How much of the states of office tasks is read to decide anything."""
+"""How much of an office state must be read to decide the task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUARTER = (
     "WoocommerceNewWelcome",
     "WoocommerceStockAlert",
 )
-"""Tasks with prose of whose tokens a quarter is read."""
+"""Tasks in which a quarter of the prose tokens is read."""
 
 
 @pytest.mark.parametrize("name", QUARTER)
@@ -30,7 +30,7 @@ def test_a_quarter_of_the_tokens_is_read(name: str) -> None:
 
 
 def ages(text: str) -> Any:
-    """Read a value twice, and look for one that is not there."""
+    """Read a value twice, and look for a missing one."""
     rows = json.loads(text)
     return rows[0]["age"] + rows[0]["age"], rows[1].get("born")
 

@@ -268,10 +268,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 del missing[matches[0]]
             else:
                 yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or a duplicate"
-        yield from (
-            f"there is no CRITICAL entry in {LOG} for {name} ({student})"
-            for student, name in missing.items()
-        )
+        for student, name in missing.items():
+            yield f"there is no CRITICAL entry in {LOG} for {name} ({student})"
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:

@@ -268,13 +268,12 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         for mail in email.sent():
             recipient = ", ".join(mail.recipients)
             if recipient in missing:
-                yield from (
-                    f"the mail to {recipient}: {fault}"
-                    for fault in self._wrong(mail, missing.pop(recipient))
-                )
+                for fault in self._wrong(mail, missing.pop(recipient)):
+                    yield f"the mail to {recipient}: {fault}"
             else:
                 yield f"the mail {echo(mail.subject)} to {echo(recipient)}: not requested, or a duplicate"
-        yield from (f"there is no mail to {recipient}" for recipient in missing)
+        for recipient in missing:
+            yield f"there is no mail to {recipient}"
         yield from mail_failures(email.store, self.truth["mails"])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
@@ -296,11 +295,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         folders = {
             path[: place + 1] for path in expected for place, sign in enumerate(path) if sign == "/"
         }
-        yield from (
-            f"the archive: the folder {echo(path)} should not be there"
-            for path in files
-            if path[-1:] == "/" and path not in folders
-        )
+        for path in files:
+            if path[-1:] == "/" and path not in folders:
+                yield f"the archive: the folder {echo(path)} should not be there"
         for path, source in expected.items():
             if path in files and not self._same(files[path], source):
                 yield f"the archive: {path} is not {source}"

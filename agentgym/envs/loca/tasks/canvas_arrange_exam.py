@@ -349,11 +349,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             yield f"{FILE} has the headers {header}, expected {list(COLUMNS)}"
         else:
             yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
-            yield from (
-                f"{FILE} has cells beside the table: {row[len(COLUMNS) :]}"
-                for row in sheet
-                if len(row) > len(COLUMNS)
-            )
+            for row in sheet:
+                if len(row) > len(COLUMNS):
+                    yield f"{FILE} has cells beside the table: {row[len(COLUMNS) :]}"
         yield from sent_failures(self.office.get(Email))
 
 

@@ -284,9 +284,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:
                 del missing[people[0]]
-        yield from (
-            f"there is no right mail to {name} ({number})" for name, number in missing.values()
-        )
+        for name, number in missing.values():
+            yield f"there is no right mail to {name} ({number})"
         yield from mail_failures(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"

@@ -338,9 +338,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             yield f"there is no category {OUTLET}"
         elif added[outlet]["parent"]:
             yield f"the category {OUTLET} is within another"
-        yield from (
-            f"the category {added[key]['name']!r} was added" for key in added if key != outlet
-        )
+        for key in added:
+            if key != outlet:
+                yield f"the category {added[key]['name']!r} was added"
         terms = _terms(shop)
         expected = truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
         for product, categories in expected.items():

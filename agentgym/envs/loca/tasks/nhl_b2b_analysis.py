@@ -191,23 +191,17 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
         result_books = [book for book in new if titles[book].strip() == RESULT][:1]
-        yield from (
-            f"the spreadsheet {titles[book]!r} should not be there"
-            for book in new
-            if book not in result_books
-        )
+        for book in new:
+            if book not in result_books:
+                yield f"the spreadsheet {titles[book]!r} should not be there"
         yield from self._sheet_failures(sheets.values(result_books[0]) if result_books else None)
-        yield from (
-            f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
-            for book in result_books
-            for name in sheets.sheet_titles(book)[1:]
-            if sheets.values(book, name)
-        )
-        yield from (
-            f"the spreadsheet {titles[book]!r} was changed"
-            for book in before
-            if _state(sheets, book) != before[book]
-        )
+        for book in result_books:
+            for name in sheets.sheet_titles(book)[1:]:
+                if sheets.values(book, name):
+                    yield f"the sheet {name!r} of the spreadsheet {RESULT} should be empty"
+        for book in before:
+            if _state(sheets, book) != before[book]:
+                yield f"the spreadsheet {titles[book]!r} was changed"
 
     def _sheet_failures(self, table: list[list[Any]] | None) -> Iterator[str]:
         if table is None:

@@ -336,7 +336,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if mail.subject.strip().casefold() != SUBJECT.casefold():
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
             yield from self._content_failures(mail, expected)
-        yield from (f"there is no mail to {mail}" for mail in missing)
+        for address in missing:
+            yield f"there is no mail to {address}"
 
     def _content_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
         """Check that a mail lists the files of these invoices and no other."""
@@ -351,11 +352,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             f"{stem}.pdf": self.truth["files"][f"/workspace/{FOLDER}/{stem}.pdf"]
             for stem in expected
         }
-        yield from (
-            f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
-            for name, content in mail.attachments.items()
-            if data.get(name) != content
-        )
+        for name, content in mail.attachments.items():
+            if data.get(name) != content:
+                yield f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:

@@ -285,10 +285,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 del missing[matches[0]]
             else:
                 yield f"the event {event.summary!r} at {event.start} is not a requested reminder, or a duplicate"
-        yield from (
-            f"there is no right reminder of {key} at {begin}"
-            for key, begin in sorted(missing.items())
-        )
+        for key, begin in sorted(missing.items()):
+            yield f"there is no right reminder of {key} at {begin}"
         yield from sent_failures(self.office.get(Email))
 
 

@@ -1,4 +1,4 @@
-"""ABTesting: near misses fail, equivalents pass, the truth is found a third way in the tables."""
+"""ABTesting: near misses fail, equivalents pass, and the tables confirm the expected result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Change = Callable[[Any], object]
 
 @functools.cache
 def seed_of(verdict: str) -> int:
-    """A seed whose test ends in that way."""
+    """Return a seed whose test has that verdict."""
     return next(
         seed for seed in range(60) if fresh(TASK, size=40, seed=seed).truth["verdict"] == verdict
     )
@@ -74,7 +74,7 @@ def both(*changes: Change) -> Change:
 
 
 def no_entry(world: Any) -> None:
-    """Take back the entry of the plan."""
+    """Remove the plan's log entry."""
     store = world.office.get(GoogleCloud).store
     for row in store.find("log_entries")[len(world.truth["entries"]) :]:
         store.delete("log_entries", id=row["id"])

@@ -1,6 +1,4 @@
-"""AcademicWarning: near misses fail, equivalents pass, the truth is found a third way in the
-tables.
-"""
+"""AcademicWarning: near misses fail, equivalents pass, and the tables confirm the expected result."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ def sql(query: str) -> Change:
 
 
 def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
-    """Write the entries of the students in another way than the plan does, after those of the
-    plan were taken back.
-    """
+    """Replace the plan's log entries by ones in another format."""
 
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)

@@ -1,6 +1,4 @@
-"""Rewritings of the right final state that a careful person would accept: each keeps the score, and
-so do all of them in any order. Those of one task alone are in its own test.
-"""
+"""Alternative final states that a careful person would accept keep the score, alone and together."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
 
 AT_LEAST = 20
-"""Rewritings of each task."""
+"""Minimum number of rewritings per task."""
 BOM = b"\xef\xbb\xbf"
 SPARE = "work/notes/spare.txt"
 
@@ -65,7 +63,7 @@ def refused(world: Any, tool: str, **arguments: Any) -> None:
 
 
 def in_outputs(suffix: str, change: Callable[[bytes], bytes]) -> Change:
-    """Write the outputs with a suffix in another form."""
+    """Rewrite the outputs with a suffix."""
 
     def apply(world: Any) -> None:
         files = world.office.context.files
@@ -105,7 +103,7 @@ CSV: dict[str, Change] = {
 
 
 def in_book(change: Callable[[Any], object]) -> Change:
-    """Change how the first sheet of a workbook looks, and write it with another program."""
+    """Change the formatting of the first sheet with another program."""
 
     def rewrite(data: bytes) -> bytes:
         book = open_workbook(data)
@@ -154,7 +152,7 @@ BOOKS: dict[str, Change] = {
 
 
 def mails(change: Callable[[Mail], Mail], backwards: bool = False) -> Change:
-    """Send all mails in another form, as if the plan had not sent them."""
+    """Replace the plan's mails by mails in another format."""
 
     def apply(world: Any) -> None:
         sent = world.office.get(Email).sent()
@@ -181,7 +179,7 @@ def as_html(text: str) -> str:
 
 
 def own(folder: str) -> Callable[[Any], Iterator[str]]:
-    """Ids of the mails in a folder of the user who is logged in."""
+    """Yield the ids of the mails in a folder of the current user."""
 
     def ids(world: Any) -> Iterator[str]:
         email = world.office.get(Email)
@@ -269,7 +267,7 @@ CANVAS: dict[str, Change] = {
 
 
 def of_books(change: Callable[[Any, str, str], object]) -> Change:
-    """Do something with each sheet of each Google spreadsheet."""
+    """Apply a change to each sheet of each Google spreadsheet."""
 
     def apply(world: Any) -> None:
         for book in (server := sheets_of(world)).titles():
@@ -349,7 +347,7 @@ BY_SERVER = {
 
 
 def rewritings(task: str) -> dict[str, Change]:
-    """The rewritings that fit a task."""
+    """Return the rewritings that apply to a task."""
     kind = TASKS[task]
     fitting: dict[str, Change] = {}
     for server in kind.servers:
@@ -382,7 +380,7 @@ def test_every_rewriting_passes(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_rewritings_pass_together(task: str) -> None:
-    """In any order; who has logged out cannot do more."""
+    """In random order; logging out comes last."""
     fitting = rewritings(task)
     last = fitting.pop("logged out", lambda _: None)
     world, names = solved(task), sorted(fitting)

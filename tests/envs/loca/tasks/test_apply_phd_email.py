@@ -1,5 +1,5 @@
-"""ApplyPhDEmail: near misses fail, equivalents pass, the truth is found a third way in the
-mails and the papers.
+"""ApplyPhDEmail: near misses fail, equivalents pass, and mails and papers confirm the expected
+result.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def unpacked(data: bytes) -> Files:
 
 
 def chosen(world: Any, source: str) -> Any:
-    """A mail that was sent with what is asked for in it."""
+    """Return a sent mail whose archive contains a paper."""
     return next(
         mail
         for mail in world.office.get(Email).sent()
@@ -86,7 +86,7 @@ def again(
     source: str = "",
     **changes: Any,
 ) -> Any:
-    """Send a mail with another archive or in another form, in place of the one that was sent."""
+    """Replace a sent mail by one with another archive or format."""
 
     def apply(world: Any) -> None:
         mail = unsent(world, chosen(world, source) if source else world.office.get(Email).sent()[0])
@@ -110,7 +110,7 @@ def renamed(old: str, new: str) -> Callable[..., Files]:
 
 
 def awards(world: Any) -> list[tuple[str, ...]]:
-    """The pages of the awards, oldest first."""
+    """Return the pages of the awards, oldest first."""
     return [
         read_pdf(world.office.context.files.read(f"{FLAT}/{paper}"))
         for paper in world.truth["awards"]
@@ -118,7 +118,7 @@ def awards(world: Any) -> list[tuple[str, ...]]:
 
 
 def merged(pages: Callable[[Any], list[tuple[str, ...]]]) -> Callable[..., Files]:
-    """Other pages in place of the awards."""
+    """Replace the pages of the awards."""
 
     def change(files: Files, world: Any, mail: Any) -> Files:
         made = write_pdf([page.split("\n") for award in pages(world) for page in award])
@@ -263,11 +263,11 @@ NOT_NOW = re.compile(
     r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only afterwards"
     r"|decide about applicants|would want your file|too early"
 )
-"""Why papers are not needed, beside a structure; by other words than the package goes by."""
+"""Reasons not to send papers, in words that the package does not use for reading."""
 
 
 def positive(text: str) -> bool:
-    """Whether a mail asks for papers."""
+    """Return whether a mail requests papers."""
     return ROOT in text and not NOT_NOW.search(text)
 
 
@@ -290,7 +290,7 @@ def test_each_sentence_asks_or_does_not() -> None:
 
 
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
-    """So that the test of the truth misses none."""
+    """Otherwise `positive` would be wrong."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
     for kind, group in phrases.items():
         for phrase in group:
@@ -314,7 +314,7 @@ def test_fields_and_telling_words_do_not_find_the_professors() -> None:
 
 @pytest.mark.parametrize("kind", ["letter", "award"])
 def test_papers_say_different_things_and_end_with_their_facts(kind: str) -> None:
-    """Other dates and people than those in the lines of facts are in the prose."""
+    """The prose mentions other dates and people."""
     rng, people = np.random.default_rng(0), ["Ada Beck", "Jan Ito", "Mia Fox"]
     texts = {
         sentence
@@ -330,7 +330,7 @@ def test_papers_say_different_things_and_end_with_their_facts(kind: str) -> None
 
 
 def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
-    """The text of the newest mail from each address, and how often which kind of mail came."""
+    """Return the newest mail from each address, and counts of changed minds."""
     newest: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for mail in world.office.get(Email).messages(ME, "INBOX"):  # oldest first
@@ -369,7 +369,7 @@ def test_the_truth_by_the_mails(seed: int) -> None:
 
 
 def dated(world: Any, kind: str) -> list[str]:
-    """The papers of a kind in the order of the dates in them."""
+    """Return the papers of a kind, sorted by the dates in them."""
     files = world.office.context.files
     names = [name for name in files.names(FLAT) if name.startswith(kind)]
     text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}

@@ -1,4 +1,6 @@
-"""The belief state of long episodes: brief, sufficient with its pages, of what was shown alone."""
+"""The belief state of long episodes is short, sufficient with its pages, and depends only on what
+was shown.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ from tests.helpers import calls_of
 # The next step of this task is a sum over all games, so no part of them is enough.
 SUMS = {"NhlB2bAnalysis"}
 SMALL = 1_000
-"""Characters of a call whose content a brief belief should hold whole."""
+"""Characters of a call that a brief belief should contain in full."""
 
 
 def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:
-    """Return the lengths of the brief states of an optimal episode, and how much of what was learnt
-    and stands in the next call each of them holds.
+    """Return the lengths of the brief states, and how much of the next call's known content each
+    contains.
     """
     world = fresh(name, length, seed=1)
     sizes, shares, known = [], [], frozenset[str]()
@@ -92,7 +94,7 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
 
 
 class Watching(OraclePolicy):
-    """The oracle policy, which keeps the state hints in which it has not asked for pages."""
+    """Oracle policy that keeps the states for which it has requested no pages."""
 
     def __init__(self, env_id: str) -> None:
         super().__init__(env_id)
@@ -109,7 +111,7 @@ class Watching(OraclePolicy):
 
 
 def check_play(name: str, length: str, oracles: str) -> None:
-    """Play from the chat of an arm alone, in the turns of the plan."""
+    """Play one arm from its chat alone, within the turns of the plan."""
     env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
     policy = Watching(name)
     trajectory = rollout(env, policy, seed=3)
@@ -138,7 +140,7 @@ def test_play_with_the_belief_is_optimal_at_256k(name: str, oracles: str) -> Non
 
 
 class WatchingTeam(TeamPolicy):
-    """A team that keeps the longest hint of a state without pages, and counts requests for these."""
+    """Team that keeps the longest state without pages and counts page requests."""
 
     def __init__(self, env_id: str) -> None:
         super().__init__(env_id, patience=1_000)
@@ -155,7 +157,7 @@ class WatchingTeam(TeamPolicy):
 
 
 def check_team(name: str, length: str, oracles: str, kind: str) -> None:
-    """Play as a team, each from its chat alone, in the turns of the plan."""
+    """Play as a team, each member from its chat alone, within the turns of the plan."""
     options: dict[str, Any] = {"oracles": oracles, "length": LENGTHS[length]}
     env: Any = agentgym.make(f"{name}-{kind}", max_message=131_072, **options)
     policy = WatchingTeam(f"{name}-{kind}")
@@ -179,7 +181,7 @@ def test_a_team_plays_with_a_brief_belief(name: str) -> None:
 
 
 def play_beside(world: Any, other: Any) -> Iterator[int]:
-    """Play a plan; the other world is told what is shown. Yields the number of the step."""
+    """Play a plan while another world reads what is shown; yield the step numbers."""
     for k in count():
         steps = world.progress.pending()
         if steps in ([], [CLAIM]):
@@ -211,7 +213,7 @@ def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
 
 @pytest.mark.rotation(name=TASKS)
 def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> None:
-    """What new results take is taken out: a belief is asked for twice."""
+    """The belief is read twice, so that indexing new results is not counted."""
     world = fresh(name, LENGTHS["256k"], seed=1)
     work: list[int] = []
     for _ in play_beside(world, world.read_task(world.task())):

@@ -1,5 +1,5 @@
-"""CanvasArrangeExam: near misses fail, equivalents pass, the truth is found a third way in
-Canvas and the mailbox.
+"""CanvasArrangeExam: near misses fail, equivalents pass, and Canvas and mailbox confirm the
+expected result.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def test_equivalents_pass(name: str) -> None:
 
 
 def letters_by_course(world: Any, courses: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The mails that name a course, by its code, oldest first."""
+    """Return the mails that name a course, by its code, oldest first."""
     names = {course["name"].rpartition("-")[0]: course["course_code"] for course in courses}
     letters: dict[str, list[str]] = {course["course_code"]: [] for course in courses}
     for mail in world.office.get(Email).messages(LOGIN):
@@ -197,7 +197,7 @@ def letters_by_course(world: Any, courses: list[dict[str, Any]]) -> dict[str, li
 
 
 def truth_by_reading(world: Any) -> dict[str, tuple[Any, ...]]:
-    """The schedule as another reader understands announcements and mails."""
+    """Return the schedule according to the independent reader."""
     store = world.office.get(Canvas).store
     courses = json.loads(world.office.call("canvas_list_courses", {}))
     letters = letters_by_course(world, courses)

@@ -1,6 +1,4 @@
-"""CanvasListTest: near misses fail, equivalents pass, the truth is found a third way in the
-tables of Canvas.
-"""
+"""CanvasListTest: near misses fail, equivalents pass, and Canvas confirms the expected result."""
 
 from __future__ import annotations
 
@@ -162,7 +160,7 @@ STAYS = re.compile(
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )
-"""What the sentences of teachers say, by other words than the package goes by."""
+"""Teachers' sentences, in words that the package does not use for reading."""
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
@@ -188,7 +186,7 @@ def test_other_announcements_drop_nothing() -> None:
 
 
 def need_in(text: str, code: str) -> float:
-    """The points that exempt, by a sentence of an announcement."""
+    """Return the points that exempt, by a sentence of an announcement."""
     if FOR_ALL.search(text):
         return math.inf
     numbers = re.findall(r"\b[89][05]\b", text.replace(code, ""))
@@ -240,7 +238,7 @@ def test_the_truth_by_the_tables(seed: int) -> None:
 
 
 def test_texts_do_not_repeat() -> None:
-    """All published assignments say the same."""
+    """In the published state all assignments have the same text."""
     texts = documents(fresh(TASK, 128_000, 0))
     assert texts.keys() == {"announcements", "assignments", "quizzes", "questions", "submissions"}
     for kind, own in texts.items():

@@ -1,5 +1,5 @@
-"""CourseAssistant: near misses fail, equivalents pass, the truth is found a third way in roster
-and mailbox.
+"""CourseAssistant: near misses fail, equivalents pass, and roster and mailbox confirm the expected
+result.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def roster(world: Any) -> list[list[str]]:
 
 
 def again(**changes: Any) -> Change:
-    """Send the first reminder in another form, in place of the one that was sent; a change is a
-    value or made from the old one.
-    """
+    """Replace the first reminder; a change is a value or a function of the old one."""
 
     def apply(world: Any) -> None:
         mail = unsent(world, world.office.get(Email).sent()[0])
@@ -64,14 +62,14 @@ def again(**changes: Any) -> Change:
 
 
 def in_html(world: Any) -> str:
-    """A reminder as HTML, of the student whose mail `again` takes back."""
+    """Return an HTML reminder for the student whose mail `again` replaces."""
     address = next(iter(world.truth["missing"]))
     name, number = world.truth["missing"][address]
     return f"<p>Dear <b>{name}</b> ({number}),</p><p>please hand in.</p>"
 
 
 def other(world: Any) -> list[str]:
-    """A student who need not be reminded, but is enrolled."""
+    """Return an enrolled student who needs no reminder."""
     return next(
         row for row in roster(world) if row[3] == ENROLLED and row[2] not in world.truth["missing"]
     )
@@ -90,7 +88,7 @@ def remind(choose: Callable[[Any], list[str]]) -> Change:
 
 
 def longer(body: str, world: Any) -> str:
-    """A text with a name that begins with the right one."""
+    """Replace the name by a longer one with the same beginning."""
     name = body.removeprefix("Dear ").partition(",")[0]
     world.truth["names"].append(f"{name} Zimmermann")
     return body.replace(name, f"{name} Zimmermann")
@@ -239,7 +237,8 @@ DRAFT = re.compile(
     r"|not done, and|that counts will come|I still owe|sign of life|, not my slides|still running|yet to finish"
     r"|last year's example|before I submit"
 )
-"""What students write about files that are not final, by other words than the package goes by."""
+"""What students write about unfinished files, in words that the package does not use for reading.
+"""
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
@@ -249,7 +248,7 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_no_word_of_a_mail_tells_whether_its_file_is_final() -> None:
-    """Mails of both kinds speak of drafts, versions and gaps."""
+    """Mails of both kinds mention drafts, versions and gaps."""
     words = {kind: set[str]() for kind in ("not_final", "final")}
     for kind, found in words.items():
         for phrase in presentations_book().kinds[kind]:

@@ -1,5 +1,5 @@
-"""ExcelMarketResearch: near misses fail, equivalents pass, the truth is found a third way in
-the workbook.
+"""ExcelMarketResearch: near misses fail, equivalents pass, and the workbook confirms the expected
+result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def a_folder(world: Any) -> None:
 
 
 def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
-    """Compute the total in another way, given weight, unit and value of each category."""
+    """Compute the totals independently from weight, unit and value of each category."""
     rows, sheets = (
         read_workbook(world.office.context.files.read(RESULT))[SHEET],
         read_workbook(world.office.context.files.read(DATA)),

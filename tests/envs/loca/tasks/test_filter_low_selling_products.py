@@ -1,5 +1,5 @@
-"""FilterLowSellingProducts: near misses fail, equivalents pass, the truth is found a third way
-in the shop.
+"""FilterLowSellingProducts: near misses fail, equivalents pass, and the shop confirms the expected
+result.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
 EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
 STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
-"""A state in which there are ties and subscribers who have cancelled."""
+"""A state with ties and cancelled subscribers."""
 rewrite = functools.partial(in_csv, TABLE)
 
 
 def swapped(rows: Rows, when: Callable[[list[str], list[str]], bool]) -> Rows:
-    """Swap the first two neighbours that a test is true for."""
+    """Swap the first two neighbours that satisfy a condition."""
     k = next(k for k in range(1, len(rows) - 1) if when(rows[k], rows[k + 1]))
     return [*rows[:k], rows[k + 1], rows[k], *rows[k + 2 :]]
 
 
 def tied(one: list[str], two: list[str]) -> bool:
-    """Whether only their names tell two rows apart."""
+    """Return whether two rows differ by name only."""
     return (one[2], one[5]) == (two[2], two[5])
 
 
 def of_one_date(one: list[str], two: list[str]) -> bool:
-    """Whether two rows have one date and different discounts."""
+    """Return whether two rows share the date and differ in the discount."""
     return one[2] == two[2] and one[5] != two[5]
 
 
@@ -74,7 +74,7 @@ def set_cell(column: int, value: Callable[[str], str]) -> Change:
 
 
 def in_quotes(world: World) -> str:
-    """The table with quotation marks everywhere, and a byte-order mark."""
+    """Return the table with quotation marks everywhere and a byte-order mark."""
     return "\ufeff" + csv_text(table_of(world, TABLE), quoting=csv.QUOTE_ALL)
 
 
@@ -87,7 +87,7 @@ def outlet(world: World) -> int:
 
 
 def stays(world: World) -> int:
-    """A product that has nothing to do in the outlet."""
+    """Return a product that does not belong in the outlet."""
     low = {row["Product ID"] for row in world.truth["rows"]}
     return next(p["id"] for p in world.office.get(WooCommerce).products.all() if p["id"] not in low)
 
@@ -97,13 +97,13 @@ def moves(world: World) -> int:
 
 
 def mail(world: World, again: bool = True, **changes: Any) -> None:
-    """Send the last mail once more, with changes, in place of what it was."""
+    """Replace the last mail by a changed one."""
     sent = unsent(world) if again else world.office.get(Email).sent()[-1]
     resend(world, sent, **{"attachments": [TABLE], **changes})
 
 
 def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
-    """Send the last mail with another attachment."""
+    """Replace the attachment of the last mail."""
 
     def mutate(world: World) -> None:
         world.office.context.files.write(name, data)
@@ -113,7 +113,7 @@ def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
 
 
 def example_first(world: World) -> None:
-    """Send the table as it was at the start, with the example row."""
+    """Send the initial table with the example row."""
     world.office.context.files.write(f"old/{TABLE}", world.truth["files"][f"/workspace/{TABLE}"])
     mail(world, attachments=[f"old/{TABLE}"])
 
@@ -254,9 +254,7 @@ EXCLUDED = re.compile(
     r"|is kept out|counter only|We have promised|in vain|A reserved|it stays on its|Whatever moves|is not cleared"
     r"|with the exception|among the regular|is closed to it|would break"
 )
-"""What descriptions say of products that do not go to the outlet, by other words than the
-package goes by.
-"""
+"""Descriptions of products that stay, in words that the package does not use for reading."""
 
 
 def test_the_truth_is_what_the_shop_tells() -> None:

@@ -1,6 +1,4 @@
-"""Laws that hold for every office task; a new task is under them before its author writes a
-test.
-"""
+"""Laws for every office task, including new ones."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
 @pytest.mark.parametrize("steps", [16, 40])
 @pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
 def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:
-    """Also of plans that read pages, which grow unevenly; of many seeds, since each draws its own."""
+    """Includes plans that read pages, which grow unevenly."""
     sizes = TASKS[name].config_for_horizon(steps)
     lengths = [len(carry_out(fresh(name, seed=k, **sizes)).progress.facts) + 1 for k in range(6)]
     assert abs(sum(lengths) / len(lengths) - steps) <= steps / 4, lengths
@@ -66,7 +64,7 @@ def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> Non
 
 @pytest.mark.parametrize("name", ["SetConfCrDdl", "WoocommerceStockAlert"])
 def test_opaque_ids_belong_to_one_seed(name: str) -> None:
-    """Ids of mails and of spreadsheets."""
+    """Covers the ids of mails and spreadsheets."""
     texts = {}
     for seed in (0, 0, 1):
         world = fresh(name, seed=seed)
@@ -164,7 +162,7 @@ def test_a_solved_state_stays_solved_when_it_is_copied(name: str) -> None:
 
 
 def emptied(fact: Any, leaf: Any) -> Any:
-    """A fact of the same form that no state of a task gives."""
+    """Return a fact of the same shape with empty leaves."""
     if isinstance(fact, dict):
         return {name: emptied(value, leaf) for name, value in fact.items()}
     if isinstance(fact, list):
@@ -175,7 +173,7 @@ def emptied(fact: Any, leaf: Any) -> Any:
 @pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
 @pytest.mark.parametrize("name", TASKS)
 def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
-    """An agent may change what it then reads: hints and labels go on without the plan."""
+    """An agent may change data before reading it: hints and labels continue without the plan."""
     true = {step.label: step for step in solved(name).progress.completed()}
     facts = solved(name).progress.facts
     for label in [label for label in facts if true[label].learn is not None][:3]:

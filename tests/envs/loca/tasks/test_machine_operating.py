@@ -1,5 +1,5 @@
-"""MachineOperating: near misses fail, equivalents pass, the truth is found a third way in table
-and workbook.
+"""MachineOperating: near misses fail, equivalents pass, and table and workbook confirm the expected
+result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def upload(world: Any) -> None:
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Change the report and upload it anew."""
+    """Change the report and upload it again."""
 
     def apply(world: Any) -> None:
         rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
@@ -62,9 +62,7 @@ def cells(column: str, change: Callable[[str], str]) -> Change:
 
 
 def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
-    """Report one more reading, the first that a test on moment, reading, minimum and maximum is
-    true for.
-    """
+    """Report another reading, the first that satisfies a condition."""
 
     def apply(world: Any) -> None:
         ranges = ranges_of(world)

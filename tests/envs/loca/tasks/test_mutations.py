@@ -1,5 +1,5 @@
-"""Mutations of the right final state: whatever a call of any tool changes beyond the differences
-that a task lists as harmless makes the check fail, and a harmless difference does not.
+"""Mutations of the correct final state: a change fails the check unless the task lists it as
+harmless.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CASES = [
     if server not in ("claim_done", "python_execute", "terminal")
 ]
 SIZE = 12
-"""Units of the states: small, since a copy is made for each call."""
+"""Small states, since each call gets a copy."""
 TRIES, CHANGES = 40, 4
-"""The most calls of a tool that are drawn, and the most changes by one that are judged."""
+"""Maximum numbers of calls drawn per tool, and of changes judged."""
 
 _TIMES = ("2025-10-01T00:00:00Z", "2025-10-01T01:00:00Z")
 NAMES: Mapping[str, tuple[Any, ...]] = {
@@ -69,7 +69,7 @@ NAMES: Mapping[str, tuple[Any, ...]] = {
     "attachments": ("/workspace/own.txt",),
     "foldername": ("Mutated",),
 }
-"""Likely values by the name of a parameter, for what no record has."""
+"""Likely values by parameter name, for values that no record contains."""
 
 WHOLE_YEAR = {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-01-01T00:00:00Z"}
 
@@ -107,7 +107,7 @@ STATEMENTS = {
         "TRUNCATE TABLE {table}",
     ),
 }
-"""Statements that change something, by server; the names stand for parts of its catalogue."""
+"""Statements that change something, by server; names in braces are parts of its catalogue."""
 
 
 def _plain(name: str) -> str:
@@ -115,12 +115,12 @@ def _plain(name: str) -> str:
 
 
 class Arguments:
-    """Arguments for the tools of an office, drawn from schemas and from the records of the state.
+    """Arguments for tools, drawn from schemas and from the records of the state.
 
     Args:
         world: The task.
         server: The server whose tools are called.
-        rng: The source of the draws.
+        rng: The random generator.
     """
 
     def __init__(self, world: Any, server: Any, rng: random.Random) -> None:
@@ -181,12 +181,13 @@ class Arguments:
                 values.append(value)
 
     def of(self, tool: BoundTool) -> dict[str, Any]:
-        """Arguments for a tool that fit its schema."""
+        """Return arguments that fit the schema of a tool."""
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of which one is another, or is there in addition. The path of a file that a text
-        names says no other thing than that text, so it is not put in its place.
+        """Return arguments with one changed or added.
+
+        The path of a file that a text names is skipped: it would mean the same as that text.
         """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))
@@ -224,7 +225,7 @@ class Arguments:
         return draw(schema, self._pool, self._rng, types)
 
     def _known(self, name: str, kind: Any) -> list[Any]:
-        """Values of a type that occur under a name, or else under the end of it."""
+        """Return values of a type known under a name, or under its end."""
         for key in (name, *(name[k:] for k in range(1, len(name) - 1)), f"{name}s"):
             values = [
                 str(value) if kind is str and isinstance(value, int) else value
@@ -248,7 +249,7 @@ class Arguments:
 
 
 def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a changed copy of a world for each call of a tool that succeeds, with the call."""
+    """Yield a changed copy of a world for each successful call of a tool."""
     image = pickle.dumps(world)
     server = next(each for each in world.office.toolsets() if each.name == server_name)
     drawn = Arguments(world, server, rng)
@@ -270,9 +271,7 @@ def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tupl
 
 
 def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the task after its plan was carried out with another argument in the last call of one
-    of the tools that change something, with the call.
-    """
+    """Yield the solved task with one argument changed in the last call of each tool."""
     world = fresh(task, size=SIZE)
     images, steps = [], []
     while (pending := world.progress.pending()) != [CLAIM]:
@@ -296,7 +295,7 @@ def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
 
 
 def harmful(kind: type[OfficeTask[Any]], names: set[str]) -> set[str]:
-    """The differences that the task does not list as harmless."""
+    """Return the differences that the task does not list as harmless."""
     patterns = kind.harmless_differences()
     return {
         name

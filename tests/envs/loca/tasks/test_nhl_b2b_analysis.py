@@ -1,5 +1,5 @@
-"""NhlB2bAnalysis: near misses fail, equivalents pass, the truth is found a third way in the
-spreadsheet.
+"""NhlB2bAnalysis: near misses fail, equivalents pass, and the spreadsheet confirms the expected
+result.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""PayableInvoiceChecker: near misses fail, equivalents pass, the truth is found a third way in
-the files and tables.
+"""PayableInvoiceChecker: near misses fail, equivalents pass, and files and tables confirm the
+expected result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LENGTH, SEED = 40_000, 2
 
 
 def new(world: Any) -> dict[str, Any]:
-    """An invoice that had to be entered."""
+    """Return an invoice that had to be entered."""
     return next(
         invoice
         for k, invoice in enumerate(world.truth["invoices"])
@@ -41,12 +41,12 @@ def new(world: Any) -> dict[str, Any]:
 
 
 def old(world: Any) -> str:
-    """The number of an invoice that was in the tables."""
+    """Return the number of an invoice that was in the tables."""
     return str(world.truth["rows"][0]["INVOICE_ID"])
 
 
 def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any], None]:
-    """Run a statement; `?` in it is the number of an invoice, a new one by default."""
+    """Run a statement; `?` is an invoice number, by default a new one."""
 
     def apply(world: Any) -> None:
         key = which(world) if which else new(world)["id"]
@@ -65,9 +65,7 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
 def mails(
     change: Callable[[dict[str, Any]], list[dict[str, Any]]], every: bool = False
 ) -> Callable[[Any], None]:
-    """Send the first mail of the plan (or every one) in another way, as if the plan had not
-    sent it.
-    """
+    """Replace the plan's first mail, or every one."""
 
     def apply(world: Any) -> None:
         email = world.office.get(Email)
@@ -89,13 +87,13 @@ def names(told: dict[str, Any]) -> list[str]:
 
 
 def paid_attached(world: Any) -> None:
-    """A mail has a paid invoice attached, besides the right names."""
+    """Attach a paid invoice in addition."""
     file = next(each["file"] for each in world.truth["invoices"] if each["paid"] >= each["cents"])
     mails(lambda told: [told | {"attachments": [f"{FOLDER}/{file}"]}])(world)
 
 
 def paid_file(world: Any) -> None:
-    """A mail names a file that is paid, besides the right ones."""
+    """Mention a paid file in addition."""
     file = next(
         invoice["file"]
         for invoice in world.truth["invoices"]
@@ -263,11 +261,11 @@ RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
     rf"|of the month|for the|cheque over) {MONEY}"
 )
-"""What invoices say about their payment, by other words than the package goes by."""
+"""Payment texts of invoices, in words that the package does not use for reading."""
 
 
 def paid_by(text: str, total: int) -> int:
-    """The cents paid by the text of an invoice."""
+    """Return the cents paid by the text of an invoice."""
     if BOTH.search(text) is None and (FULL.search(text) or NOTHING.search(text)):
         return total if FULL.search(text) else 0
     for pattern in (BOTH, CORRECTED, OPEN, RECEIVED):
@@ -300,13 +298,13 @@ def test_each_note_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_there_are_many_notes() -> None:
-    """At least 100 sentences; a state of 128K has some 20 invoices with notes."""
+    """A state of 128K has about 20 invoices with notes."""
     groups = [group for book in payment_books().values() for group in book.kinds.values()]
     assert sum(phrase.count for group in groups for phrase in group) >= 100
 
 
 def test_every_layout_has_all_the_facts() -> None:
-    """Read with the eyes of a clerk: labels by hand, another way than the plan reads them."""
+    """Uses labels listed by hand, independent of the plan."""
     seen, rng = set(), np.random.default_rng(1)
     for _ in range(100):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
@@ -335,7 +333,7 @@ def test_every_layout_has_all_the_facts() -> None:
 
 
 def layout_of(layout: tuple[str, ...], text: str) -> bool:
-    """Whether a text has all that a layout says without the facts."""
+    """Return whether a text contains every fixed part of a layout."""
     parts = [
         re.split(r"\{[^}]*\}", line.removeprefix("#"))
         for line in layout

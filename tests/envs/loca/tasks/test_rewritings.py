@@ -1,4 +1,4 @@
-"""The plan follows the state: work that was done in another right way is not ordered again."""
+"""The plan follows the state: work done in another correct way is not requested again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def play(world: Any, calls: Sequence[ToolCall]) -> None:
 
 
 def obey(world: Any) -> list[PlanStep]:
-    """Obey the hints to the end; the changes that were made."""
+    """Follow the hints to the end; return the changes made."""
     changes = []
     limit = 3 * len(solved_steps(type(world).__name__)) + 10
     while (steps := world.progress.pending()) != [CLAIM]:
@@ -83,7 +83,7 @@ def test_steps_that_were_taken_in_another_way_are_not_ordered_again(name: str, s
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: int) -> None:
-    """An agent may read by other calls, of which the plan knows nothing."""
+    """An agent may read by calls outside the plan."""
     draw, world = random.Random(seed), fresh(name)
     changes = [step for step in solved_steps(name) if step.changes or step.call.name == "login"]
     calls = [

@@ -1,5 +1,5 @@
-"""UpdateMaterialInventory: near misses fail, equivalents pass, the truth is found a third way
-in sheets and shop.
+"""UpdateMaterialInventory: near misses fail, equivalents pass, and sheets and shop confirm the
+expected result.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change
 
 
 def used(world: World) -> int:
-    """The row in the sheet of a material that an order takes."""
+    """Return the sheet row of a material that an order uses."""
     before = dict(
         zip(
             (row[0] for row in table(fresh(TASK))),
@@ -66,7 +66,7 @@ def used(world: World) -> int:
 
 
 def as_before(world: World) -> None:
-    """Give a material that orders take the stock that it had."""
+    """Reset the stock of a material that orders use."""
     k = used(world)
     before = {row[0]: row[2] for row in table(fresh(TASK))}
     enter(world, f"C{k}", [[before[table(world)[k - 1][0]]]])
@@ -88,7 +88,7 @@ def order(world: World, number: int, **fields: Any) -> None:
 
 
 def service(world: World) -> int:
-    """A product that takes no material."""
+    """Return a product that uses no material."""
     return next(
         int(each["id"])
         for each in world.office.get(WooCommerce).products.all()
@@ -97,7 +97,7 @@ def service(world: World) -> int:
 
 
 def mixed(world: World) -> None:
-    """Enter all rows of materials in another order."""
+    """Enter all material rows in another order."""
     enter(world, "A2", sorted(table(world)[1:], key=lambda row: str(row[1])))
 
 
@@ -192,8 +192,8 @@ def as_listed(each: dict[str, Any]) -> dict[str, int]:
 def expected(
     world: World, new: Rule, number: Callable[[Any], Any], pieces: Pieces = as_amended
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """The stock of the materials and products when the orders that `new` names are taken;
-    computed with `number`.
+    """Return the expected stock of materials and products for the orders in `new`, computed with
+    `number`.
     """
     recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
     left = {row[0]: number(str(row[2])) for row in table(world)[1:]}

@@ -1,6 +1,4 @@
-"""Versions of an office, by which labels know that nothing has changed: whatever a call of any tool
-changes changes the version too, and what was derived from the tables is as if it were made anew.
-"""
+"""Every change by a tool changes the office version, and cached values match fresh ones."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE children (
   id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents(id) ON DELETE CASCADE);"""
 TRIES = 3
-"""Calls of each tool that are drawn; each is one more chance that it succeeds."""
+"""Calls drawn per tool; more calls make a success more likely."""
 
 
 def prints(store: Store, anew: bool = False) -> list[str]:
-    """The fingerprints of all tables, as they are kept or made anew."""
+    """Return the fingerprints of all tables, cached or fresh."""
     if anew:
         return [store._fingerprint(name, store.columns(name)) for name in store.tables()]
     return [store.fingerprint(name) for name in store.tables()]
@@ -49,7 +47,7 @@ def fail(store: Store) -> None:
 
 
 def undo(store: Store) -> None:
-    """Delete a record inside of another change, and take it back."""
+    """Delete a record inside another change and roll back."""
     with store.change():
         store.update("children", 1, parent=5)
         prints(store)

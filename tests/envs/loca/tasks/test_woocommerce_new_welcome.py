@@ -1,5 +1,5 @@
-"""WoocommerceNewWelcome: near misses fail, equivalents pass, the truth is found a third way in
-the shop.
+"""WoocommerceNewWelcome: near misses fail, equivalents pass, and the shop confirms the expected
+result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def sql(query: str) -> Change:
 
 
 def new(world: Any, k: int = -1) -> dict[str, Any]:
-    """One of the rows that the plan has added."""
+    """Return a row that the plan has added."""
     row: dict[str, Any] = world.truth["rows"][
         len(world.truth["rows"]) - len(world.truth["letters"]) :
     ][k]
@@ -53,7 +53,7 @@ def new(world: Any, k: int = -1) -> dict[str, Any]:
 
 
 def on_new(text: str, k: int = -1) -> Change:
-    """Run a statement that ends in a condition, on one of the new rows."""
+    """Run a statement that ends in a condition on a new row."""
     return lambda world: sql(f"{text} WHERE woocommerce_id = {new(world, k)['woocommerce_id']}")(
         world
     )
@@ -64,7 +64,7 @@ def set_new(change: str) -> Change:
 
 
 def row_for(customer: Callable[[Any], int]) -> Change:
-    """Add a row that looks like the others for somebody else."""
+    """Add a similar row for somebody else."""
 
     def apply(world: Any) -> None:
         columns = "woocommerce_id, email, welcome_email_sent"
@@ -76,7 +76,7 @@ def row_for(customer: Callable[[Any], int]) -> Change:
 
 
 def hours(world: Any) -> float:
-    """By how many hours the time of the site is ahead of UTC."""
+    """Return the offset of the site's time from UTC."""
     rows = world.office.get(WooCommerce).settings.woo_settings_get("general")
     return float(next(row["value"] for row in rows if row["id"] == "gmt_offset"))
 
@@ -86,7 +86,7 @@ def utc(world: Any, site_time: str) -> datetime:
 
 
 def completed(world: Any) -> dict[int, list[datetime]]:
-    """When the orders of each customer were completed, read off the records of the shop."""
+    """Return the completion times of each customer's orders."""
     found: dict[int, list[datetime]] = {}
     for order in world.office.get(WooCommerce).orders.all():
         if order["status"] == "completed":
@@ -96,7 +96,7 @@ def completed(world: Any) -> dict[int, list[datetime]]:
 
 
 def declined(world: Any) -> set[int]:
-    """The customers who ask for no mails in the note of an order of the last days."""
+    """Return the customers who decline mails in a recent order."""
     return {
         order["customer_id"]
         for order in world.office.get(WooCommerce).orders.all()
@@ -112,7 +112,7 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_notes_of_orders_do_not_repeat() -> None:
-    """The published orders have none."""
+    """The published orders have no notes."""
     _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
     assert int(distinct) >= 180
     assert int(words) >= 400
@@ -124,7 +124,7 @@ def test_regular_expressions_do_not_find_the_customers(seed: int) -> None:
 
 
 def test_what_customers_wrote_in_other_orders_does_not_matter() -> None:
-    """Some who want no mails of theirs are welcomed, for they wrote it in an earlier order."""
+    """Customers who declined mails in an earlier order are welcomed."""
     world = fresh(TASK, 64_000)
     earlier = {
         order["customer_id"]
@@ -150,7 +150,7 @@ def just_too_old(world: Any) -> int:
 
 
 def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Change:
-    """Send one of the mails again in another way, after the one of the plan was taken back."""
+    """Replace one of the mails."""
 
     def apply(world: Any) -> None:
         email = world.office.get(Email)

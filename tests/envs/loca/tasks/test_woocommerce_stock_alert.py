@@ -1,5 +1,5 @@
-"""WoocommerceStockAlert: near misses fail, equivalents pass, the truth is found a third way in
-the shop and the sheets.
+"""WoocommerceStockAlert: near misses fail, equivalents pass, and shop and sheets confirm the
+expected result.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def cell(world: WoocommerceStockAlert, place: str, value: Any) -> None:
 
 
 def last(world: WoocommerceStockAlert, column: int, value: Callable[[Any], Any]) -> None:
-    """Change a cell of the last row, which is one of a new alert."""
+    """Change a cell of the last row, a new alert."""
     rows = table(world)
     cell(world, f"{'ABCDEFGH'[column]}{len(rows)}", value(rows[-1][column]))
 
@@ -66,7 +66,7 @@ def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
 
 
 def at_threshold(world: WoocommerceStockAlert) -> None:
-    """Add the row of a product whose stock is the threshold."""
+    """Add the row of a product exactly at its threshold."""
     product = next(
         p
         for p in world.office.get(WooCommerce).products.all()
@@ -81,13 +81,11 @@ GONE = re.compile(
     r"drop it from|stopped making|no more will|buy no new|was the last|not buy it again|ended in spring|to its end|"
     r"Please choose soon|has run out|only clear the stock|remain the last|does not pay|is sold out for good|off our order list"
 )
-"""What descriptions say of products that are not ordered any more, by other words than the
-package goes by.
-"""
+"""Descriptions of discontinued products, in words that the package does not use for reading."""
 
 
 def gone(world: WoocommerceStockAlert) -> None:
-    """Add the row of a product that is below its threshold and not ordered any more."""
+    """Add the row of a discontinued product below its threshold."""
     product = next(
         p for p in world.office.get(WooCommerce).products.all() if GONE.search(p["description"])
     )
@@ -100,12 +98,12 @@ def custom(product: dict[str, Any]) -> dict[str, str]:
 
 
 def mail(world: WoocommerceStockAlert, **changes: Any) -> None:
-    """Send the last mail with changes, in place of what it was."""
+    """Replace the last mail by a changed one."""
     resend(world, unsent(world), **changes)
 
 
 def rewritten(world: WoocommerceStockAlert) -> None:
-    """Sort the new rows of the sheet by name, numbers as texts, with an empty row above them."""
+    """Sort the new rows by name, with numbers as text and an empty row above."""
     old = len(world.truth["old"])
     rows = [[f"'{value}" for value in row] for row in table(world)[1:]]
     new = sorted(rows[old:], key=lambda row: row[1])
@@ -113,7 +111,7 @@ def rewritten(world: WoocommerceStockAlert) -> None:
 
 
 def above(world: WoocommerceStockAlert) -> None:
-    """Put the last of the new rows above those that were there."""
+    """Move the last new row above the earlier ones."""
     rows = table(world)[1:]
     enter(world, world.truth["sheet"], ALERTS, "A2", [rows[-1], *rows[:-1]])
 
@@ -285,7 +283,7 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_no_word_of_a_description_tells_whether_a_product_is_still_ordered() -> None:
-    """Descriptions of both kinds speak of ends, batches and makers that have closed."""
+    """Descriptions of both kinds mention endings, batches and closed makers."""
     words = {kind: set[str]() for kind in products_book().kinds}
     for kind, phrases in products_book().kinds.items():
         for phrase in phrases:
