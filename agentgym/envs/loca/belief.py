@@ -154,7 +154,7 @@ class OfficeBelief:
         if len(off_plan) > _NEWEST:
             lines.append(f"- also done: {len(off_plan) - _NEWEST} more such calls, before these")
         if self._empty:
-            lines.append(f"- read without a finding: {len(self._empty)}")
+            lines.append(f"- reads without a result: {len(self._empty)}")
         return lines
 
     def _choose(self, needed: frozenset[str], room: int) -> dict[str, list[int]]:

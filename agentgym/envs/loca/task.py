@@ -77,7 +77,7 @@ _HORIZON_TRIES = 4
 # The parts of the belief text that `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
 # The heading of a shortened belief state.
-_BRIEF = "Of what is known so far, what concerns the next steps:"
+_BRIEF = "The known facts that concern the next steps:"
 # Characters reserved for the oracle's note on how to see the rest.
 _NOTICE = 200
 
@@ -312,7 +312,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def subtask(self, with_state: bool) -> str:
         """Return the instruction for the next step of the plan; a reading step also names its call."""
         if not self.optimal_calls():
-            return "The task cannot be done right any more."
+            return "The task can no longer be completed correctly."
         return _order(self.progress.pending()[0])
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:

@@ -116,10 +116,10 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
         "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
         f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
-        "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
+        "scenario (named as its table, without ab_) with both rows in percent with two decimals, and a row "
         f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
-        "conversions. The rows may be in any order; keep the names of the columns.\n"
-        "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
+        "rows. The rows may be in any order; keep the names of the columns.\n"
+        "Compare the overall rows exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
         f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
         f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
         "Tables, buckets and log entries of earlier tests stay as they are."
@@ -151,8 +151,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             {**dict.fromkeys(COLUMNS, ""), "scenario": name} for name in ("scenario_name", OVERALL)
         ]
         self.files.write(RECORD, write_csv(COLUMNS, examples))
+        conversions = []
+        for name, both in rates.items():
+            percents = [float(100 * rate) for rate in both]
+            conversions.append(dict(zip(COLUMNS, (name, *percents), strict=True)))
         self.truth = {
-            "rows": [dict(zip(COLUMNS, (name, *(float(100 * r) for r in both)), strict=True)) for name, both in rates.items()],
+            "rows": conversions,
             "winner": "B" if rates[OVERALL][1] > rates[OVERALL][0] else "A",
             "verdict": verdict,
             "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),

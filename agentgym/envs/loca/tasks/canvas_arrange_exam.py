@@ -326,8 +326,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         for course, posts in zip(courses, lists, strict=True):
             names = (course["code"], course["name"].rpartition("-")[0])
             letters = [said for name in names for said in by_course.get(name, ())]
-            rows += [row] if (row := _read_row(course, posts, letters)) else []
-        rows = sorted(filter(_ahead, rows), key=_order)
+            row = _read_row(course, posts, letters)
+            if row is not None and _ahead(row):
+                rows.append(row)
+        rows.sort(key=_order)
         yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET,
                     data=[[row[name] for name in COLUMNS] for row in rows], start_cell="A2")  # fmt: skip
 
@@ -416,7 +418,10 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 def _read_posts(text: str) -> list[Said]:
     """Return the statements about exams in a course's announcements, oldest first."""
-    return [said for post in reversed(json.loads(text)) for said in read_notice(post["message"])]
+    said = []
+    for post in reversed(json.loads(text)):
+        said += read_notice(post["message"])
+    return said
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -203,9 +203,11 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
     def _count(self, rate: float, sure: bool) -> int:
-        return (
-            1 if sure else int(self.rng.random() < rate) * (1 + int(self.rng.random() < rate / 2))
-        )
+        if sure:
+            return 1
+        # Both numbers are always drawn, so that later draws do not depend on the first.
+        first, second = self.rng.random() < rate, self.rng.random() < rate / 2
+        return int(first) * (1 + int(second))
 
     def _quizzes(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
@@ -291,14 +293,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             rules, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
             need, dropped = rules["exempt_from"], rules["dropped"]
             if need is None or scores.get(course["course_code"], -1) < need:
-                quizzes += [
-                    {**course, **quiz} for quiz in open_quizzes if quiz["quiz_title"] not in dropped
+                kept = [quiz for quiz in open_quizzes if quiz["quiz_title"] not in dropped]
+                quizzes += [{**course, **quiz} for quiz in kept]
+                kept = [
+                    each for each in open_assignments if each["assignment_title"] not in dropped
                 ]
-                ahead += [
-                    {**course, **each}
-                    for each in open_assignments
-                    if each["assignment_title"] not in dropped
-                ]
+                ahead += [{**course, **each} for each in kept]
         states = yield [_read_state(assignment) for assignment in ahead]
         assignments = [
             row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"

@@ -143,10 +143,10 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         }
         first, last = self._write_request(own, target, sorted(data))
         self._write_data(names, own, weights, data, units)
-        whole = {
-            y: sum(weights[target][k] * row[k] * (1000 if units[k] == "bn" else 1) for k in used)
-            for y, row in data.items()
-        }
+        factors = {k: 1000 if units[k] == "bn" else 1 for k in used}
+        whole = {}
+        for y, row in data.items():
+            whole[y] = sum(weights[target][k] * row[k] * factors[k] for k in used)
         columns = [YEAR, *(f"{names[k]} %" for k in used), TOTAL]
         rows = []
         for year in range(first, last + 1):

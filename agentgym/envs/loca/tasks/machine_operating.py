@@ -157,12 +157,21 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
         self._add_distractors(cloud, rows)
         self.files.write(BOOK, self._book(sensors, ranges))
-        anomalies = [
-            {"timestamp": _moment(stamp), "machine_id": machine, "sensor_type": kind, "reading": value,
-             "normal_range": " - ".join(as_text(limit / 100) for limit in ranges[machine, kind])}
-            for stamp, machine, kind, value in rows
-            if (machine, kind) in ranges and _stamp(FIRST) <= stamp <= _stamp(LAST) and _is_out(value, ranges[machine, kind])
-        ]  # fmt: skip
+        anomalies = []
+        first, last = _stamp(FIRST), _stamp(LAST)
+        for stamp, machine, kind, value in rows:
+            limits = ranges.get((machine, kind))
+            if limits is None or not first <= stamp <= last or not _is_out(value, limits):
+                continue
+            anomalies.append(
+                {
+                    "timestamp": _moment(stamp),
+                    "machine_id": machine,
+                    "sensor_type": kind,
+                    "reading": value,
+                    "normal_range": " - ".join(as_text(limit / 100) for limit in limits),
+                }
+            )
         self.truth = {
             "anomalies": anomalies,
             "tables": bigquery_state(cloud, DATASET),
@@ -258,10 +267,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
     ) -> bytes:
         """Return the workbook: current ranges, last year's ranges and the machines."""
-        machines = {
-            machine: str(self.rng.choice(KINDS))
-            for machine in dict.fromkeys(machine for machine, _ in sensors)
-        }
+        machines: dict[str, str] = {}
+        for machine, _ in sensors:
+            if machine not in machines:
+                machines[machine] = str(self.rng.choice(KINDS))
         rows = [
             (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
             for (machine, kind), (low, high) in sorted(ranges.items())
@@ -392,10 +401,10 @@ def _moment(text: str) -> str:
 def _same_range(actual: Any, expected: Any) -> bool:
     """Return whether two ranges have the same limits, ignoring number formats."""
     ranges = [_RANGE.fullmatch(str(text)) for text in (actual, expected)]
-    return all(ranges) and all(
-        number()(*pair)
-        for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True)
-    )
+    limits = [match.groups() for match in ranges if match]
+    if len(limits) < len(ranges):
+        return False
+    return all(number()(*pair) for pair in zip(*limits, strict=True))
 
 
 def _read_ranges(text: str) -> dict[str, list[float]]:

@@ -259,10 +259,10 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=8)  # a plan is made anew for each hint, and the games stay as they were read
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
-    games = [
-        (date.fromisoformat(day), visitor, home, played == "yes")
-        for day, visitor, home, played in (text.split("|") for text in texts)
-    ]
+    games = []
+    for text in texts:
+        day, visitor, home, played = text.split("|")
+        games.append((date.fromisoformat(day), visitor, home, played == "yes"))
     return _count(sorted({team for game in games for team in game[1:3]}), games)
 
 
@@ -277,7 +277,8 @@ def _state(sheets: GoogleSheet, book: str) -> str:
 
 def _read_games(text: str) -> list[str]:
     """Return the games as texts, which take less room in the belief state than lists."""
-    return [
-        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes"))
-        for row in json.loads(text)["valueRanges"][0]["values"]
-    ]
+    games = []
+    for row in json.loads(text)["valueRanges"][0]["values"]:
+        played = "no" if row[7] == "Postponed" else "yes"
+        games.append("|".join((row[0], row[3], row[5], played)))
+    return games

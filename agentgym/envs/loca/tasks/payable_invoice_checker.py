@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -169,12 +169,11 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
-        return dict(
-            sorted(
-                (f"scan_{scans[k]}.pdf" if scanned[k] else f"{key}.pdf", k)
-                for k, key in enumerate(ids)
-            )
-        )
+        names = {}
+        for k, key in enumerate(ids):
+            stem = f"scan_{scans[k]}" if scanned[k] else key
+            names[f"{stem}.pdf"] = k
+        return dict(sorted(names.items()))
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
         """Draw an invoice that is in the tables only."""
@@ -336,8 +335,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if mail.subject.strip().casefold() != SUBJECT.casefold():
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
             yield from self._content_failures(mail, expected)
-        for address in missing:
-            yield f"there is no mail to {address}"
+        for buyer in missing:
+            yield f"there is no mail to {buyer}"
 
     def _content_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
         """Check that a mail lists the files of these invoices and no other."""
@@ -398,14 +397,15 @@ def _form(table: Table) -> list[Any]:
 @functools.lru_cache(maxsize=8)
 def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return the records of a table, cached: the check runs after each call."""
-    read_as = [int if kind == "INTEGER" else float if kind[0] == "N" else str for kind in kinds]
-    columns = zip(read_as, map(json.loads, data), strict=True)
-    return list(
-        zip(
-            *([None if v is None else kind(v) for v in values] for kind, values in columns),
-            strict=True,
-        )
-    )
+    columns: list[list[Any]] = []
+    for kind, values in zip(kinds, data, strict=True):
+        convert: Callable[[Any], Any] = str
+        if kind == "INTEGER":
+            convert = int
+        elif kind[0] == "N":
+            convert = float
+        columns.append([None if v is None else convert(v) for v in json.loads(values)])
+    return list(zip(*columns, strict=True))
 
 
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
@@ -424,7 +424,8 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
 def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     """Return an idempotent statement that inserts rows into a table."""
     names = ", ".join(columns)
-    values = ", ".join(f"({', '.join(_quoted(row[name]) for name in columns)})" for row in rows)
+    tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
+    values = ", ".join(f"({each})" for each in tuples)
     return (
         f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
         f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"

@@ -181,9 +181,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             row["id"]: [row.get("stock_quantity"), row["stock_status"]]
             for row in shop.products.all()
         }
-        states |= {
-            product: [count, "instock" if count else "outofstock"] for product, count in new.items()
-        }
+        for product, count in new.items():
+            states[product] = [count, "instock" if count else "outofstock"]
         sheet, rows = self._fill_sheets(materials, recipes, before)
         self.files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
@@ -426,10 +425,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for product, count in (line for lines in orders for line in lines):
             for material, need in recipes.get(skus[product], []):
                 left[material] -= count * need * (material not in written)
-        counts = [
-            (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
-            for sku, number in products if sku in recipes
-        ]  # fmt: skip
+        counts = []
+        for sku, product in products:
+            if sku in recipes:
+                amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
+                counts.append((sku, product, floor(min(amounts))))
         cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
         yield [
             write(

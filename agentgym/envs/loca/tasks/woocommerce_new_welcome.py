@@ -387,7 +387,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
-        last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
+        last = max((row[0] for row in table), default=0)
+        known_owners = {row[1] for row in table}
         rows: list[dict[str, Any]] = []
         mails = []
         by_owner: dict[int, list[dict[str, Any]]] = {}
@@ -518,10 +519,11 @@ def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows in SQL; JSON and GoogleSQL write these values alike."""
-    return ", ".join(
-        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
-        for row in rows
-    )
+    tuples = []
+    for row in rows:
+        values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]
+        tuples.append(f"({', '.join(values)})")
+    return ", ".join(tuples)
 
 
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:

@@ -86,10 +86,8 @@ def draw_papers(
             writers = [author, *(other for other in others if other != author)]
             files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, writers)))
             dated.setdefault(kind, []).append((when, paper, author))
-    return (
-        [(paper, author) for _, paper, author in sorted(dated["letter"])],
-        [paper for _, paper, _ in sorted(dated["award"])],
-    )
+    letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
+    return letters, [paper for _, paper, _ in sorted(dated["award"])]
 
 
 @functools.cache
@@ -113,9 +111,10 @@ def _pages(
 
     def says(*counts: tuple[str, int]) -> str:
         book = papers_books()[kind]
-        return " ".join(
-            text for part, count in counts for text in book.write_some(part, rng, count, values)
-        )
+        texts = []
+        for part, count in counts:
+            texts += book.write_some(part, rng, count, values)
+        return " ".join(texts)
 
     if kind == "letter":
         about = says(("known", 1), ("work", _LETTER_PART))
@@ -214,7 +213,9 @@ def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
 def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[str]:
     for k, (name, content) in enumerate(nested.items()):
         last = k == len(nested) - 1
-        joint, on = (("└── ", "    ") if last else ("├── ", "│   ")) if lines else ("  ", "  ")
+        joint, on = "  ", "  "
+        if lines:
+            joint, on = ("└── ", "    ") if last else ("├── ", "│   ")
         if isinstance(content, str):
             yield f"{before}{joint}{name} ({content})"
         else:

@@ -155,11 +155,9 @@ def describe_assignment(
     style = _STYLE[course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
-    texts = [
-        text
-        for each, count in counts.items()
-        for text in book.write_some(each, rng, count, lambda: values)
-    ]
+    texts = []
+    for each, count in counts.items():
+        texts += book.write_some(each, rng, count, lambda: values)
     return _with_note(rng, texts, voluntary)
 
 
@@ -236,7 +234,11 @@ def draw_changes(
     threads, dropped = [], set()
     for title in titles:
         kind = rng.random()
-        kinds = ["dropped"] if kind < rate else ["kept"] if kind < 1.5 * rate else []
+        kinds = []
+        if kind < rate:
+            kinds = ["dropped"]
+        elif kind < 1.5 * rate:
+            kinds = ["kept"]
         if kinds == ["dropped"] and rng.random() < _RESTORED_RATE:
             kinds.append("restored")
         if kinds == ["dropped"]:

@@ -55,7 +55,11 @@ def write_payment(
         day: The day of the invoice.
         boxed: Use a box instead of a note.
     """
-    status = "all" if paid == total else "part" if paid else "none"
+    status = "part"
+    if paid == total:
+        status = "all"
+    elif not paid:
+        status = "none"
     kind = pick(rng, (_BOXES if boxed else _NOTES)[status])
     first = paid * int(rng.integers(2, 8)) // 10
     values: dict[str, Any] = {

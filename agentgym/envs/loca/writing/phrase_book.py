@@ -71,7 +71,8 @@ class Phrase:
     def forms(self) -> Iterator[str]:
         """Yield the sentence with each choice of alternatives and slots in braces."""
         parts = [part if isinstance(part, tuple) else (f"{{{part}}}",) for part in self.parts]
-        yield from map("".join, itertools.product(*parts))
+        for texts in itertools.product(*parts):
+            yield "".join(texts)
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
@@ -176,11 +177,14 @@ class PhraseBook:
     def _read_sentence(self, sentence: str) -> tuple[str, dict[str, Any]] | None:
         starts, ends = _ends(sentence)
         for start in starts:
-            if by_end := self._by_ends.get(start):
-                for end in ends:
-                    for kind, phrase in by_end.get(end, ()):
-                        if (values := phrase.read(sentence)) is not None:
-                            return kind, values
+            by_end = self._by_ends.get(start)
+            if by_end is None:
+                continue
+            for end in ends:
+                for kind, phrase in by_end.get(end, ()):
+                    values = phrase.read(sentence)
+                    if values is not None:
+                        return kind, values
         return None
 
 

@@ -82,9 +82,9 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
         call = world.optimal_calls()[0]
         world.read_result(call, world.office.call(call.name, call.arguments))
     brief = world.brief_state()
-    assert brief.startswith("Of what is known so far, what concerns the next steps:\n- ")
+    assert brief.startswith("The known facts that concern the next steps:\n- ")
     assert brief.splitlines()[-1] == world.state().splitlines()[-1]
-    with pytest.raises(ValueError, match="no state of an office task"):
+    with pytest.raises(ValueError, match="not the state of an office task"):
         fresh("ApplyPhDEmail").read_state(brief)
     assert pickle.loads(pickle.dumps(world)).brief_state() == brief
     other = fresh("ApplyPhDEmail")
@@ -283,7 +283,7 @@ def test_what_is_rare_and_needed_comes_first() -> None:
     assert lines[1:6] == ['- also done: send_email {"to": "a@b.c"}'] * 5
     assert lines[6:8] == [
         "- also done: 2 more such calls, before these",
-        "- read without a finding: 1",
+        "- reads without a result: 1",
     ]
     assert '"id": 31' in lines[8]
     assert lines[-1].startswith("- Read b. =>"), "one read that is shown in part says so itself"

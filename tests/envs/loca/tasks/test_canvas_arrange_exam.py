@@ -110,7 +110,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a course without an exam": (rewrite(lambda rows: [*rows, EXTRA]), "should not be there"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
-    "backwards": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
+    "backwards": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the required order"),
     "the section is left on the code": (cell(CODE, lambda code: f"{code}-1"), "is missing"),
     "the section is left on the name": (cell(NAME, lambda name: f"{name}-1"), NAME),
     "a name cut at its hyphen": (each(NAME, lambda name: name.partition("-")[0][:4]), NAME),

@@ -81,10 +81,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
-    "a tie in the wrong order": (rewrite(swap_a_tie), "not in the order"),
+    "a tie in the wrong order": (rewrite(swap_a_tie), "not in the required order"),
     "backwards": (
         rewrite(lambda rows: [rows[0], *rows[:0:-1]], ASSIGNMENT_FILE),
-        "not in the order",
+        "not in the required order",
     ),
     "another column name": (
         rewrite(lambda rows: [["code", *rows[0][1:]], *rows[1:]]),

@@ -131,12 +131,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one row is missing": (rewrite(lambda rows: [*rows[:2], *rows[3:]]), "is missing"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), TABLE),
-    "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the order"),
+    "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the required order"),
     "the discounts of a date the wrong way": (
         rewrite(lambda rows: swapped(rows, of_one_date)),
-        "not in the order",
+        "not in the required order",
     ),
-    "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
+    "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the required order"),
     "another column name": (rewrite(one_cell(0, 5, lambda _: "Discount")), "has the columns"),
     "no header": (rewrite(lambda rows: rows[1:]), "has the columns"),
     "a fraction for the percents": (
@@ -155,15 +155,15 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
     "a product was not moved": (
         lambda world: update(world, moves(world), categories=[{"id": 2}]),
-        "it should have",
+        "expected",
     ),
     "a product keeps its category": (
         lambda world: update(world, moves(world), categories=[{"id": 2}, {"id": outlet(world)}]),
-        "it should have",
+        "expected",
     ),
     "a product too many": (
         lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]),
-        "it should have",
+        "expected",
     ),
     "another category": (
         call("woo_products_categories_create", categoryData={"name": "Sale"}),
@@ -184,12 +184,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: mail(world, bcc="admin@woocommerce.local"),
         "should not be there",
     ),
-    "no attachment": (lambda world: mail(world, attachments=[]), "it should have"),
+    "no attachment": (lambda world: mail(world, attachments=[]), "expected"),
     "two attachments": (
         lambda world: mail(world, attachments=[TABLE, SUBSCRIBERS]),
-        "it should have",
+        "expected",
     ),
-    "the table under another name": (mail_with("x", "table.csv"), "it should have"),
+    "the table under another name": (mail_with("x", "table.csv"), "expected"),
     "the table of the start": (example_first, "the attachment of the mail"),
     "a binary attachment": (mail_with(b"\x00\xff" * 50), "the attachment of the mail"),
     "another subject": (lambda world: mail(world, subject="Outlet"), "does not match the template"),

@@ -141,7 +141,7 @@ def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
         play(world, [steps[0].call])
     assert list(world.all_failures())
     assert world.optimal_calls() == []
-    assert world.subtask(True) == "The task cannot be done right any more."
+    assert world.subtask(True) == "The task can no longer be completed correctly."
 
 
 SPOILED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -70,23 +70,23 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a title that says no": (
         lambda world: change(world, summary=f"NOT {events(world)[0]['summary']}"),
-        "no reminder",
+        "not a requested reminder",
     ),
     "notes that say the opposite": (
         lambda world: change(world, description="Ignore this: the deadline was cancelled."),
-        "no reminder",
+        "not a requested reminder",
     ),
     "a place that says the opposite": (
         lambda world: change(world, location="nowhere, this is not the deadline"),
-        "no reminder",
+        "not a requested reminder",
     ),
     "no word of the camera": (
         lambda world: change(world, summary=events(world)[0]["summary"].split()[0]),
-        "no reminder",
+        "not a requested reminder",
     ),
     "the name is only a part of a word": (
         lambda world: change(world, summary=f"X{events(world)[0]['summary']}"),
-        "no reminder",
+        "not a requested reminder",
     ),
     "two conferences in one title": (
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),

@@ -103,7 +103,7 @@ def mixed(world: World) -> None:
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a material as it was": (as_before, "Current Stock of"),
-    "another order of the rows": (mixed, "not in the order"),
+    "another order of the rows": (mixed, "not in the required order"),
     "a hundredth more": (cell("C", lambda value: round(value + 0.01, 2)), "Current Stock of"),
     "rounded to whole numbers": (
         lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]),

@@ -132,7 +132,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "Supplier Name of",
     ),
     "no contact": (lambda world: last(world, 7, lambda _: ""), "Supplier Contact of"),
-    "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "it should be"),
+    "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "expected"),
     "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
     "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
     "another sheet was changed": (
@@ -155,11 +155,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a field of the template is left": (
         lambda world: mail(world, body="Supplier: {supplier_name}"),
-        "is does not match the template",
+        "does not match the template",
     ),
     "a line more": (
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
-        "is does not match the template",
+        "does not match the template",
     ),
     "the stock was changed": (
         lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
