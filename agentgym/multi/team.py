@@ -201,24 +201,24 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake somebody, and say why: all are idle, and there is no mail."""
+        """Wake an agent and explain why: all are idle and there is no mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."
             )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Take note that an agent's reply has ended the world that it plays."""
+        """Record that an agent's reply has ended its world."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:
-        """Decide what the cycle led to; called at its end, before the mail is delivered."""
+        """Decide the outcome of a cycle; called at its end, before the mail is delivered."""
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Return what each agent earns for the score of the team."""
+        """Return each agent's reward for the team's score."""
         return {agent: score * factor for agent, factor in self._factors.items()}
 
-    # Shared by all kinds.
+    # Shared by all kinds of teams.
 
     def _read_reward(self, reward: str | Mapping[str, float]) -> dict[str, float]:
         if reward == "shared":
@@ -246,11 +246,10 @@ class TeamProtocol:
 def read_roles(
     roles: Mapping[str, Sequence[str]], tools: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the agents with their world tools, as a user gives them: a role `reader` is the agent
-    `reader_0`.
+    """Read the user's roles: a role `reader` becomes the agent `reader_0`.
 
     Raises:
-        ValueError: A name, a tool or the number of agents is not right.
+        ValueError: A name, a tool or the number of agents is invalid.
     """
     agents: dict[str, tuple[str, ...]] = {}
     for role, names in roles.items():
@@ -265,17 +264,17 @@ def read_roles(
                 f"{list_names(unknown[0], tuple(tools), 'tools')}"
             )
         agents[agent] = tuple(names)
-    if not 2 <= len(agents) <= 64:  # each has a chat of its own, which takes memory and time
+    if not 2 <= len(agents) <= 64:  # each agent's chat takes memory and time
         raise ValueError(f"roles must name 2 to 64 agents, got {len(agents)}")
     return agents
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
-    """Return the tools by role as the world declares them (`World.roles`); by default what ends the
-    task is for the `closer`.
+    """Return the tools by role as the world declares them (`World.roles`); by default the `closer`
+    has the tools that end the task.
 
-    Tools that no role names are those of the first. If all or none end the task, every second tool
-    is the `closer`'s.
+    Tools without a role go to the first role. If all or none end the task, the `closer` gets every
+    second tool.
     """
     declared = world.roles
     if not declared:
@@ -292,7 +291,7 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
 
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
-    """Return the agents with their world tools as text, a line each."""
+    """List the agents with their world tools, one per line."""
     return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
 
 
