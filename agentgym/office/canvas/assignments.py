@@ -26,7 +26,6 @@ from agentgym.office.canvas.records import (
     CanvasPart,
     fields_of,
     show_assignments,
-    show_file,
 )
 from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
@@ -62,7 +61,6 @@ _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
-    "file_ids": [],
     "attempt": 0,
 }
 """The fields of a submission before anything was handed in."""
@@ -113,7 +111,6 @@ class Assignments(CanvasPart):
         submission_type: str = "online_text_entry",
         body: Text = None,
         url: Text = None,
-        file_ids: Sequence[int] = (),
         score: float | None = None,
     ) -> int:
         """Add a student's submission, at the clock's time unless another is given; the id.
@@ -128,7 +125,6 @@ class Assignments(CanvasPart):
             submission_type=submission_type,
             body=body,
             url=url,
-            file_ids=list(file_ids),
             attempt=1,
             submitted_at=moment("submitted_at", submitted_at) or now,
             **_grading(points("score", score), None, now, attempt=1),
@@ -269,7 +265,7 @@ class Assignments(CanvasPart):
                 f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}"
             )
         self._records.check_open(assignment)
-        content = self._content(submission_type, me, body, url, file_ids)
+        content = _content(submission_type, body, url)
         submission = self._get_or_add(assignment_id, me)
         self._store.update(
             "submissions",
@@ -355,27 +351,8 @@ class Assignments(CanvasPart):
         """Return the submission of a student, created where there is none."""
         key: Row = {"assignment_id": assignment_id, "user_id": user_id}
         if not self._store.find("submissions", **key):
-            self._records.add("submissions", **key, attempt=0, file_ids=[])
+            self._records.add("submissions", **key, attempt=0)
         return self._store.find("submissions", **key)[0]
-
-    def _content(
-        self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
-    ) -> Row:
-        """Return the content of a submission, checked; only what belongs to its type is kept."""
-        content: Row = {"body": None, "url": None, "file_ids": []}
-        if submission_type == "online_text_entry":
-            return content | {"body": line("body", body or "", MAX_TEXT)}
-        if submission_type == "online_url":
-            if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
-                raise ToolError(
-                    f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
-                )
-            return content | {"url": line("url", url, MAX_URL)}
-        if not file_ids:
-            raise ToolError("invalid argument: file_ids must name a file for online_upload")
-        for file_id in file_ids:
-            self._records.get("files", file_id, "file of yours", user_id=me)
-        return content | {"file_ids": list(dict.fromkeys(file_ids))}
 
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
         due = assignment["due_at"]
@@ -392,7 +369,7 @@ class Assignments(CanvasPart):
         grade, score = submission["grade"], submission["score"]
         url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
         return {
-            **fields_of(submission, "file_ids", "graded_attempt"),
+            **fields_of(submission, "graded_attempt"),
             **dict.fromkeys(("entered_grade", "published_grade"), grade),
             **dict.fromkeys(("entered_score", "published_score"), score),
             "workflow_state": state,
@@ -401,20 +378,33 @@ class Assignments(CanvasPart):
             "late": bool(submitted and due and submission["submitted_at"] > due),
             "missing": not submitted and due is not None and self._records.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
-            **self._attached(submission),
+            **self._comments(submission),
         }
 
-    def _attached(self, submission: Row) -> Row:
-        """Return the files and the comments of a submission that has such: the newest comment, and
-        all of several.
-        """
-        files = [show_file(self._store.get("files", file_id)) for file_id in submission["file_ids"]]
+    def _comments(self, submission: Row) -> Row:
+        """Return the newest comment on a submission, and all comments if there are several."""
         comments = self._store.rows(_COMMENTS, submission["id"])
-        return {
-            **({"attachments": files} if files else {}),
-            **({"comment": comments[-1]["comment"]} if comments else {}),
-            **({"submission_comments": comments} if len(comments) > 1 else {}),
-        }
+        shown: Row = {}
+        if comments:
+            shown["comment"] = comments[-1]["comment"]
+        if len(comments) > 1:
+            shown["submission_comments"] = comments
+        return shown
+
+
+def _content(submission_type: str, body: Text, url: Text) -> Row:
+    """Return the content of a submission; only the field of its type is kept."""
+    if submission_type == "online_text_entry":
+        return {"body": line("body", body or "", MAX_TEXT), "url": None}
+    if submission_type == "online_url":
+        if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
+            raise ToolError(
+                f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
+            )
+        return {"body": None, "url": line("url", url, MAX_URL)}
+    raise ToolError(
+        "permission denied: file uploads are not enabled for this account; use online_text_entry"
+    )
 
 
 def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:

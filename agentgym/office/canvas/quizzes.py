@@ -262,10 +262,6 @@ class Quizzes(CanvasPart):
             quiz_id: Quiz.
         """
         self._quiz(course_id, quiz_id)
-        for item in self._store.find("module_items", type="Quiz", content_id=quiz_id):
-            self._records.delete_at_position(
-                "module_items", item["id"], module_id=item["module_id"]
-            )
         self._store.delete("quizzes", id=quiz_id)
         return f"Quiz {quiz_id} deleted"
 

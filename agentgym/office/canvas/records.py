@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import integer
 from agentgym.office.canvas.schema import MAX_ID, RIGHTS, TEACHER
 from agentgym.office.context import OfficeContext, iso
 from agentgym.office.server import Server
@@ -74,15 +73,6 @@ _ASSIGNMENT: Row = {
     "post_to_sis": False,
 }
 """Settings that are the same for all assignments, as Canvas sets them in a new one."""
-
-_ACCOUNT: Row = {
-    "default_storage_quota_mb": 500,
-    "default_user_storage_quota_mb": 50,
-    "default_group_storage_quota_mb": 50,
-    "integration_id": None,
-    "sis_import_id": None,
-}
-"""Settings that are the same for all accounts, as Canvas sets them in a new one."""
 
 _TEACHERS = """
 SELECT e.course_id, u.name FROM enrollments e JOIN users u ON u.id = e.user_id
@@ -234,20 +224,6 @@ class Records:
         now = self.now()
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
-    def page(self, course_id: int, url: str) -> Row:
-        """Return a page of a course by its url.
-
-        Raises:
-            ToolError: The user may not read the course, or sees no such page in it.
-        """
-        pages = self.list_of_course("pages", course_id, url=url)
-        if not pages:
-            raise ToolError(
-                f"not found: course {course_id} has no page with that url; canvas_list_pages lists "
-                "them"
-            )
-        return pages[0]
-
     def acquaintances(self) -> list[tuple[Row, bool]]:
         """Return the users whom the one who is logged in may know of, each with whether one of them
         teaches the other.
@@ -292,22 +268,6 @@ class Records:
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
         if work["lock_at"] and now > work["lock_at"]:
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
-
-    def open_position(self, table: str, position: int | None, **owner: int) -> int:
-        """Return a free position among the records of an owner, the last by default.
-
-        Positions count from 1 without gaps; the records from there on have moved down.
-
-        Raises:
-            ToolError: The position would leave a gap.
-        """
-        rows = self.store.find(table, "position", **owner)
-        if position is None:
-            return len(rows) + 1
-        integer("position", position, 1, len(rows) + 1)
-        for row in rows[position - 1 :]:
-            self.store.update(table, row["id"], position=row["position"] + 1)
-        return position
 
     def delete_at_position(self, table: str, id: int, **owner: int) -> None:
         """Delete a record that has a position; those after it move up."""
@@ -393,24 +353,6 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
     return shown | _ASSIGNMENT | shown  # its own fields come first, and count
-
-
-def show_account(account: Row) -> Row:
-    """Return an account."""
-    uuid = _uuid("account", account)
-    return {
-        **account,
-        "root_account_id": ROOT_ACCOUNT,
-        "uuid": uuid,
-        "lti_guid": f"{uuid[:32]}:canvas-lms",
-        "sis_account_id": f"ACCOUNT-{account['id']}",
-        **_ACCOUNT,
-    }
-
-
-def show_file(file: Row) -> Row:
-    """Return a file."""
-    return {"content-type": file["content_type"], **fields_of(file, "content_type")}
 
 
 def _uuid(kind: str, record: Row) -> str:

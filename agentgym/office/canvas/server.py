@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentgym.office.canvas.accounts import Accounts
 from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.communication import Conversations, Discussions
 from agentgym.office.canvas.courses import Courses
 from agentgym.office.canvas.dashboard import Dashboard
-from agentgym.office.canvas.library import Library
-from agentgym.office.canvas.modules import Modules
+from agentgym.office.canvas.disabled_tools import DisabledTools
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
 from agentgym.office.canvas.records import Records
-from agentgym.office.canvas.rubrics import Rubrics
 from agentgym.office.canvas.schema import SCHEMA
 from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
@@ -36,14 +33,10 @@ class Canvas(Server):
         people: Users and the login.
         courses: Courses and enrollments.
         assignments: Assignments, submissions and grades.
-        library: Files, folders and pages.
-        modules: Modules and their items.
         discussions: Announcements and topics of discussion.
         quizzes: Quizzes and their questions.
-        rubrics: Rubrics.
         conversations: Conversations between users.
         dashboard: The calendar and the news.
-        accounts: Accounts and reports on them.
     """
 
     name: ClassVar[str] = "canvas"
@@ -125,24 +118,17 @@ class Canvas(Server):
         self.people = People(records)
         self.courses = Courses(records)
         self.assignments = Assignments(records)
-        self.library = Library(records)
-        self.modules = Modules(records)
         self.discussions = Discussions(records)
         self.quizzes = Quizzes(records)
-        self.rubrics = Rubrics(records)
         self.conversations = Conversations(records)
         self.dashboard = Dashboard(records, self.courses)
-        self.accounts = Accounts(records, self.people)
         self.parts = (
             self.people,
             self.courses,
             self.assignments,
-            self.library,
-            self.modules,
             self.discussions,
             self.quizzes,
-            self.rubrics,
             self.conversations,
             self.dashboard,
-            self.accounts,
+            DisabledTools(),
         )

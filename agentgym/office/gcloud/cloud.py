@@ -12,21 +12,16 @@ from agentgym.text.tools import ToolError, echo
 PROJECT = "local-project"
 """The one project of an office."""
 
-REGIONS = {
-    "africa-south1": "abc", "asia-east1": "abc", "asia-east2": "abc", "asia-northeast1": "abc", "asia-northeast2": "abc",
-    "asia-northeast3": "abc", "asia-south1": "abc", "asia-south2": "abc", "asia-southeast1": "abc", "asia-southeast2": "abc",
-    "australia-southeast1": "abc", "australia-southeast2": "abc", "europe-central2": "abc", "europe-north1": "abc",
-    "europe-southwest1": "abc", "europe-west1": "bcd", "europe-west10": "abc", "europe-west12": "abc", "europe-west2": "abc",
-    "europe-west3": "abc", "europe-west4": "abc", "europe-west6": "abc", "europe-west8": "abc", "europe-west9": "abc",
-    "me-central1": "abc", "me-central2": "abc", "me-west1": "abc", "northamerica-northeast1": "abc",
-    "northamerica-northeast2": "abc", "southamerica-east1": "abc", "southamerica-west1": "abc", "us-central1": "abcf",
-    "us-east1": "bcd", "us-east4": "abc", "us-east5": "abc", "us-south1": "abc", "us-west1": "abc", "us-west2": "abc",
-    "us-west3": "abc", "us-west4": "abc",
-}  # fmt: skip
-"""The letters of the zones of each region."""
-
-ZONES = {f"{region}-{letter}": region for region, letters in REGIONS.items() for letter in letters}
-"""The region of each zone."""
+REGIONS = (
+    "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2",
+    "asia-northeast3", "asia-south1", "asia-south2", "asia-southeast1", "asia-southeast2",
+    "australia-southeast1", "australia-southeast2", "europe-central2", "europe-north1",
+    "europe-southwest1", "europe-west1", "europe-west10", "europe-west12", "europe-west2",
+    "europe-west3", "europe-west4", "europe-west6", "europe-west8", "europe-west9", "me-central1",
+    "me-central2", "me-west1", "northamerica-northeast1", "northamerica-northeast2",
+    "southamerica-east1", "southamerica-west1", "us-central1", "us-east1", "us-east4", "us-east5",
+    "us-south1", "us-west1", "us-west2", "us-west3", "us-west4",
+)  # fmt: skip
 
 
 def check_name(kind: str, name: str, pattern: str, rule: str) -> None:

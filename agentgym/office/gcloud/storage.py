@@ -7,6 +7,7 @@ import re
 from datetime import datetime, timedelta
 
 from agentgym.office.context import iso
+from agentgym.office.disabled import disabled_tool
 from agentgym.office.gcloud.cloud import (
     REGIONS,
     check_name,
@@ -17,7 +18,6 @@ from agentgym.office.gcloud.cloud import (
     next_page,
     read_token,
 )
-from agentgym.office.gcloud.signed_urls import read_url, sign_url
 from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
@@ -49,8 +49,6 @@ LOCATIONS = (
     "ASIA1",
     *(region.upper() for region in REGIONS),
 )
-METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
-"""Methods that a URL can be signed for."""
 _PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
 """All columns of an object but its bytes, which are large."""
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
@@ -192,10 +190,10 @@ class Storage:
         )
         return "\n".join([text, *(f"- {_rule(rule)}" for rule in row["lifecycle"])])
 
-    @tool
+    @disabled_tool("URL signing is")
     def storage_generate_signed_url(
         self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
-    ) -> str:
+    ) -> None:
         """Generate a URL that lets anyone use an object for a limited time.
 
         Args:
@@ -204,24 +202,6 @@ class Storage:
             expiration_minutes: Minutes until it expires, up to 10080.
             method: GET, HEAD, PUT, POST or DELETE.
         """
-        check_range("expiration_minutes", expiration_minutes, 1, 7 * 24 * 60)
-        verb = check_one_of("method", method, METHODS)
-        self._bucket(bucket_name)
-        if verb in ("PUT", "POST"):
-            _check_object_name(blob_name)
-        else:
-            self._object(bucket_name, blob_name)
-        if "signing_key" not in self._server.session:
-            self._server.session["signing_key"] = self._server.context.new_id("signing key", 40)
-        url = sign_url(
-            self._server.session["signing_key"],
-            verb,
-            bucket_name,
-            blob_name,
-            self._server.context.clock.now(),
-            60 * expiration_minutes,
-        )
-        return f"URL to {verb} {bucket_name}/{blob_name} for {expiration_minutes} minutes:\n{url}"
 
     @tool
     def storage_copy_object(
@@ -370,17 +350,6 @@ class Storage:
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
         """Return the bytes of an object, or of one version of it."""
         return self._object_data(self._object(bucket, name, generation))
-
-    def open_url(self, url: str, method: str = "GET") -> bytes:
-        """Return the bytes that a signed URL gives now.
-
-        Raises:
-            ToolError: It is not signed with this office's key for the method, or its time is over.
-        """
-        bucket, name = read_url(
-            self._server.session.get("signing_key"), method, url, self._server.context.clock.now()
-        )
-        return self.read_object(bucket, name)
 
     # Shared by the tools and with the other services.
 

@@ -1,4 +1,4 @@
-"""Shared context of the shop's parts: records, settings, dates, batches and events for webhooks."""
+"""Context that all parts of the shop share: records, settings, dates and batches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ MAX_WORDS = 50
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
 
-_DATES = frozenset(
-    {"date_created", "date_modified", "date_expires", "date_on_sale_from", "date_on_sale_to"}
-)
-"""Fields of products and coupons that are dates."""
+_DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
+"""Fields of products that are dates."""
 
 BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
 """Items of a batch, and the tool for one of them."""
@@ -216,21 +214,9 @@ class ShopContext:
         else:
             self.store.update(table, id, status="trash", date_modified=self.tick())
             record = show(id)
-        self.fire(f"{kind}.deleted", id)
         return record
 
-    # -- events and batches --------------------------------------------------------------------
-
-    def fire(self, topic: str, id: int) -> None:
-        """Deliver an event about a record to the active webhooks of its topic."""
-        for hook in self.store.find("webhooks", topic=topic, status="active"):
-            self.store.insert(
-                "deliveries",
-                webhook_id=hook["id"],
-                topic=topic,
-                resource_id=id,
-                date_created=self.now(),
-            )
+    # -- batches -------------------------------------------------------------------------------
 
     def run_batch(
         self, create: BatchJob, update: BatchJob, delete: BatchJob

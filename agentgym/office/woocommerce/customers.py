@@ -127,7 +127,6 @@ class Customers(ShopPart):
         """
         data = validate(CustomerData, customerData, "customerData")
         [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-        self._shop.fire("customer.created", new_id)
         return self.woo_customers_get(new_id)
 
     @tool
@@ -149,7 +148,6 @@ class Customers(ShopPart):
                 f"conflict: customer {owner} has the email address {echo(data['email'])}"
             )
         self._store.update("customers", **_merge(row, data, self._shop.tick()))
-        self._shop.fire("customer.updated", customerId)
         return self.woo_customers_get(customerId)
 
     # -- helpers -------------------------------------------------------------------------------

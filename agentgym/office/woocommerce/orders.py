@@ -58,8 +58,7 @@ _NEW: Row = {
 
 _DETAILS = tuple(_NEW["details"])  # fields in the column `details`
 _DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
-_PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
-"""Fields that change the prices of an order; the addresses do by their taxes."""
+_PRICING = {"line_items", "shipping_lines", "fee_lines"}  # fields that change the total
 
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, variation_id))"
 """SQL: the order has a product, or its variation."""
@@ -193,7 +192,7 @@ class Orders(ShopPart):
 
     @tool
     def woo_orders_create(self, orderData: NewOrder) -> Row:
-        """Create an order; other fields of the REST API (status, customer_id, coupon_lines …) are accepted too.
+        """Create an order; other fields of the REST API (status, customer_id, fee_lines …) are accepted too.
         Prices are those of the products unless a line gives its total.
 
         Args:
@@ -204,7 +203,6 @@ class Orders(ShopPart):
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
             if data.get("status") == "refunded":
                 self._refunds.refund_rest(new_id)
-            self._shop.fire("order.created", new_id)
         return self.woo_orders_get(new_id)
 
     @tool
@@ -222,7 +220,7 @@ class Orders(ShopPart):
             new = self._merge(old, data, self._shop.tick())
             items = [dict(item) for item in old_items]
             if data.keys() & _PRICING:
-                items = self._lines.compose(new, old_items, data, self._lines.look_up([data]))
+                items = self._lines.compose(old_items, data, self._lines.look_up([data]))
             self._stock.settle(old_items, items, old["booked"], new["booked"])
             self._store.delete("items", order_id=orderId)
             new_ids = itertools.count(self._shop.next_id("items"))
@@ -235,7 +233,6 @@ class Orders(ShopPart):
                 self._notes.add_status_change(orderId, old["status"], new["status"])
                 if new["status"] == "refunded":
                     self._refunds.refund_rest(orderId)
-            self._shop.fire("order.updated", orderId)
         return self.woo_orders_get(orderId)
 
     @tool
@@ -280,7 +277,7 @@ class Orders(ShopPart):
             new = {**_NEW, "id": key, "currency": currency, "date_created": date}
             order = self._merge(new, data, date)
             order |= {name: data[name] for name in _DATES if name in data}
-            items = self._lines.compose(order, (), data, prices)
+            items = self._lines.compose((), data, prices)
             if take_stock:
                 self._stock.settle((), items, was_booked=False, booked=order["booked"])
             for item in items:
@@ -328,6 +325,6 @@ def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
         ToolError: It is worth too much.
     """
     sums = totals(items)
-    if sums["total"] + sums["discount_total"] + sums["discount_tax"] > MAX_AMOUNT * 100:
+    if sums["total"] + sums["discount_total"] > MAX_AMOUNT * 100:
         raise ToolError(f"limit exceeded: an order is worth {money(MAX_AMOUNT * 100)} at most")
     return sums

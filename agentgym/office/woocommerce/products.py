@@ -195,7 +195,6 @@ class Products(ShopPart):
         data = validate(ProductData, productData, "productData")
         with self._store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-            self._shop.fire("product.created", new_id)
         return self.woo_products_get(new_id)
 
     @tool
@@ -225,7 +224,6 @@ class Products(ShopPart):
             self._store.update("products", **product)
             self._categories.assign(productId, data, product["type"])
             self._sync_parent(product["parent_id"] or productId)
-            self._shop.fire("product.updated", productId)
         return self.woo_products_get(productId)
 
     @tool

@@ -114,13 +114,13 @@ class Refunds(ShopPart):
         """
         with self._store.change():
             order = self._store.get("orders", orderId)
-            if refundPayment and not self._can_pay_back(order):
+            if refundPayment:
                 raise ToolError(
                     "invalid argument: refundPayment: the payment method of this order cannot pay "
                     "back; do it by hand"
                 )
             lines = self._lines(orderId, lineItems or [])
-            named = sum(line["total"] + _tax(line) for line in lines)
+            named = sum(line["total"] for line in lines)
             worth = named if amount is None else cents(parse_amount(amount, "amount"))
             least, rest = max(named, 1), order["total"] - self._refunded(orderId)
             if not least <= worth <= rest:
@@ -128,7 +128,7 @@ class Refunds(ShopPart):
                     f"invalid argument: amount: {money(least)} to {money(rest)} can be refunded, "
                     f"got {money(worth)}"
                 )
-            new_id = self._add(orderId, worth, reason, lines, paid=refundPayment)
+            new_id = self._add(orderId, worth, reason, lines)
             for line in lines:
                 self._stock.put_back(line["id"], line["quantity"])
             if worth == rest:
@@ -136,15 +136,9 @@ class Refunds(ShopPart):
                     "orders", orderId, status="refunded", date_modified=self._shop.tick()
                 )
                 self._notes.add_status_change(orderId, order["status"], "refunded")
-            self._shop.fire("order.updated", orderId)
         return self._show(self._store.get("refunds", new_id))
 
     # -- helpers -------------------------------------------------------------------------------
-
-    def _can_pay_back(self, order: Row) -> bool:
-        sql = "SELECT supports FROM gateways WHERE id = ?"
-        gateway = self._store.row(sql, order["details"]["payment_method"])
-        return gateway is not None and "refunds" in gateway["supports"]
 
     def _total(self, order_id: int) -> int:
         return int(self._store.value("SELECT total FROM orders WHERE id = ?", order_id))
@@ -153,16 +147,13 @@ class Refunds(ShopPart):
         sql = "SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?"
         return int(self._store.value(sql, order_id))
 
-    def _add(
-        self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False
-    ) -> int:
+    def _add(self, order_id: int, amount: int, reason: str, lines: list[Row]) -> int:
         return self._store.insert(
             "refunds",
             order_id=order_id,
             amount=amount,
             reason=reason,
             date_created=self._shop.tick(),
-            refunded_payment=paid,
             lines=lines,
         )
 
@@ -176,17 +167,14 @@ class Refunds(ShopPart):
             item = self._store.get(
                 "items", fields.get("id", 0), "line of this order", order_id=order_id
             )
-            taxes = [
-                {"id": tax["id"], "total": cents(tax["refund_total"])}
-                for tax in fields.get("refund_tax", [])
-            ]
+            tax = sum(cents(each["refund_total"]) for each in fields.get("refund_tax", []))
             total, quantity = cents(fields.get("refund_total", "")), fields.get("quantity", 0)
-            lines.append({"id": item["id"], "quantity": quantity, "total": total, "taxes": taxes})
+            lines.append({"id": item["id"], "quantity": quantity, "total": total})
             same = [line for line in lines if line["id"] == item["id"]]
             if (
                 sum(line["quantity"] for line in same) > item["quantity"]
                 or sum(line["total"] for line in same) > item["total"]
-                or sum(_tax(line) for line in same) > item["total_tax"]
+                or tax > 0
             ):
                 raise ToolError(
                     f"invalid argument: lineItems.{number}: more than what is left to refund of "
@@ -202,7 +190,7 @@ class Refunds(ShopPart):
             "date_created": self._shop.site_time(row["date_created"]),
             "amount": money(row["amount"]),
             "reason": row["reason"],
-            "api_refund": row["refunded_payment"],
+            "api_refund": False,
             "line_items": [_show_line(line, items[line["id"]]) for line in row["lines"]],
         }
 
@@ -214,9 +202,5 @@ def _show_line(line: Row, item: Row) -> Row:
         "product_id": item["product_id"] or 0,
         "quantity": -line["quantity"],
         "total": money(-line["total"]),
-        "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
+        "taxes": [],
     }
-
-
-def _tax(line: Row) -> int:
-    return int(sum(tax["total"] for tax in line["taxes"]))

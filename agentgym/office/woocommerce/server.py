@@ -8,15 +8,14 @@ from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories, Reviews
 from agentgym.office.woocommerce.context import ShopContext
-from agentgym.office.woocommerce.coupons import Coupons
 from agentgym.office.woocommerce.customers import Customers
+from agentgym.office.woocommerce.disabled_tools import DisabledTools
 from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
 from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
 from agentgym.office.woocommerce.reports import Reports
-from agentgym.office.woocommerce.settings import Settings, Webhooks
-from agentgym.office.woocommerce.shipping_and_taxes import Shipping, Taxes
+from agentgym.office.woocommerce.settings import Settings
 from agentgym.office.woocommerce.stock import Stock
 from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
@@ -47,12 +46,8 @@ class WooCommerce(Server):
         notes: Notes of orders.
         refunds: Refunds of orders.
         customers: Customers.
-        coupons: Coupons.
         reports: Reports.
-        shipping: Shipping zones.
-        taxes: Tax rates and classes.
-        settings: Settings, payment gateways and the system.
-        webhooks: Webhooks, with the events that were delivered to them.
+        settings: Settings and system status.
     """
 
     name: ClassVar[str] = "woocommerce"
@@ -87,17 +82,13 @@ class WooCommerce(Server):
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
         self.reviews = Reviews(shop)
-        self.coupons = Coupons(shop)
         self.notes = OrderNotes(shop)
         self.refunds = Refunds(shop, stock, self.notes)
-        lines = OrderLines(shop, self.coupons)
+        lines = OrderLines(shop)
         self.orders = Orders(shop, lines, stock, self.notes, self.refunds)
         self.customers = Customers(shop)
         self.reports = Reports(shop)
-        self.shipping = Shipping(shop)
-        self.taxes = Taxes(shop)
         self.settings = Settings(shop)
-        self.webhooks = Webhooks(shop)
         self.parts = (
             self.products,
             self.categories,
@@ -106,10 +97,7 @@ class WooCommerce(Server):
             self.notes,
             self.refunds,
             self.customers,
-            self.coupons,
             self.reports,
-            self.shipping,
-            self.taxes,
             self.settings,
-            self.webhooks,
+            DisabledTools(),
         )

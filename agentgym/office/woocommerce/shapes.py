@@ -1,5 +1,4 @@
-"""Fields of products, orders, customers and coupons that a caller may set, their validation, and the
-parameters of tools that take such a record: any object, with a schema of its main fields.
+"""Records that a caller may send: their fields, validation and the schemas of tool parameters.
 
 Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
 record may be sent back as it was read.
@@ -92,7 +91,7 @@ class Dimensions(TypedDict, total=False):
     height: str
 
 
-class Image(TypedDict, total=False):
+class ProductImage(TypedDict, total=False):
     """A picture of a product."""
 
     id: Id
@@ -153,7 +152,7 @@ class ProductData(TypedDict, total=False):
     purchase_note: str
     categories: Annotated[list[Term], Field(description="Categories by id")]
     tags: list[Term]
-    images: Annotated[list[Image], Field(description="Pictures")]
+    images: Annotated[list[ProductImage], Field(description="Pictures")]
     attributes: list[Attribute]
     default_attributes: list[Attribute]
     menu_order: Stock
@@ -174,7 +173,7 @@ class TermData(TypedDict, total=False):
     ]
     menu_order: Stock
     menuOrder: Annotated[Stock, Field(description="Place in the list")]
-    image: Annotated[Image, Field(description="Picture")]
+    image: Annotated[ProductImage, Field(description="Picture")]
 
 
 class Address(TypedDict, total=False):
@@ -202,7 +201,6 @@ class LineItem(TypedDict, total=False):
     sku: str | None
     name: str
     quantity: Annotated[Quantity, Field(description="Pieces")]
-    tax_class: str
     subtotal: Amount
     total: Amount
     meta_data: list[Meta]
@@ -223,15 +221,8 @@ class FeeLine(TypedDict, total=False):
 
     id: Id
     name: str | None
-    tax_class: str
     total: Amount
     meta_data: list[Meta]
-
-
-class CouponLine(TypedDict):
-    """A coupon in an order."""
-
-    code: str
 
 
 @with_config(_CONFIG)
@@ -253,7 +244,7 @@ class OrderData(TypedDict, total=False):
         list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
     ]
     fee_lines: list[FeeLine]
-    coupon_lines: list[CouponLine]
+    coupon_lines: Annotated[list[Any], Field(max_length=0)]  # coupons are disabled
     meta_data: list[Meta]
 
 
@@ -286,37 +277,6 @@ class CustomerData(TypedDict, total=False):
     billing: Annotated[Address, Field(description="Billing address")]
     shipping: Annotated[Address, Field(description="Shipping address")]
     meta_data: Annotated[list[Meta], Field(description="Custom fields")]
-
-
-@with_config(_CONFIG)
-class CouponData(TypedDict, total=False):
-    """A coupon."""
-
-    code: Annotated[
-        str, Field(min_length=1, max_length=100, description="Code that customers enter")
-    ]
-    amount: Annotated[Amount, Field(description="Amount of money, or percentage")]
-    status: ProductStatus
-    discount_type: Annotated[
-        Literal["percent", "fixed_cart", "fixed_product"],
-        Field(description="What the amount means"),
-    ]
-    description: str
-    date_expires: Annotated[str | None, Field(description="Last moment, ISO 8601")]
-    individual_use: Annotated[bool, Field(description="Not with other coupons")]
-    product_ids: Annotated[list[Id], Field(description="Only for these products")]
-    excluded_product_ids: Annotated[list[Id], Field(description="Not for these products")]
-    usage_limit: Annotated[Id | None, Field(description="Uses in all")]
-    usage_limit_per_user: Annotated[Id | None, Field(description="Uses by one customer")]
-    limit_usage_to_x_items: Annotated[Id | None, Field(description="Items it applies to, at most")]
-    free_shipping: Annotated[bool, Field(description="Grants free shipping")]
-    product_categories: list[Id]
-    excluded_product_categories: list[Id]
-    exclude_sale_items: Annotated[bool, Field(description="Not for products on sale")]
-    minimum_amount: Annotated[Amount, Field(description="Least worth of the order")]
-    maximum_amount: Annotated[Amount, Field(description="Greatest worth of the order")]
-    email_restrictions: list[str]
-    meta_data: list[Meta]
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
@@ -382,7 +342,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def _schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
+def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
     """Return the JSON Schema of a record with those fields that have a description.
 
     The other fields are accepted too; a prompt that described them all would be twice as long.
@@ -408,12 +368,11 @@ def _described(schema: Row, definitions: Row) -> Row:
     return told | ({"properties": fields} if fields else {})
 
 
-NewProduct = Annotated[dict[str, Any], _schema_of(ProductData)]
-NewCategory = Annotated[dict[str, Any], _schema_of(TermData, ["name"])]
-NewOrder = Annotated[dict[str, Any], _schema_of(OrderData)]
-NewCustomer = Annotated[dict[str, Any], _schema_of(CustomerData)]
-NewCoupon = Annotated[dict[str, Any], _schema_of(CouponData, ["code", "amount", "discount_type"])]
-RefundedLine = Annotated[dict[str, Any], _schema_of(RefundLine)]
+NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]
+NewCategory = Annotated[dict[str, Any], schema_of(TermData, ["name"])]
+NewOrder = Annotated[dict[str, Any], schema_of(OrderData)]
+NewCustomer = Annotated[dict[str, Any], schema_of(CustomerData)]
+RefundedLine = Annotated[dict[str, Any], schema_of(RefundLine)]
 ChangedRecord = Annotated[
     dict[str, Any],
     WithJsonSchema(

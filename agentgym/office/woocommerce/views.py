@@ -13,7 +13,7 @@ from agentgym.office.woocommerce.context import (
     show_meta,
     slug_of,
 )
-from agentgym.office.woocommerce.money import cents, money
+from agentgym.office.woocommerce.money import money
 
 PRODUCT_DETAILS: Row = {
     "catalog_visibility": "visible",
@@ -130,18 +130,8 @@ def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
     return shown
 
 
-_SUMS = (
-    "discount_total",
-    "discount_tax",
-    "shipping_total",
-    "shipping_tax",
-    "cart_tax",
-    "total",
-    "total_tax",
-)
-"""Sums of an order, in the order of the API."""
-
 _ADDRESSES = ("billing", "shipping")
+_NO_TAX = money(0)  # no order is taxed: tax rates are disabled
 _OF_ORDERS = "SELECT * FROM {} WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 """SQL: the records of a table that belong to orders."""
 
@@ -150,17 +140,16 @@ def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return the orders with ids as the API shows them."""
     items = shop.rows_by_owner("order_id", _OF_ORDERS.format("items"), ids)
     refunds = shop.rows_by_owner("order_id", _OF_ORDERS.format("refunds"), ids)
-    rates = {row["id"]: row for row in shop.store.find("tax_rates")}
     orders = []
     for row in shop.rows_by_id("orders", ids):
         row |= {name: shop.site_time(row[name]) for name in row if name.startswith("date_")}
-        orders.append(_show_order(row, items[row["id"]], refunds[row["id"]], rates))
+        orders.append(_show_order(row, items[row["id"]], refunds[row["id"]]))
     return orders
 
 
-def _show_order(row: Row, items: list[Row], refunds: list[Row], rates: dict[int, Row]) -> Row:
+def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
     details = row["details"]
-    by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": [], "coupon": []}
+    by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": []}
     for item in items:
         by_type[item["type"]].append(item)
     given = {
@@ -177,23 +166,28 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row], rates: dict[int,
         "date_created": row["date_created"],
         "date_modified": row["date_modified"],
         "subtotal": money(sum(item["subtotal"] for item in by_type["line_item"])),
-        **{name: money(row[name]) for name in _SUMS},
+        "discount_total": money(row["discount_total"]),
+        "discount_tax": _NO_TAX,
+        "shipping_total": money(row["shipping_total"]),
+        "shipping_tax": _NO_TAX,
+        "cart_tax": _NO_TAX,
+        "total": money(row["total"]),
+        "total_tax": _NO_TAX,
         "customer_id": row["customer_id"] or 0,
         **given,
         "line_items": [_show_line(item) for item in by_type["line_item"]],
-        "tax_lines": _show_taxes(items, rates),
+        "tax_lines": [],
         "shipping_lines": [_show_shipping(item) for item in by_type["shipping"]],
         "fee_lines": [_show_fee(item) for item in by_type["fee"]],
-        "coupon_lines": [_show_coupon(item) for item in by_type["coupon"]],
+        "coupon_lines": [],
         "refunds": [{"id": refund["id"], "total": money(-refund["amount"])} for refund in refunds],
     }
 
 
 def _show_extras(item: Row) -> Row:
-    """Return what only some lines have: a variation, tax, custom fields."""
+    """Return what only some lines have: a variation and custom fields."""
     extras = {
         "variation_id": item["variation_id"],
-        "total_tax": item["total_tax"] and money(item["total_tax"]),
         "meta_data": item["meta_data"] and show_meta(item["meta_data"]),
     }
     return {name: value for name, value in extras.items() if value}
@@ -229,36 +223,4 @@ def _show_fee(item: Row) -> Row:
         "name": item["name"],
         "total": money(item["total"]),
         **_show_extras(item),
-    }
-
-
-def _show_coupon(item: Row) -> Row:
-    return {
-        "id": item["id"],
-        "code": item["code"],
-        "discount": money(item["total"]),
-        "discount_tax": money(item["total_tax"]),
-    }
-
-
-def _show_taxes(items: list[Row], rates: dict[int, Row]) -> list[Row]:
-    """Return the taxes of an order by rate."""
-    sums: dict[int, dict[str, int]] = {}
-    for item in items:
-        name = "shipping_tax_total" if item["type"] == "shipping" else "tax_total"
-        for tax in item["taxes"]:
-            by_kind = sums.setdefault(tax["id"], {"tax_total": 0, "shipping_tax_total": 0})
-            by_kind[name] += cents(tax["total"])
-    return [_show_tax(rates[key], by_kind) for key, by_kind in sorted(sums.items())]
-
-
-def _show_tax(rate: Row, by_kind: dict[str, int]) -> Row:
-    names = filter(None, [rate["country"], rate["state"], rate["name"].upper()])
-    return {
-        "rate_id": rate["id"],
-        "rate_code": "-".join(names),
-        "label": rate["name"],
-        "compound": rate["compound"],
-        "rate_percent": float(rate["rate"]),
-        **{name: money(amount) for name, amount in by_kind.items()},
     }

@@ -5,7 +5,6 @@ small model.
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import pickle
 import re
@@ -13,7 +12,6 @@ import re
 import numpy as np
 import pytest
 
-from agentgym.office.canvas.accounts import REPORTS
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import tools_of
 from tests.helpers import calls_of
@@ -93,113 +91,6 @@ def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
     assert "Frogs" in json.dumps(as_user(canvas, SUE).dashboard.canvas_list_notifications())
 
 
-def test_accounts_are_for_administrators(canvas: Canvas) -> None:
-    science = canvas.accounts.add_account("Science")
-    canvas.courses.add_course(
-        "Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01"
-    )
-    as_user(canvas, ADMIN)
-    assert canvas.accounts.canvas_get_account(1)["name"] == "University"
-    assert ids(canvas.accounts.canvas_list_sub_accounts(1)) == [science]
-    found = canvas.accounts.canvas_list_account_courses
-    assert ids(found(1)) == [1, 2, 3, 4]
-    assert ids(found(1, sort="course_name", order="desc")) == [4, 3, 2, 1]
-    assert ids(found(1, sort="teacher")) == [2, 4, 1, 3]
-    assert ids(found(science)) == [4]
-    assert (
-        ids(found(1, published=False)),
-        ids(found(1, completed=True)),
-        ids(found(1, search_term="LO")),
-    ) == ([3], [2, 4], [2, 4])
-    refused(
-        lambda: found(1, search_term="o"),
-        "^invalid argument: search_term must have at least 2 characters",
-    )
-    people = canvas.accounts.canvas_list_account_users
-    assert ids(people(science)) == [OSCAR]
-    assert (ids(people(1, search_term="TI")), ids(people(1, sort="email", order="desc"))[:2]) == (
-        [TIM],
-        [TIM, TARA],
-    )
-    made = canvas.accounts.canvas_create_user(
-        science,
-        {"name": "Ann Lee"},
-        {"unique_id": "ann@u.edu", "password": "pw", "sis_user_id": "7"},
-    )
-    assert (made["id"], made["sortable_name"], made["sis_user_id"]) == (7, "Lee, Ann", "7")
-    refused(
-        lambda: canvas.accounts.canvas_create_user(
-            1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}
-        ),
-        "^conflict: there is a user",
-    )
-    create = tools_of(canvas)["canvas_create_user"]
-    for user, login, why in (
-        ({}, {"unique_id": "b"}, "argument 'user.name' is missing"),
-        ({"name": 3}, {"unique_id": "b"}, "argument 'user.name': input should be a valid string"),
-        ({"name": " "}, {"unique_id": "b"}, "^invalid argument: name must have"),
-        ({"name": "A"}, {}, "argument 'pseudonym.unique_id' is missing"),
-        ({"name": "A", "admin": True}, {"unique_id": "b"}, "no argument is called 'user.admin'"),
-    ):
-        arguments = {"account_id": 1, "user": user, "pseudonym": login}
-        refused(lambda a=arguments: create(a), why)
-    create({"account_id": 1, "user": {"name": "Bo"}, "pseudonym": {"unique_id": "bo@u.edu"}})
-    refused(lambda: canvas.people.canvas_login("bo@u.edu", ""), "^permission denied")
-    assert canvas.people.canvas_login("ann@u.edu", "pw")["name"] == "Ann Lee"
-    for call in (
-        canvas.accounts.canvas_get_account,
-        found,
-        people,
-        canvas.accounts.canvas_list_sub_accounts,
-        canvas.accounts.canvas_get_account_reports,
-    ):
-        refused(lambda c=call: c(1), "^permission denied: only an administrator")
-
-
-def test_reports_are_files(canvas: Canvas) -> None:
-    as_user(canvas, TARA).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
-    as_user(canvas, ADMIN)
-    offered = canvas.accounts.canvas_get_account_reports(1)
-    assert {row["report"]: tuple(row["parameters"]) for row in offered} == REPORTS
-    tables = {}
-    for report, parts in REPORTS.items():
-        for part in parts:
-            made = canvas.accounts.canvas_create_account_report(1, report, {part: True})
-            tables[part] = list(
-                csv.DictReader(canvas.context.files.read_text(made["file_url"]).splitlines())
-            )
-    assert [row["login_id"] for row in tables["users"]] == [
-        f"{login}@u.edu" for login in LOGINS.values()
-    ]
-    assert [row["name"] for row in tables["courses"]] == ["Algebra", "Biology", "Chaos"]
-    assert len(tables["enrollments"]) == 8
-    assert [(row["student"], row["course"], row["current_score"]) for row in tables["grades"]] == [
-        ("Sam Doe", "Algebra", ""), ("Sue Doe", "Algebra", "90.0"), ("Sue Doe", "Biology", ""), ("Sam Doe", "Chaos", ""),
-    ]  # fmt: skip
-    assert (len(tables["access"]), tables["unpublished"]) == (
-        6,
-        [{"course_id": "3", "course_code": "CH1-3", "name": "Chaos"}],
-    )
-    assert (made["status"], made["id"]) == ("complete", len(tables))
-    refused(
-        lambda: canvas.accounts.canvas_create_account_report(1, "x"),
-        "^not found: there is no report",
-    )
-    refused(
-        lambda: canvas.accounts.canvas_create_account_report(
-            1, "provisioning_csv", {"users": True, "courses": True}
-        ),
-        "^invalid argument: a report has one",
-    )
-    refused(
-        lambda: canvas.accounts.canvas_create_account_report(1, "provisioning_csv", {"users": 1}),
-        "^invalid argument: parameters",
-    )
-    empty = canvas.accounts.add_account("Empty")
-    made = canvas.accounts.canvas_create_account_report(empty, "unpublished_courses_csv")
-    assert canvas.context.files.read_text(made["file_url"]) == "course_id,course_code,name\n"
-
-
 def busy(canvas: Canvas) -> Canvas:
     """The school with something of every kind in it; each private thing says `private-` and
     whose it is.
@@ -207,14 +98,9 @@ def busy(canvas: Canvas) -> Canvas:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
-    canvas.library.add_page(ALGEBRA, "Page", "x")
     canvas.discussions.add_topic(ALGEBRA, "Topic", "x")
     canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
-    canvas.library.add_folder(ALGEBRA, "folder")
-    module = canvas.modules.add_module(ALGEBRA, "Module")
-    canvas.modules.add_module_item(module, "Item", "Quiz", content_id=quiz)
     for user in LOGINS:
-        canvas.library.add_file(f"private-{user}.txt", 1, owner=user)
         canvas.dashboard.add_event(f"private-{user}", "2025-01-20", user_id=user)
     canvas.assignments.add_submission(2, SAM, body="private-4")
     canvas.store.update("submissions", 1, body="private-5")
@@ -286,15 +172,10 @@ def check(canvas: Canvas) -> None:
     worth its questions.
     """
     assert canvas.store.rows("PRAGMA foreign_key_check") == []
-    for table, owner in (
-        ("modules", "course_id"),
-        ("module_items", "module_id"),
-        ("quiz_questions", "quiz_id"),
-    ):
-        rows = canvas.store.find(table, f"{owner}, position")
-        for each in {row[owner] for row in rows}:
-            positions = [row["position"] for row in rows if row[owner] == each]
-            assert positions == list(range(1, len(positions) + 1)), table
+    rows = canvas.store.find("quiz_questions", "quiz_id, position")
+    for quiz in {row["quiz_id"] for row in rows}:
+        positions = [row["position"] for row in rows if row["quiz_id"] == quiz]
+        assert positions == list(range(1, len(positions) + 1))
     for quiz in {row["quiz_id"] for row in canvas.store.find("quiz_questions")}:
         worth = [
             row["points_possible"] for row in canvas.store.find("quiz_questions", quiz_id=quiz)

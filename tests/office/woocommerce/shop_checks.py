@@ -50,21 +50,12 @@ def check_laws(shop: WooCommerce) -> None:
     for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731
         items = shop.store.find("items", order_id=row["id"])
-        paid = [item for item in items if item["type"] != "coupon"]
         lines = [item for item in items if item["type"] == "line_item"]
-        taxes = amount(paid, "total_tax") / 100
-        assert Decimal(row["total"]) == amount(paid, "total") / 100 + taxes
+        assert Decimal(row["total"]) == amount(items, "total") / 100
         assert Decimal(row["subtotal"]) == amount(lines, "subtotal") / 100
-        assert (
-            Decimal(row["total_tax"])
-            == taxes
-            == amount(row["tax_lines"], "tax_total")
-            + amount(row["tax_lines"], "shipping_tax_total")
-        )
         shown = [
             line.get("total") or Decimal(line["price"]) * line["quantity"]
             for line in row["line_items"]
         ]
         assert Decimal(row["discount_total"]) == Decimal(row["subtotal"]) - sum(map(Decimal, shown))
-        assert Decimal(row["discount_total"]) >= amount(row["coupon_lines"], "discount")
         assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])
