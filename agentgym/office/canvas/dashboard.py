@@ -13,7 +13,7 @@ from agentgym.office.canvas.fields import (
 from agentgym.office.canvas.people import show_profile
 from agentgym.office.canvas.records import (
     CanvasPart,
-    Records,
+    CanvasRecords,
     show_assignments,
     show_courses,
 )
@@ -79,7 +79,7 @@ class Dashboard(CanvasPart):
         courses: The part that lists the user's courses.
     """
 
-    def __init__(self, records: Records, courses: Courses) -> None:
+    def __init__(self, records: CanvasRecords, courses: Courses) -> None:
         super().__init__(records)
         self._courses = courses
 

@@ -1,7 +1,7 @@
 """Canvas: the records, as the user who is logged in may reach them, and in the form of the
 published server, with the fields of Canvas's API that are the same for all records here.
 
-All parts of the server share one object of the class `Records`.
+All parts of the server share one object of the class `CanvasRecords`.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ SELECT u.*, known FROM users u JOIN (
 """The users who are in a course with a user; `known` where one of them teaches the other."""
 
 
-class Records:
-    """Records of Canvas, the user who is logged in, and what that user may do.
+class CanvasRecords:
+    """CanvasRecords of Canvas, the user who is logged in, and what that user may do.
 
     It keeps no state: the server replaces its own at the beginning of an episode and when a
     snapshot is restored, so everything is looked up there.
@@ -285,7 +285,7 @@ class CanvasPart:
         records: The records that all parts share.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: CanvasRecords) -> None:
         self._records = records
 
     @property
@@ -305,7 +305,7 @@ def whole(number: float | None) -> float | int:
     return int(value) if value == int(value) else value
 
 
-def show_courses(records: Records, courses: Sequence[Row]) -> list[Row]:
+def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
     """Return courses, each with the names of its teachers, by one query for all."""
     teachers: dict[int, list[str]] = {}
     for row in records.store.rows(_TEACHERS, TEACHER, [course["id"] for course in courses]):
@@ -324,7 +324,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
     }
 
 
-def show_assignments(records: Records, assignments: Sequence[Row]) -> list[Row]:
+def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
     """Return assignments, each with its place and its numbers of submissions, by one query; those
     to grade are told to those who grade.
     """

@@ -14,7 +14,7 @@ from agentgym.office.canvas.dashboard import Dashboard
 from agentgym.office.canvas.disabled_tools import DisabledTools
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
-from agentgym.office.canvas.records import Records
+from agentgym.office.canvas.records import CanvasRecords
 from agentgym.office.canvas.schema import SCHEMA
 from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
@@ -114,7 +114,7 @@ class Canvas(Server):
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        records = Records(self)
+        records = CanvasRecords(self)
         self.people = People(records)
         self.courses = Courses(records)
         self.assignments = Assignments(records)

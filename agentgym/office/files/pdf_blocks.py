@@ -32,13 +32,13 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PdfTable:
     """Rows of cells with lines around them; the first row is the head."""
 
     rows: Sequence[Sequence[str]]
 
 
-Block: TypeAlias = str | Text | Box | Table
+Block: TypeAlias = str | Text | Box | PdfTable
 """A part of a page; a `str` is a `Text`, an empty one a blank line."""
 
 

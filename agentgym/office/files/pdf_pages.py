@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.libraries import pdf_library
 
 LEADING = 1.3
@@ -107,7 +107,7 @@ class _Page:
 
     def add(self, block: Block) -> None:
         """Set a block below the last one."""
-        if isinstance(block, Table):
+        if isinstance(block, PdfTable):
             self._add_table(block)
         elif isinstance(block, Box):
             self._add_box(block)
@@ -170,7 +170,7 @@ class _Page:
         self._note_cells([box.text], is_beside=bool(self.texts))
         self._next_line = y + _CELL_BOTTOM - text.size, text.size
 
-    def _add_table(self, table: Table) -> None:
+    def _add_table(self, table: PdfTable) -> None:
         rows = [[_check(cell) for cell in row] for row in table.rows]
         if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
             raise _Special

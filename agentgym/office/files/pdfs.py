@@ -15,7 +15,7 @@ from io import BytesIO
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.files.pdf_pages import (
     BLANK,
     LEADING,
@@ -107,7 +107,7 @@ def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
 
 
 def _flowable(platypus: Any, block: Block) -> Any:
-    if isinstance(block, Table):
+    if isinstance(block, PdfTable):
         cells = [[_check_encoding(cell) for cell in row] for row in block.rows]
         grid = [
             ("GRID", (0, 0), (-1, -1), 0.5, "black"),

@@ -37,14 +37,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class WorkspaceFile:
     """A file: its bytes and when it was made and last written (UTC)."""
 
     data: bytes
     created: datetime
     modified: datetime
 
-    def __deepcopy__(self, memo: object) -> File:
+    def __deepcopy__(self, memo: object) -> WorkspaceFile:
         return self  # nothing in it can change
 
 
@@ -62,7 +62,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
-        self._files: dict[str, File] = {}
+        self._files: dict[str, WorkspaceFile] = {}
         self._folders: dict[str, datetime] = {ROOT: _EPOCH}
         self._bytes = 0
 
@@ -120,7 +120,7 @@ class Workspace:
         """Tell if there is a directory at a path."""
         return self.resolve(path) in self._folders
 
-    def file(self, path: str) -> File:
+    def file(self, path: str) -> WorkspaceFile:
         """Return a file with its times.
 
         Raises:
@@ -165,7 +165,7 @@ class Workspace:
             )
         self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()
-        self._files[full] = File(content, old.created if old else now, now)
+        self._files[full] = WorkspaceFile(content, old.created if old else now, now)
         self._bytes = total
         return full
 
@@ -262,7 +262,7 @@ class Workspace:
             old = self._files.get(full)
             if old is not None and data is not None:
                 fresh._files[full] = (
-                    old if data == old.data else File(data, old.created, self.clock())
+                    old if data == old.data else WorkspaceFile(data, old.created, self.clock())
                 )
         self._files, self._bytes = fresh._files, fresh._bytes
         self._folders = {

@@ -11,7 +11,7 @@ import pytest
 
 import agentgym
 from agentgym.office.files import pdfs
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdf_pages import set_page
 from agentgym.office.files.pdfs import read_pdf, write_pdf
 
@@ -43,7 +43,7 @@ def block(rng: random.Random) -> Block:
     if kind < 0.8:
         return Box(sentence(rng, 4))
     columns = rng.randint(1, 5)
-    return Table([[sentence(rng, 2) for _ in range(columns)] for _ in range(rng.randint(1, 6))])
+    return PdfTable([[sentence(rng, 2) for _ in range(columns)] for _ in range(rng.randint(1, 6))])
 
 
 def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
@@ -63,8 +63,8 @@ def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
         [],
         [""],
         ["line"] * 60,
-        [Table([["wide " * 30]])],
-        [Table([["a", ""]])],
+        [PdfTable([["wide " * 30]])],
+        [PdfTable([["a", ""]])],
         [Text("right", align="right")],
         *([text] for text in SPECIAL),
         *([Box(text)] for text in SPECIAL),
@@ -72,7 +72,7 @@ def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
 )
 def test_what_the_layout_engine_breaks_or_changes_is_left_to_it(blocks: Sequence[Block]) -> None:
     assert set_page(blocks, A4) is None
-    if not any(isinstance(each, Table) and "wide" in each.rows[0][0] for each in blocks):
+    if not any(isinstance(each, PdfTable) and "wide" in each.rows[0][0] for each in blocks):
         assert write_pdf([blocks]) == pdfs._build_pdf([blocks], "")
 
 

@@ -17,7 +17,7 @@ from agentgym.office.files.pdfs import (
     MAX_PAGES,
     MAX_WORK,
     Box,
-    Table,
+    PdfTable,
     Text,
     read_pdf,
     write_pdf,
@@ -32,7 +32,7 @@ INVOICE = [
         Text("ACME & Co <Ltd>", 18, bold=True, align="center"),
         "Invoice INV-7",
         Box("PAID"),
-        Table([["Item", "Price"], ["Desk", "$99.50"]]),
+        PdfTable([["Item", "Price"], ["Desk", "$99.50"]]),
         "",
         "Total: €99.50 – “thanks”",
     ],
@@ -73,7 +73,7 @@ def test_long_texts_go_on_to_the_next_page_and_odd_signs_are_refused() -> None:
     assert len(pages) == 4
     assert re.findall(r"\d+", " ".join(pages)) == [str(k) for k in range(120)]
     assert [len(read_pdf(write_pdf(each))) for each in ([["x"]], [[]], [[], []])] == [1, 1, 2]
-    for block in ("日本", Box("日本"), Table([["日本"]])):
+    for block in ("日本", Box("日本"), PdfTable([["日本"]])):
         with pytest.raises(
             ValueError, match=r"have no '日' \(in '日本'\); write it in Latin letters"
         ):
