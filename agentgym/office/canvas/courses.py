@@ -1,4 +1,4 @@
-"""Canvas: courses and who is enrolled in them."""
+"""Canvas: courses and enrollments."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
+# Courses in which a user is enrolled with one of the given states.
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
-"""The courses of a user who has one of some states in them."""
 
 
+# Canvas numbers the course roles in this order, after the account roles.
 _ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
-"""The ids of the roles: Canvas numbers them in this order, after those of accounts."""
 
 
 class Courses(CanvasPart):
@@ -50,7 +50,9 @@ class Courses(CanvasPart):
         account_id: int = 1,
         **extra: Any,
     ) -> int:
-        """Add a course with its teacher and students; the id. `extra` are more fields to show."""
+        """Add a course with its teacher and students and return its id; `extra` fields are shown
+        too.
+        """
         with self._store.change():
             course = self._records.add(
                 "courses",
@@ -76,7 +78,7 @@ class Courses(CanvasPart):
     def enroll(
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
-        """Enroll a user, or change the state of an existing enrollment; its id."""
+        """Enroll a user or change the state of an enrollment; return its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
@@ -94,7 +96,7 @@ class Courses(CanvasPart):
         """List your courses.
 
         Args:
-            include_ended: Those that are over, too.
+            include_ended: Include ended courses.
         """
         me = self._records.me()["id"]
         states = ["active", "completed"] if include_ended else ["active"]
@@ -183,8 +185,8 @@ class Courses(CanvasPart):
             course_id: Course.
             name: Name.
             course_code: Short code.
-            start_at: Start, ISO 8601; "" takes it away.
-            end_at: End, likewise.
+            start_at: Start, ISO 8601; "" removes it.
+            end_at: End, ISO 8601; "" removes it.
             syllabus_body: Syllabus, HTML allowed.
         """
         self._records.course(course_id, "edit")

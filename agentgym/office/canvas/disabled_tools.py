@@ -1,4 +1,4 @@
-"""Tools of Canvas that no account here can use: files and pages, modules, rubrics, administration."""
+"""Canvas tools that are listed but disabled: files, pages, modules, rubrics, administration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rating(TypedDict, total=False):  # noqa: D101 (its docstring would be a pa
 class Criterion(TypedDict, total=False):  # noqa: D101
     description: _Description
     long_description: _LongDescription
-    points: Annotated[float, Field(description="Most points")]
+    points: Annotated[float, Field(description="Maximum points")]
     criterion_use_range: Annotated[bool, Field(description="Ratings are ranges of points")]
     ratings: Annotated[list[Rating], Field(description="Ratings, best first")]
 
@@ -48,7 +48,7 @@ class NewLogin(TypedDict, total=False):  # noqa: D101
 
 
 class DisabledTools:
-    """Signatures of the disabled tools; the schemas are those of the published server."""
+    """Signatures of the disabled tools, which give the published schemas."""
 
     @disabled_tool(_FILES)
     def canvas_list_files(self, course_id: int, folder_id: int | None = None) -> None:
@@ -158,8 +158,8 @@ class DisabledTools:
             name: Name.
             position: Place from 1; last by default.
             unlock_at: Opens then, ISO 8601.
-            require_sequential_progress: Items are done in order.
-            prerequisite_module_ids: Modules to complete before.
+            require_sequential_progress: Items must be completed in order.
+            prerequisite_module_ids: Modules to complete first.
             published: Visible to students.
         """
 
@@ -227,14 +227,14 @@ class DisabledTools:
             course_id: Course.
             title: Title.
             description: Description.
-            free_form_criterion_comments: Comments in place of ratings.
+            free_form_criterion_comments: Free-form comments instead of ratings.
             hide_score_total: Hide the total from students.
             criteria: Criteria.
         """
 
     @disabled_tool(_ACCOUNTS)
     def canvas_get_account(self, account_id: int) -> None:
-        """Get an account; this and the other tools of accounts are for administrators.
+        """Get an account; account tools are for administrators.
 
         Args:
             account_id: Account.
@@ -255,9 +255,9 @@ class DisabledTools:
 
         Args:
             account_id: Account.
-            with_enrollments: With enrollments, or without.
-            published: Published, or not.
-            completed: Over, or not.
+            with_enrollments: With or without enrollments.
+            published: Published or not.
+            completed: Ended or not.
             sort: Sort key.
             order: Direction.
             search_term: At least two characters of name or code.
@@ -292,7 +292,7 @@ class DisabledTools:
 
     @disabled_tool(_ACCOUNTS)
     def canvas_list_sub_accounts(self, account_id: int) -> None:
-        """List the accounts right below an account.
+        """List the direct sub-accounts of an account.
 
         Args:
             account_id: Account.
@@ -300,7 +300,7 @@ class DisabledTools:
 
     @disabled_tool(_ACCOUNTS)
     def canvas_get_account_reports(self, account_id: int) -> None:
-        """List the reports that can be made on an account.
+        """List the available reports on an account.
 
         Args:
             account_id: Account.
@@ -310,7 +310,7 @@ class DisabledTools:
     def canvas_create_account_report(
         self, account_id: int, report: str, parameters: dict[str, Any] | None = None
     ) -> None:
-        """Make a report on an account: a CSV file in the workspace, under canvas_reports.
+        """Create a report on an account: a CSV file in the workspace, under canvas_reports.
 
         Args:
             account_id: Account.

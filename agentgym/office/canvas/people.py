@@ -1,4 +1,4 @@
-"""Canvas: users, their profiles, and who is logged in."""
+"""Canvas: users, profiles and the login."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:
-        """Log a user in without asking for the password.
+        """Log a user in without a password.
 
         Raises:
-            ToolError: There is no such user.
+            ToolError: The user does not exist.
         """
         user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
@@ -38,14 +38,13 @@ class People(CanvasPart):
         time_zone: Text = None,
         account_id: int = 1,
     ) -> int:
-        """Add a user; the id.
+        """Add a user and return the id.
 
-        An administrator has all rights in all accounts. The e-mail address is the login id by
-        default.
+        An administrator has all rights. The login id is the default e-mail address.
         """
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
-            raise ToolError(f"conflict: there is a user with login id {echo(login_id)} already")
+            raise ToolError(f"conflict: login id {echo(login_id)} is taken")
         return self._records.add(
             "users",
             name=name,
@@ -66,7 +65,7 @@ class People(CanvasPart):
 
     @tool
     def canvas_health_check(self) -> Row:
-        """Check that Canvas answers, and who is logged in."""
+        """Check the connection to Canvas and the login."""
         user = show_profile(self._records.me()) if "user" in self._records.session else None
         return {"status": "ok", "timestamp": self._records.now(), "user": user}
 
@@ -101,7 +100,7 @@ class People(CanvasPart):
 
     @tool
     def canvas_list_users(self) -> Row:
-        """List the users in courses with you (all for an administrator); addresses only where one of you teaches the other."""
+        """List the users in your courses (all users for administrators); addresses only between teachers and students."""
         users = [show_user(user, known) for user, known in self._records.acquaintances()]
         return {"users": users, "count": len(users)}
 
@@ -143,13 +142,13 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as in a list; addresses only where the user is `known`."""
+    """Return a user as listed; addresses only if the user is `known`."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 
 
 def show_profile(user: Row) -> Row:
-    """Return the profile of a user, without the password."""
+    """Return a profile without the password."""
     names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
     return {
         **{key: user[key] for key in names},
@@ -160,6 +159,6 @@ def show_profile(user: Row) -> Row:
 
 
 def _family_name_first(name: str) -> str:
-    """Return a name with the family name first: `Kelly, Rose Ann`."""
+    """Put the family name first: `Kelly, Rose Ann`."""
     first, _, last = name.strip().rpartition(" ")
     return f"{last}, {first}" if first else last

@@ -1,4 +1,4 @@
-"""Canvas: the tables of its records, and the words that some of their columns hold."""
+"""Canvas: tables and the values of some columns."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
     f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
 )
 ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)
-"""The types of an enrollment, as Canvas spells them."""
+"""Enrollment types, in Canvas's spelling."""
 
 STATES = ("active", "invited", "inactive", "completed")
-"""The states of an enrollment: an active one gives rights, a completed one lets its user read."""
+"""Enrollment states: `active` grants rights, `completed` only read access."""
 
 RIGHTS = {
     "edit": (TEACHER, TA, DESIGNER),
@@ -90,7 +90,7 @@ RIGHTS = {
     "teach": (TEACHER,),
     "learn": (STUDENT,),
 }
-"""The roles that have each right in a course, after Canvas's default permissions."""
+"""Roles that have each right in a course, after Canvas's default permissions."""
 
 MAX_ID = 2**63 - 1
-"""The greatest id that a record can have: SQLite has no integers beyond 64 bits."""
+"""SQLite's largest integer."""

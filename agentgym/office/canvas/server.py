@@ -1,6 +1,6 @@
-"""Canvas, a learning platform: courses, work and grades, as each user may see them.
+"""Canvas, a learning platform: courses, work and grades, with each user's access rights.
 
-Its REST API is the model.
+It is modelled on Canvas's REST API.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from agentgym.office.server import Server
 
 
 class Canvas(Server):
-    """Canvas. Most tools need a user who is logged in (`people.login_as`, or the tool).
+    """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    A task fills it with the `add_…` methods of its parts. They return the id of the new record; ids
-    count from 1 in each table, and moments are ISO 8601 texts or datetimes.
+    Tasks fill it with its parts' `add_…` methods, which return the new record's id. Ids count from
+    1 in each table; times are ISO 8601 strings or datetimes.
 
     Args:
-        context: Clock, identifiers and files; those of its own by default.
+        context: Clock, identifiers and files; a new context by default.
 
     Attributes:
         people: Users and the login.
         courses: Courses and enrollments.
         assignments: Assignments, submissions and grades.
-        discussions: Announcements and topics of discussion.
+        discussions: Announcements and discussion topics.
         quizzes: Quizzes and their questions.
         conversations: Conversations between users.
-        dashboard: The calendar and the news.
+        dashboard: Calendar and news.
     """
 
     name: ClassVar[str] = "canvas"
@@ -110,7 +110,7 @@ class Canvas(Server):
         "canvas_create_account_report",
         "canvas_get_syllabus",
     )
-    """The order of the published server, which prompts depend on."""
+    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""The mail server: files of mails, as JSON and as mbox with RFC 5322 messages, written and read."""
+"""Mail server: export and import as JSON or as mbox with RFC 5322 messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
 MAX_IMPORTED = 5_000
-"""Mails that a file may hold, so that an import takes seconds at most."""
+"""Maximum mails in a file; an import takes seconds at most."""
 
 
 class _File(TypedDict):
@@ -28,6 +28,7 @@ class _File(TypedDict):
     content_base64: Base64Bytes
 
 
+# A mail in an export file: the tools' form plus attachment contents and thread headers.
 _Entry = TypedDict(
     "_Entry",
     {
@@ -49,14 +50,13 @@ _Entry = TypedDict(
         "references": NotRequired[str],
     },
 )
-"""A mail in a file: as tools show it, with the content of its attachments and with its thread."""
 
+# Keys of an entry that are mail attributes with a default.
 _OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply_to", "references")
-"""Keys of an entry that are attributes of a mail with a default."""
 
 
 class Exports(EmailPart):
-    """Export and import of the mails of who is logged in."""
+    """Export and import of the user's mails."""
 
     @tool
     def export_emails(
@@ -71,7 +71,7 @@ class Exports(EmailPart):
         Args:
             folder: Folder name; all folders if omitted.
             export_path: Path of the file.
-            max_emails: The most emails of each folder, the newest; all if omitted.
+            max_emails: Maximum emails of each folder, newest first; all if omitted.
             export_all_folders: Export all folders, whatever folder is given.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
@@ -115,15 +115,15 @@ class Exports(EmailPart):
 
 
 def write_export(boxes: Mailboxes, rows: Iterable[Row]) -> str:
-    """Return rows of `Mailboxes.rows` as JSON, attachments included."""
+    """Return rows of `Mailboxes.rows` as JSON with attachments."""
     return json.dumps([_entry(boxes, row) for row in rows], ensure_ascii=False, indent=2)
 
 
 def read_export(data: bytes) -> list[Mail]:
-    """Return the mails in a file that `write_export` wrote.
+    """Read a file that `write_export` wrote.
 
     Raises:
-        ToolError: It is something else.
+        ToolError: The file has another format.
     """
     try:
         entries = _adapter().validate_json(data)
@@ -131,14 +131,14 @@ def read_export(data: bytes) -> list[Mail]:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))[:100] or "the file"
         raise ToolError(
-            f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}"
+            f"invalid argument: the file is not a JSON export of emails: {where}: {problem['msg']}"
         ) from None
     _check_count(len(entries))
     return [_to_mail(entry) for entry in entries]
 
 
 def write_mbox(mails: Iterable[Mail]) -> bytes:
-    """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
+    """Return mails as an mbox file (RFC 4155), quoting lines that start with From."""
     parts = []
     for mail in mails:
         date = mail.date.astimezone(UTC)
@@ -149,9 +149,9 @@ def write_mbox(mails: Iterable[Mail]) -> bytes:
 
 
 def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
-    """Return the mails in an mbox file, or the single one that the data are.
+    """Read an mbox file or a single message.
 
-    What one lacks is taken from another mail.
+    Missing fields are taken from `blank`.
     """
     flat = data.replace(b"\r\n", b"\n")
     if not flat.startswith(b"From "):
@@ -169,7 +169,6 @@ def _check_count(count: int) -> None:
 
 
 def _entry(boxes: Mailboxes, row: Row) -> Row:
-    """Return a mail as an entry of a file."""
     mail = boxes.to_mail(row)
     name, address = addresses(mail.sender)[0]
     return {
@@ -189,7 +188,6 @@ def _entry(boxes: Mailboxes, row: Row) -> Row:
 
 
 def _to_mail(entry: Row) -> Mail:
-    """Return the mail that an entry of a file is."""
     options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
     files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
     sender = format_address(entry.get("from_name", ""), entry["from"])

@@ -1,4 +1,4 @@
-"""The mail server: listing, searching and reading mails."""
+"""Mail server: listing, searching and reading mails."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
+# Workspace directory for downloaded attachments.
 _DOWNLOADS = "attachments"
-"""The directory in the workspace that attachments are downloaded into."""
 
+# Maximum words of a query; SQLite compares each with every mail of the folder.
 _MAX_TERMS = 50
-"""Words of a query: SQLite compares each with every mail of the folder."""
 
+# Header for each key of `get_email_headers`.
 _HEADERS = {
     "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
     "content_type": "Content-Type",
 }  # fmt: skip
-"""The header that each key of `get_email_headers` shows."""
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+# Lines of a message's words that each query field searches.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
-"""The lines of a message's words that each field of a query is searched in."""
 
 
 class Reading(EmailPart):
-    """Listings, searches and single mails of who is logged in."""
+    """Listings, searches and single mails of the user."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
@@ -67,11 +67,11 @@ class Reading(EmailPart):
     ) -> Row:
         """Search the emails of a folder; matches come with their full text, newest first.
 
-        An email matches if subject, sender, recipients or text contain every word of the query, in any case and also
+        An email matches if subject, sender, recipients or text contain every word of the query, ignoring case and also
         inside longer words.
 
         Args:
-            query: Words; "several words" in quotation marks are one phrase; from:, to:, subject: or body: before a word
+            query: Words; "several words" in quotation marks form a phrase; from:, to:, subject: or body: before a word
                 limits where it is searched.
             folder: Folder name.
             page: Page number, from 1.
@@ -130,7 +130,7 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        """Return the number of mails in a folder, and the ids of those on a page."""
+        """Return the number of mails in a folder, and the ids on a page."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
@@ -139,7 +139,7 @@ class Reading(EmailPart):
         return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
 
     def _search(self, query: str, folder: str) -> list[int]:
-        """Return the ids of the mails in a folder that match a query, newest first."""
+        """Return the ids of matching mails in a folder, newest first."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         terms = [
@@ -162,7 +162,9 @@ class Reading(EmailPart):
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
-        """Write an attachment under a free name, unless it was written before; the path."""
+        """Save an attachment under a free name, or find it where it was saved before; return the
+        path.
+        """
         files = self._mailboxes.context.files
         paths = (f"{_DOWNLOADS}/{numbered}" for numbered in numbered_names(name))
         path = next(
@@ -174,8 +176,8 @@ class Reading(EmailPart):
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
-    """Return whether the fields that terms of a query name contain them."""
-    # Its first four lines are subject, sender and recipients; the text has as many as it likes.
+    """Return whether each term with a field occurs in that field."""
+    # The first four lines are subject, sender and recipients; the rest is text.
     lines = words.split("\n", 4)
     return all(
         not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms
@@ -183,7 +185,6 @@ def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
 
 
 def _page_numbers(total: int, page: int, page_size: int) -> Row:
-    """Return the numbers of a page of a listing."""
     return {
         "total": total,
         "page": page,

@@ -1,4 +1,4 @@
-"""Mails as RFC 5322 messages, with the standard library's `email` between the two."""
+"""Conversion between mails and RFC 5322 messages, based on the standard library's `email`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from agentgym.office.email.messages import (
 from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.text.tools import ToolError
 
+# Maximum decoded length of a header, which bounds the time for a hostile one.
 _MAX_HEADER = 10_000
-"""Characters of a header that are decoded, so that a hostile one costs little time."""
 
+# Start of an encoded word (RFC 2047): a plain text that contains it must be encoded too.
 _ENCODED = "=?"
-"""The beginning of an encoded word (RFC 2047): a text that has it must be encoded itself."""
 
 _UTF8 = Charset("utf-8")
 
 
 def render(mail: Mail) -> bytes:
-    """Return a mail as an RFC 5322 message with CRLF line ends.
+    """Return a mail as an RFC 5322 message with CRLF line breaks.
 
-    All of it follows from the mail, the boundaries of its parts too.
+    The result, including the boundaries of parts, is deterministic.
     """
     texts = [_text(mail.body, "plain")] if mail.body or mail.html is None else []
     if mail.html is not None:
@@ -66,15 +66,15 @@ def render(mail: Mail) -> bytes:
 
 
 def headers_of(mail: Mail) -> dict[str, str]:
-    """Return the headers of the message that a mail is, as they are read."""
+    """Return the decoded headers of a mail's message."""
     return {name: _readable(str(value)) for name, value in message_from_bytes(render(mail)).items()}
 
 
 def parse(data: bytes, fallback: Mail) -> Mail:
-    """Return the mail that an RFC 5322 message is; what it lacks is taken from another.
+    """Parse an RFC 5322 message; missing fields are taken from `fallback`.
 
     Raises:
-        ToolError: It cannot be stored.
+        ToolError: The message cannot be stored.
     """
     try:
         return _to_mail(message_from_bytes(data), fallback)
@@ -85,7 +85,6 @@ def parse(data: bytes, fallback: Mail) -> Mail:
 
 
 def _to_mail(message: Message, fallback: Mail) -> Mail:
-    """Return the mail that a parsed message is."""
     texts: dict[str, str] = {}
     files: dict[str, bytes] = {}
     for part in message.walk():
@@ -136,7 +135,6 @@ def _headers(mail: Mail) -> dict[str, str | Header]:
 
 
 def _encoded(entries: str) -> str:
-    """Return an address list in ASCII."""
     return ", ".join(
         f"{_UTF8.header_encode(name)} <{address}>"
         if _ENCODED in name
@@ -146,7 +144,7 @@ def _encoded(entries: str) -> str:
 
 
 def _text(text: str, kind: str) -> Message:
-    """Return a part of text: as it is where that is a legal message, in base64 otherwise."""
+    """Return a text part, in base64 if the plain text is not a legal message."""
     is_legal = text.isascii() and all(
         len(line) < MAX_SUBJECT and not CONTROL.search(line.replace("\t", ""))
         for line in text.split("\n")
@@ -167,7 +165,7 @@ def _attachment(name: str, data: bytes) -> Message:
 
 
 def content_type(name: str) -> str:
-    """Return the media type of a file by its name; one that has parts is given as bytes."""
+    """Return the media type for a file name; multi-part types become plain bytes."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
@@ -182,7 +180,7 @@ def _multipart(kind: str, parts: Sequence[Message], seed: str) -> Message:
 
 
 def _readable(header: str) -> str:
-    """Return a header without its folding and with its encoded words decoded, where they can be."""
+    """Unfold a header and decode its encoded words if possible."""
     flat = re.sub(r"\r?\n", "", header[:_MAX_HEADER])
     with suppress(HeaderParseError, LookupError, ValueError):
         flat = str(make_header(decode_header(flat)))
@@ -190,9 +188,7 @@ def _readable(header: str) -> str:
 
 
 def _people(header: str | None) -> Iterator[str]:
-    """Yield the entries of an address header, or the addresses in its beginning if it is no
-    list.
-    """
+    """Yield the entries of an address header; if it is malformed, the addresses near its start."""
     text = re.sub(r"\r?\n", "", str(header or ""))
     try:
         entries = addresses(text)

@@ -1,6 +1,4 @@
-"""PDF files: written from lines, boxes and tables, the same bytes each time, and read back as
-text.
-"""
+"""Deterministic PDF files: written from text, boxes and tables, and read back as text."""
 
 from __future__ import annotations
 
@@ -28,44 +26,40 @@ from agentgym.office.libraries import pdf_library
 from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500
-"""Pages of a file: reading one takes milliseconds."""
+"""Maximum pages of a file; reading one takes milliseconds."""
 
 MAX_WORK = 200_000
-"""Work of reading a file: words and numbers of its pages, `_FORM_WORK` for each form, and tenths of
-the bytes of pages and fonts. A page of text takes some hundreds; this much takes about three
-seconds of a processor.
+"""Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a
+page or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
 """
 
+# A form may contain megabytes without a word.
 _FORM_WORK = 10_000
-"""Work of a form that a page draws: it may hold megabytes without a word."""
 
+# Maximum size of an unpacked stream; a page of text has some thousands of bytes.
 _STREAM_BYTES = 4 * 2**20
-"""Bytes of a stream when it is unpacked; a page of text has some thousands."""
 
+# Larger files are not cached, which keeps the cache below 64 MiB.
 _CACHED_BYTES = 2**20
-"""A larger file is read anew each time, so that the cache stays below 64 MiB."""
 
 
+# Written files whose text is remembered; a state of 1M tokens has fewer.
 _WRITTEN = 1_024
-"""Written files whose texts are known without reading them: more than a state of 1M tokens has."""
 
+# Page texts of recently written files, identical to reading them back. Threads share them.
 _written_texts: dict[bytes, tuple[str, ...]] = {}
-"""The texts of the pages of files that were written lately, the same as reading them gives; threads
-share them.
-"""
 _written_lock = threading.Lock()
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
-    """Return the bytes of a PDF file in A4; the same for the same arguments.
+    """Return an A4 PDF file; equal arguments give equal bytes.
 
     Args:
-        pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a
-            page of its own.
-        title: The title in the file's metadata.
+        pages: The blocks of each page, from top to bottom. Overflow continues on a new page.
+        title: The title in the metadata.
 
     Raises:
-        ValueError: A text has a sign that the standard fonts lack.
+        ValueError: The standard fonts lack a character.
         ImportError: reportlab is not installed.
     """
     size = pdf_library("reportlab.lib.pagesizes").A4
@@ -84,14 +78,14 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _page_frame(title: str, count: int, bold: int) -> bytes:
-    """Return a file with some pages whose content does not matter, except that the page of the index
-    `bold` is the first one with bold letters: fonts are numbered when they are used.
+    """Return a file with placeholder pages. Page `bold` is the first with bold letters, since fonts
+    are numbered by first use.
     """
     return _build_pdf([[Text("text", bold=k == bold)] for k in range(count)], title)
 
 
 def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
-    """Return a file that reportlab has laid out."""
+    """Lay out a file with reportlab."""
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
@@ -149,7 +143,7 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
     """Return the text of each page.
 
     Raises:
-        ToolError: It cannot be read as a PDF file.
+        ToolError: The data cannot be read as a PDF file.
         ImportError: pypdf is not installed.
     """
     if (texts := _written_texts.get(data)) is not None:
@@ -175,27 +169,26 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 class _Work:
-    """Work that is left for reading a file.
+    """The remaining work for reading a file.
 
-    pypdf bounds the words of each content stream and the forms of each page by numbers; with this
-    in the place of both, all streams and pages of a file, which may show the same long content
-    again and again, draw on one account.
+    pypdf limits words per content stream and forms per page by two numbers. This object replaces
+    both, so all streams and pages of a file share one budget.
     """
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
 
     def __sub__(self, words: int) -> Self:
-        """Take words of a content stream from what is left."""
+        """Charge the words of a content stream."""
         self._rest -= words
         return self
 
     def __lt__(self, other: int) -> bool:
-        """Report whether less is left than `other`."""
+        """Report whether less than `other` is left."""
         return self._rest < other
 
     def __le__(self, forms: int) -> bool:
-        """Report whether no further form may be drawn, and take one from what is left."""
+        """Charge a form and report whether the budget is exhausted."""
         self._rest -= _FORM_WORK
         return self._rest < 0
 
@@ -208,7 +201,7 @@ class _Work:
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
-        # Each font is measured too, and its widths are read.
+        # Fonts are measured and their widths read.
         self._rest -= 10 * len(streams)
         for stream in streams:
             self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
@@ -221,24 +214,23 @@ class _Work:
     def _check(self) -> None:
         if self._rest < 0:
             raise ToolError(
-                "limit exceeded: the pages of the PDF file hold too much to be read; extract some "
-                "of them into a file of their own"
+                "limit exceeded: the PDF file is too complex to be read; extract some "
+                "of its pages into another file"
             )
 
 
 def _follow(value: Any, *keys: str) -> Any:
-    """Return the object behind some keys of dictionaries; None if there is none."""
+    """Return the object under nested dictionary keys, or None."""
     for key in keys:
         value = value[key].get_object() if isinstance(value, dict) and key in value else None
     return value
 
 
 def open_pdf(data: bytes) -> Any:
-    """Return a reader of pypdf; it and all that is done with it belong into a block that is
-    `guarded`.
+    """Open a file with pypdf; use it only inside `guarded`.
 
     Raises:
-        ToolError: There are too many pages.
+        ToolError: The file has too many pages.
         ImportError: pypdf is not installed.
     """
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
@@ -252,8 +244,7 @@ def open_pdf(data: bytes) -> Any:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """A block in which whatever pypdf stumbles over, in a file that may hold anything, is a refused
-    call.
+    """Turn pypdf's errors on malformed files into `ToolError`.
 
     Raises:
         ToolError: A file cannot be read as PDF.
@@ -277,8 +268,9 @@ def guarded() -> Iterator[None]:
 
 
 class _Quiet:
-    """Block in which pypdf logs nothing: its warnings quote files that a model wrote, and would go
-    to the host's standard error. Threads may share it.
+    """Silence pypdf's log: its warnings quote model-written files on the host's standard error.
+
+    Threads may share it.
     """
 
     def __init__(self) -> None:
@@ -304,6 +296,7 @@ class _Quiet:
 
 _QUIET = _Quiet()
 
+# Built-in errors that pypdf raises on malformed files.
 _STUMBLES = (
     ValueError,
     TypeError,
@@ -315,4 +308,3 @@ _STUMBLES = (
     OSError,
     EOFError,
 )
-"""Errors of Python that pypdf lets pass, for files that are broken."""

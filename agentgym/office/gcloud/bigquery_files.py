@@ -1,4 +1,4 @@
-"""Files that are loaded into BigQuery."""
+"""CSV loading for BigQuery."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from agentgym.office.warehouse.engine import Engine
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
+# A tenth of BigQuery's limit; no task needs more.
 _MAX_COLUMNS = 1000
-"""Columns of a table; BigQuery has ten times as many, which no task needs."""
 
 
 def load_csv(
     engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
 ) -> int:
-    """Load the rows of a CSV file into a table; how many there were.
+    """Load CSV rows into a table and return their number.
 
     Raises:
-        ToolError: The file or a value of it does not fit; the table is as it was.
+        ToolError: The file does not fit the table, which is unchanged.
     """
     head, rows = _parse(data, skip)
     table = engine.tables.get(name)
     if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(
-                f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', "
+                f"invalid argument: {echo(name[1])} is not a valid table name: use letters, digits, '_', "
                 "'-' and spaces"
             )
         columns = _infer_columns(head, rows)
@@ -66,14 +66,13 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
     except UnicodeDecodeError:
         raise ToolError("invalid argument: the file is not text in UTF-8") from None
     except csv.Error as error:
-        raise ToolError(f"invalid argument: the file is no CSV: {error}") from None
+        raise ToolError(f"invalid argument: the file is not valid CSV: {error}") from None
     if "\0" in text:
         raise ToolError("invalid argument: the file has a NUL character")
     return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
 
 
 def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
-    """Return columns whose types fit all values."""
     width = len(head) if head is not None else len(rows[0]) if rows else 0
     if not 1 <= width <= _MAX_COLUMNS:
         raise ToolError(
@@ -84,7 +83,7 @@ def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
         for k, name in enumerate(head or [""] * width)
     ]
     if len({name.lower() for name in names}) != width:
-        raise ToolError("invalid argument: two columns of the file have one name")
+        raise ToolError("invalid argument: two columns of the file have the same name")
     return [
         Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""]))
         for k, name in enumerate(names)
@@ -92,7 +91,7 @@ def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
 
 
 def _infer_type(values: Sequence[str]) -> str:
-    """Return the first type that all values have; text if there are none."""
+    """Return the first type that fits all values, or text."""
     return next(
         (kind for kind, fits in _TYPES.items() if values and all(map(fits, values))), "VARCHAR"
     )
@@ -112,6 +111,7 @@ def _is_moment(text: str) -> bool:
         return False
 
 
+# Tests for the types of non-text columns.
 _TYPES: dict[str, Callable[[str], object]] = {
     "BIGINT": re.compile(r"[+-]?\d{1,18}", re.ASCII).fullmatch,
     "DOUBLE": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch,
@@ -119,4 +119,3 @@ _TYPES: dict[str, Callable[[str], object]] = {
     "DATE": _is_date,
     "TIMESTAMP WITH TIME ZONE": _is_moment,
 }
-"""The test for each type of a column that is not text."""

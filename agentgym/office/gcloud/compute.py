@@ -68,7 +68,7 @@ class Compute:
 
     @disabled_tool(_COMPUTE)
     def compute_get_instance(self, instance_name: str, zone: str) -> None:
-        """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second.
+        """Get state, machine type and addresses of an instance.
 
         Args:
             instance_name: The instance.
@@ -83,10 +83,10 @@ class Compute:
     def compute_wait_for_operation(
         self, operation_name: str, zone: str, timeout_minutes: int = 5
     ) -> None:
-        """Wait until an operation is done; this takes as long as it does.
+        """Wait until an operation is done.
 
         Args:
-            operation_name: Its name, from the answer of the call that began it.
+            operation_name: Name of the operation, from the call that started it.
             zone: Its zone.
             timeout_minutes: Maximum minutes to wait, up to 60.
         """

@@ -13,14 +13,14 @@ from agentgym.office.warehouse.engine_server import EngineServer
 
 
 class GoogleCloud(EngineServer):
-    """All services of the project; BigQuery loads from and exports to the workspace and
-    gs://bucket/object.
+    """All services of one project. BigQuery also reads and writes workspace files and gs://
+    objects.
 
     Attributes:
         engine: The tables of BigQuery.
         bigquery: Datasets, queries and jobs.
         storage: Buckets and objects.
-        logging: Logs and their sinks.
+        logging: Logs and sinks.
     """
 
     name: ClassVar[str] = "google_cloud"
@@ -32,5 +32,5 @@ class GoogleCloud(EngineServer):
         self.storage = Storage(self)
         self.bigquery = BigQuery(self, self.storage)
         self.logging = Logging(self, self.storage)
-        # The published server lists its tools in this order.
+        # The tools keep the published server's order.
         self.parts = (self.bigquery, self.storage, Compute(), self.logging)

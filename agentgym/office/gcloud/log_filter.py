@@ -1,10 +1,10 @@
-"""Filters of Cloud Logging: the part of its query language that selects entries by their fields.
+"""Filters in the Logging query language, for the fields of entries.
 
-It has comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` has, `=~` and `!~` match, `field:*` is
-there), several values for one field (`severity=(ERROR OR ALERT)`), text that any field may hold,
-NOT (or `-`), OR and AND, which binds the least and may be left out, parentheses, comments (`-- …`)
-and the function `LOG_ID`. Case matters in regular expressions and in AND, OR and NOT only. Other
-functions (SEARCH, SAMPLE, ip_in_net, source, cast, regexp_extract) are refused.
+Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `=~`, `!~`, `field:*`),
+alternatives for a field (`severity=(ERROR OR ALERT)`), text in any field, NOT (or `-`), OR, AND
+(the default, with the lowest precedence), parentheses, comments (`-- …`) and `LOG_ID`. Case matters
+in regular expressions, AND, OR and NOT only. Other functions (SEARCH, SAMPLE, ip_in_net, source,
+cast, regexp_extract) are rejected.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from agentgym.text.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
-"""A test of entries: true for each that passes. It gets many at once, since regular expressions are
-matched together.
+"""Return whether each entry passes. Tests take many entries, since regular expressions are matched
+in
+batches.
 """
 
 SEVERITIES = {
@@ -36,14 +37,14 @@ SEVERITIES = {
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
-"""The fields that our entries can have, out of those of a LogEntry."""
+"""Fields of a LogEntry that entries here can have."""
 
 MAX_CHARS = 20_000
-"""Characters of a filter, as in Cloud Logging."""
+"""Maximum length of a filter, as in Cloud Logging."""
 MAX_TERMS = 100
-"""Comparisons of a filter: each looks at all entries."""
+"""Maximum comparisons of a filter, each of which scans all entries."""
 MAX_DEPTH = 20
-"""Parentheses within each other: reading recurses."""
+"""Maximum nesting of parentheses, since the parser recurses."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -53,8 +54,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
+# Escape sequences.
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-"""Signs after a backslash that stand for others."""
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -62,10 +63,10 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
-    """The test that a filter stands for; every entry passes an empty one.
+    """Parse a filter; an empty one passes every entry.
 
     Raises:
-        ToolError: It is no filter, or uses what is not supported.
+        ToolError: The filter is invalid or uses an unsupported function.
     """
     if len(text) > MAX_CHARS:
         raise ToolError(
@@ -75,7 +76,7 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Reads one filter by recursive descent."""
+    """Recursive-descent parser for one filter."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -84,7 +85,7 @@ class _Reader:
             match = _TOKEN.match(text, place)
             if match is None:
                 raise _bad(
-                    f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes"
+                    f"cannot read {echo(text[place : place + 20])}; put text with special characters in double quotes"
                 )
             place = match.end()
             if match[1]:
@@ -98,7 +99,7 @@ class _Reader:
             return lambda entries: [True] * len(entries)
         test = self._all_of(self._term)
         if self._peek():
-            raise _bad(f"{echo(self._peek())} stands where nothing or an operator should")
+            raise _bad(f"unexpected {echo(self._peek())}; an operator or the end should follow")
         return test
 
     def _peek(self) -> str:
@@ -154,7 +155,7 @@ class _Reader:
         return test
 
     def _term(self) -> Test:
-        """Return a comparison, a function or text that any field may hold."""
+        """Parse a comparison, a function or text in any field."""
         token = self._take()
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
         word = token[1:] if negated else token
@@ -187,15 +188,11 @@ class _Reader:
 
 
 def _bad(problem: str) -> ToolError:
-    return ToolError(
-        f"invalid argument: the filter is not one of the Logging query language: {problem}"
-    )
+    return ToolError(f"invalid argument: invalid filter in the Logging query language: {problem}")
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Tell the entries that pass all tests; each test sees those alone that passed the ones
-    before.
-    """
+    """Evaluate tests in sequence, each only on the entries that passed the previous ones."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
@@ -211,10 +208,9 @@ def _unquote(token: str) -> str:
 
 
 def _value(token: str) -> str:
-    """Return a value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
         where = (
-            f"before {echo(token)} (text with such signs stands in double quotes)"
+            f"before {echo(token)} (put text with special characters in double quotes)"
             if token
             else "at the end"
         )
@@ -230,7 +226,7 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """Return the values at a path; of a list, those in each of its items."""
+    """Return the values at a path, descending into lists."""
     for place, name in enumerate(path):
         if isinstance(value, list):
             return [leaf for item in value for leaf in _at(item, path[place:])]
@@ -243,7 +239,7 @@ def _at(value: Any, path: Sequence[str]) -> list[Any]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return all values in a value, as text."""
+    """Return all scalar values in a value as text."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_texts, value.values())))
     if isinstance(value, list):
@@ -286,9 +282,7 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
 def _comparable(
     path: tuple[str, ...], text: str
 ) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """Return the comparison of a value at a path with the text of a filter: as the type of the
-    field asks.
-    """
+    """Return a comparison with a filter's text, according to the field's type."""
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -309,9 +303,7 @@ def _comparable(
 
 
 def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
-    """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern,
-    which Python's own `re` does not.
-    """
+    """Match with DuckDB's RE2, which takes linear time for any pattern, unlike Python's `re`."""
     engine = _engine()
     import duckdb  # noqa: PLC0415 - loaded by now
 
@@ -323,7 +315,7 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
             rows = engine.cursor().execute(sql, {"texts": texts, "pattern": pattern}).fetchall()
         except duckdb.Error as error:
             raise _bad(
-                f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}"
+                f"{echo(pattern)} is not a valid RE2 expression: {str(error).splitlines()[0]}"
             ) from None
         return {text for (text,) in rows}
 
@@ -359,7 +351,7 @@ def _level(text: str) -> int:
         return SEVERITIES[text.upper()]
     if re.fullmatch(r"[0-9]{1,4}", text):
         return int(text)
-    raise _bad(f"{echo(text)} is no severity; use one of {', '.join(SEVERITIES)}")
+    raise _bad(f"{echo(text)} is not a severity; use one of {', '.join(SEVERITIES)}")
 
 
 def _moment(text: str) -> datetime:
@@ -367,7 +359,7 @@ def _moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     except ValueError:
-        raise _bad(f'{echo(text)} is no time; write it as "2025-01-15T09:00:00Z"') from None
+        raise _bad(f'{echo(text)} is not a time; write it as "2025-01-15T09:00:00Z"') from None
 
 
 def _number(text: str) -> float | None:
@@ -379,9 +371,7 @@ def _number(text: str) -> float | None:
 
 
 def log_path(name: str) -> str:
-    """Return the full name of a log from its full or short one: `projects/…/logs/name`, a slash
-    within the name written `%2F`.
-    """
+    """Return the full name of a log, `projects/…/logs/name`, with `%2F` for a slash in the name."""
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
     return (
         short

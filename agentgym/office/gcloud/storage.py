@@ -1,4 +1,4 @@
-"""Cloud Storage: buckets of objects with versions, checksums, lifecycle rules and signed URLs."""
+"""Cloud Storage: buckets and objects with versions, checksums and lifecycle rules."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
 PAGE = 20
-"""Objects of a listing by default, as the published server shows them."""
+"""Default page size, as in the published server."""
 MAX_BYTES = 256 * 2**20
-"""The bytes that all objects together may have, noncurrent ones included."""
+"""Maximum bytes of all objects, including noncurrent versions."""
 
 CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
-"""Storage classes from the warmest to the coldest."""
-# Three multi-regions, six dual regions, all regions.
+"""Storage classes from warmest to coldest."""
+# Three multi-regions, six dual-regions, and all regions.
 LOCATIONS = (
     "US",
     "EU",
@@ -49,14 +49,14 @@ LOCATIONS = (
     "ASIA1",
     *(region.upper() for region in REGIONS),
 )
+# All columns except the data, which is large.
 _PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
-"""All columns of an object but its bytes, which are large."""
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
 
 class Storage:
-    """Buckets and objects; listings are in the order of names, and sizes are in bytes.
+    """Buckets and objects. Listings are sorted by name, and sizes are in bytes.
 
     Args:
         server: The server that this is a part of.
@@ -97,8 +97,8 @@ class Storage:
             bucket_name: The bucket.
             prefix: Prefix of the names.
             versions: Include noncurrent versions, with generations.
-            max_results: Objects a page, at most 1000.
-            page_token: The token of the next page, from the page before.
+            max_results: Objects per page, at most 1000.
+            page_token: Token of the next page, from the previous answer.
         """
         check_range("max_results", max_results, 1, 1000)
         after = read_token(page_token) if page_token else ("", 0)
@@ -122,7 +122,7 @@ class Storage:
     def storage_upload_file(
         self, bucket_name: str, source_file_path: str, destination_blob_name: str
     ) -> str:
-        """Upload a file of the workspace as an object; an object of that name is replaced.
+        """Upload a workspace file as an object, replacing an existing object.
 
         Args:
             bucket_name: The bucket.
@@ -141,7 +141,7 @@ class Storage:
         destination_file_path: str,
         generation: int | None = None,
     ) -> str:
-        """Download an object to a file of the workspace, which is replaced if there is one.
+        """Download an object to a workspace file, overwriting an existing file.
 
         Args:
             bucket_name: The bucket.
@@ -157,12 +157,12 @@ class Storage:
     def storage_delete_object(
         self, bucket_name: str, blob_name: str, generation: int | None = None
     ) -> str:
-        """Delete an object. In a bucket with versioning it stays as a noncurrent version, unless its generation is given.
+        """Delete an object. With versioning it stays as a noncurrent version unless its generation is given.
 
         Args:
             bucket_name: The bucket.
             blob_name: The object.
-            generation: The version to delete for good.
+            generation: The version to delete permanently.
         """
         row = self._object(bucket_name, blob_name, generation)
         is_kept = self._delete_object(
@@ -207,7 +207,7 @@ class Storage:
     def storage_copy_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
     ) -> str:
-        """Copy an object; one at the destination is replaced.
+        """Copy an object, replacing an existing one at the destination.
 
         Args:
             source_bucket: The bucket of the object.
@@ -223,7 +223,7 @@ class Storage:
     def storage_move_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
     ) -> str:
-        """Move an object to another bucket or name; one at the destination is replaced.
+        """Move an object to another bucket or name, replacing an existing one.
 
         Args:
             source_bucket: The bucket of the object.
@@ -241,18 +241,18 @@ class Storage:
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> str:
-        """Keep replaced and deleted objects of a bucket as noncurrent versions, or stop doing so; existing versions stay.
+        """Enable or disable versioning of a bucket, which keeps replaced and deleted objects as noncurrent versions.
 
         Args:
             bucket_name: The bucket.
-            enabled: False to stop it.
+            enabled: False to disable it; existing versions stay.
         """
         self._set_bucket(bucket_name, versioning=enabled)
         return f"Versioning {'enabled' if enabled else 'disabled'} for bucket {bucket_name}"
 
     @tool
     def storage_get_bucket_size(self, bucket_name: str) -> str:
-        """Count the objects of a bucket and their bytes, noncurrent versions apart.
+        """Count the objects and bytes of a bucket; noncurrent versions are counted separately.
 
         Args:
             bucket_name: The bucket.
@@ -280,7 +280,7 @@ class Storage:
         action: str = "Delete",
         storage_class: str = "NEARLINE",
     ) -> str:
-        """Set the lifecycle rule of a bucket, in place of the one it has.
+        """Set the lifecycle rule of a bucket, replacing the current one.
 
         Args:
             bucket_name: The bucket.
@@ -296,7 +296,7 @@ class Storage:
         self._set_bucket(bucket_name, lifecycle=[rule])
         return f"Lifecycle rule set for bucket {bucket_name}: {_rule(rule)}"
 
-    # For authors of tasks.
+    # For tasks.
 
     def add_bucket(
         self,
@@ -306,11 +306,11 @@ class Storage:
         versioning: bool = False,
         created: datetime | None = None,
     ) -> None:
-        """Make a bucket, as of now unless another date is given."""
+        """Add a bucket; the creation time defaults to now."""
         check_name("bucket", name, _NAME, _NAME_RULE)
         place = check_one_of("location", location, LOCATIONS)
         if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
-            raise ToolError(f"conflict: there is a bucket {echo(name)} already")
+            raise ToolError(f"conflict: bucket {echo(name)} already exists")
         self._server.store.insert(
             "buckets",
             name=name,
@@ -321,7 +321,7 @@ class Storage:
         )
 
     def buckets(self) -> list[str]:
-        """Return the names of all buckets, in order."""
+        """Return the sorted names of all buckets."""
         return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
@@ -331,7 +331,7 @@ class Storage:
         data: bytes | str,
         created: datetime | None = None,
     ) -> None:
-        """Put an object into a bucket, as of now unless another date is given."""
+        """Add an object; the creation time defaults to now."""
         self._put_object(
             self._bucket(bucket),
             _check_object_name(name),
@@ -340,7 +340,7 @@ class Storage:
         )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the names of the live objects of a bucket, in order."""
+        """Return the sorted names of a bucket's live objects."""
         self._bucket(bucket)
         rows = self._server.store.rows(
             "SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket
@@ -348,25 +348,25 @@ class Storage:
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """Return the bytes of an object, or of one version of it."""
+        """Return the data of an object, or of one of its versions."""
         return self._object_data(self._object(bucket, name, generation))
 
-    # Shared by the tools and with the other services.
+    # Shared by the tools and other services.
 
     def read_gs(self, uri: str) -> bytes:
-        """Return the bytes of an object called gs://bucket/name."""
+        """Read the object gs://bucket/name."""
         return self.read_object(*_parts(uri))
 
     def write_gs(self, uri: str, data: bytes) -> None:
-        """Write an object called gs://bucket/name, as something that happens now."""
+        """Write the object gs://bucket/name at the current time."""
         self._write_object(*_parts(uri), data)
 
     def room(self) -> int:
-        """Count the bytes that objects may still have."""
+        """Return how many bytes objects may still use."""
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _bucket(self, name: str) -> Row:
-        """Return a bucket to whose objects its lifecycle rules have been applied."""
+        """Return a bucket after applying its lifecycle rules."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
@@ -375,11 +375,7 @@ class Storage:
         return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Apply a rule.
-
-        Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the
-        next day.
-        """
+        """Apply a rule. Rules run daily, so a version that one run retires is deleted by the next."""
         now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
@@ -397,7 +393,7 @@ class Storage:
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> None:
-        """Change the settings of a bucket, and apply its rules as they are then."""
+        """Change a bucket's settings and apply its rules."""
         self._server.store.update("buckets", self._bucket(name)["id"], **changes)
         self._server.context.clock.tick()
         self._bucket(name)
@@ -424,7 +420,7 @@ class Storage:
         return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
-        """Write an object as something that happens now."""
+        """Write an object at the current time."""
         into = self._bucket(bucket)
         _check_object_name(name)
         if len(data) > self.room():
@@ -452,7 +448,7 @@ class Storage:
             )  # fmt: skip
 
     def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
-        """Delete an object; whether it stays as a noncurrent version."""
+        """Delete an object and return whether it stays as a noncurrent version."""
         keep = not for_good and row["deleted"] is None
         if keep and self._server.store.value(
             "SELECT versioning FROM buckets WHERE name = ?", row["bucket"]
@@ -471,19 +467,19 @@ def _parts(uri: str) -> tuple[str, str]:
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
-            f"invalid argument: {echo(name)} is no name of an object: 1 to 1024 bytes without line breaks, not . or .."
+            f"invalid argument: {echo(name)} is not a valid object name: 1 to 1024 bytes without line breaks, not . or .."
         )
     return name
 
 
 def _rule(rule: Row) -> str:
-    """Return a lifecycle rule in words, such as `Delete after 30 days`."""
+    """Describe a lifecycle rule, such as `Delete after 30 days`."""
     kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
     return f"{kind} after {rule['condition']['age']} days"
 
 
 def _show(row: Row, with_generation: bool) -> str:
-    """Return the line of an object: its name and size, and what is unusual about it."""
+    """Return an object's line: name, size and unusual properties."""
     notes = [
         *([] if row["storage_class"] == CLASSES[0] else [row["storage_class"]]),
         *([f"generation {row['generation']}"] if with_generation else []),

@@ -1,4 +1,4 @@
-"""Tools of WooCommerce that the account cannot use: coupons, shipping, taxes, gateways, webhooks."""
+"""WooCommerce tools that are listed but disabled: coupons, shipping, taxes, gateways, webhooks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HookStatus = Literal["active", "paused", "disabled"]
 
 
 class CouponData(TypedDict, total=False):
-    """Fields of a coupon that the published schema describes."""
+    """Coupon fields in the published schema."""
 
     code: Annotated[
         str, Field(min_length=1, max_length=100, description="Code that customers enter")
@@ -60,20 +60,22 @@ class CouponData(TypedDict, total=False):
     individual_use: Annotated[bool, Field(description="Not with other coupons")]
     product_ids: Annotated[list[Id], Field(description="Only for these products")]
     excluded_product_ids: Annotated[list[Id], Field(description="Not for these products")]
-    usage_limit: Annotated[Id | None, Field(description="Uses in all")]
+    usage_limit: Annotated[Id | None, Field(description="Total uses")]
     usage_limit_per_user: Annotated[Id | None, Field(description="Uses by one customer")]
-    limit_usage_to_x_items: Annotated[Id | None, Field(description="Items it applies to, at most")]
+    limit_usage_to_x_items: Annotated[
+        Id | None, Field(description="Maximum number of items it applies to")
+    ]
     free_shipping: Annotated[bool, Field(description="Grants free shipping")]
     exclude_sale_items: Annotated[bool, Field(description="Not for products on sale")]
-    minimum_amount: Annotated[Amount, Field(description="Least worth of the order")]
-    maximum_amount: Annotated[Amount, Field(description="Greatest worth of the order")]
+    minimum_amount: Annotated[Amount, Field(description="Minimum order value")]
+    maximum_amount: Annotated[Amount, Field(description="Maximum order value")]
 
 
 NewCoupon = Annotated[dict[str, Any], schema_of(CouponData, ["code", "amount", "discount_type"])]
 
 
 class DisabledTools:
-    """Signatures of the disabled tools; the schemas are those of the published server."""
+    """Signatures of the disabled tools, which give the published schemas."""
 
     @disabled_tool(_COUPONS)
     def woo_coupons_list(
@@ -82,7 +84,7 @@ class DisabledTools:
         """List coupons, latest first.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             search: Words in code or description.
             code: Code.
@@ -110,7 +112,7 @@ class DisabledTools:
 
         Args:
             couponId: Coupon.
-            couponData: Fields to change, as in creating.
+            couponData: Fields to change, as for creating.
         """
 
     @disabled_tool(_COUPONS)
@@ -119,12 +121,12 @@ class DisabledTools:
 
         Args:
             couponId: Coupon.
-            force: Delete for good; otherwise it goes to the trash.
+            force: Delete permanently; otherwise move to the trash.
         """
 
     @disabled_tool(_SHIPPING)
     def woo_shipping_zones_list(self) -> None:
-        """List shipping zones; zone 0 has all places that no other has."""
+        """List shipping zones; zone 0 contains all places outside the others."""
 
     @disabled_tool(_SHIPPING)
     def woo_shipping_zones_get(self, zoneId: int) -> None:
@@ -188,7 +190,7 @@ class DisabledTools:
 
         Args:
             taxClass: Only of this class, such as standard.
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
 
@@ -220,7 +222,7 @@ class DisabledTools:
             state: State code; empty for any.
             rate: Percent.
             name: Name.
-            priority: Of rates with one priority the closest to the address counts.
+            priority: Of rates with the same priority the most specific one counts.
             compound: Tax the taxes of lower priority too.
             shipping: Tax shipping too.
             class_: Tax class.
@@ -280,7 +282,7 @@ class DisabledTools:
         """List webhooks, latest first.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             status: Status.
         """
@@ -294,7 +296,7 @@ class DisabledTools:
         status: HookStatus = "active",
         secret: str | None = None,
     ) -> None:
-        """Create a webhook: events from now on are sent to an address.
+        """Create a webhook: events from now on are sent to a URL.
 
         Args:
             name: Name.

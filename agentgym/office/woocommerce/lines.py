@@ -1,4 +1,4 @@
-"""Items of an order and their prices: products, fees and shipping."""
+"""Order items and their prices: products, fees and shipping."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from agentgym.office.woocommerce.context import ShopPart, merge_meta
 from agentgym.office.woocommerce.money import cents
 from agentgym.text.tools import ToolError, echo
 
+# Item types by order field.
 _TYPES = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
-"""Types of items by the field of an order."""
 
+# Defaults of a new item; its id is assigned when it is stored.
 _NEW: Row = {
     "id": 0,
     "order_id": None,
@@ -26,7 +27,6 @@ _NEW: Row = {
     "code": "",
     "meta_data": [],
 }
-"""A new item; it gets its id when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class PriceLookup:
     products_by_sku: dict[str, Row]
 
     def product_of(self, line: Row) -> Row:
-        """Return the product of a new line, which names its variation, its product or its SKU.
+        """Return the product of a new line, given by variation, product or SKU.
 
         Raises:
-            ToolError: There is no such product.
+            ToolError: The product does not exist.
         """
         key, sku = line.get("variation_id") or line.get("product_id"), line.get("sku") or ""
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
@@ -58,7 +58,7 @@ class PriceLookup:
 
 
 class OrderLines(ShopPart):
-    """Changes of the items of orders, with their prices."""
+    """Changes of order items and their prices."""
 
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
         """Read the products that orders name."""
@@ -76,11 +76,11 @@ class OrderLines(ShopPart):
 
         Args:
             current: The items before the change.
-            data: Fields that the caller gave.
+            data: Fields from the caller.
             prices: Products that these fields name.
 
         Raises:
-            ToolError: An item cannot be changed so.
+            ToolError: A change is invalid.
         """
         items = [dict(item) for item in current]
         for field, kind in _TYPES.items():
@@ -90,7 +90,7 @@ class OrderLines(ShopPart):
 
 
 def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
-    """Add, change or remove one item of an order."""
+    """Add, change or remove an item."""
     key, place = data.get("id"), len(items)
     item = {**_NEW, "type": kind}
     if key:
@@ -109,7 +109,7 @@ def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
 
 
 def _extra_line(item: Row, data: Row) -> Row | None:
-    """Return a fee or way of shipping after a change; None if it is removed."""
+    """Return a changed fee or shipping line, or None to remove it."""
     field = "name" if item["type"] == "fee" else "method_id"
     if field in data and data[field] is None and item["id"]:
         return None
@@ -125,7 +125,7 @@ def _extra_line(item: Row, data: Row) -> Row | None:
 
 
 def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
-    """Return a line with a product after a change; None if it is removed."""
+    """Return a changed product line, or None to remove it."""
     quantity = data.get("quantity", item["quantity"])
     if not quantity and item["id"]:
         return None
@@ -134,7 +134,7 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
     if item["id"]:
         if data.get("product_id") not in (None, 0, item["product_id"]):
             raise ToolError(
-                "invalid argument: the product of a line stays; remove the line (quantity 0) and "
+                "invalid argument: the product of a line cannot change; remove the line (quantity 0) and "
                 "add another"
             )
         amounts = {
@@ -154,12 +154,12 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
 
 
 def _scale(amount: int, quantity: int, before: int) -> int:
-    """Return the amount of a line whose quantity changes and price does not, rounded half up."""
+    """Scale a line's amount to a new quantity, rounding half up."""
     return amount if quantity == before else (2 * amount * quantity + before) // (2 * before)
 
 
 def _price(product: Row, quantity: int) -> Row:
-    """Return the fields of a new line with a product at its current price."""
+    """Return the fields of a new line at the product's current price."""
     amount = cents(product["price"]) * quantity
     parent = product["parent_id"]
     return {

@@ -1,4 +1,4 @@
-"""Sums of an order in whole cents."""
+"""Order totals in whole cents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def money(amount: int) -> str:
 
 
 def totals(items: Sequence[Row]) -> dict[str, int]:
-    """Return the discount, shipping cost and total of an order with these items."""
+    """Return discount, shipping cost and total of an order."""
     return {
         "discount_total": sum(item["subtotal"] - item["total"] for item in items),
         "shipping_total": sum(item["total"] for item in items if item["type"] == "shipping"),

@@ -1,4 +1,4 @@
-"""Notes and refunds of the shop's orders."""
+"""Order notes and refunds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OrderNotes(ShopPart):
     """Notes of orders."""
 
     def of_order(self, order_id: int) -> list[Row]:
-        """Return the notes of an order, first to last."""
+        """Return the notes of an order, oldest first."""
         return self._store.find("notes", order_id=order_id)
 
     def add(
@@ -36,7 +36,7 @@ class OrderNotes(ShopPart):
         )
 
     def add_status_change(self, order_id: int, old: str, new: str) -> None:
-        """Note that an order has another status."""
+        """Add a note about a status change."""
         self.add(order_id, f"Order status changed from {old} to {new}.")
 
     @tool
@@ -46,7 +46,7 @@ class OrderNotes(ShopPart):
         Args:
             orderId: Order.
             note: Text.
-            customerNote: The customer sees it too.
+            customerNote: Visible to the customer.
         """
         if not note.strip():
             raise ToolError("invalid argument: note must not be empty")
@@ -58,7 +58,7 @@ class OrderNotes(ShopPart):
 
 
 class Refunds(ShopPart):
-    """Refunds of orders. Those of items put the quantities that they name back into the stock.
+    """Refunds of orders. Refunded quantities return to the stock.
 
     Args:
         shop: Context of the shop.
@@ -74,7 +74,7 @@ class Refunds(ShopPart):
     # -- for other parts -----------------------------------------------------------------------
 
     def check_total(self, order_id: int) -> None:
-        """Refuse a total of an order that is less than what is refunded.
+        """Raise if an order's total is below its refunds.
 
         Raises:
             ToolError: The total is too small.
@@ -82,12 +82,12 @@ class Refunds(ShopPart):
         total, refunded = self._total(order_id), self._refunded(order_id)
         if total < refunded:
             raise ToolError(
-                f"conflict: {money(refunded)} of the order are refunded; its total cannot come to "
+                f"conflict: {money(refunded)} of the order have been refunded; its total cannot be "
                 f"{money(total)}"
             )
 
     def refund_rest(self, order_id: int) -> None:
-        """Refund the rest of an order that a caller declares refunded; the stock stays as it is."""
+        """Refund the rest of an order that a caller marks as refunded; the stock is unchanged."""
         rest = self._total(order_id) - self._refunded(order_id)
         if rest:
             self._add(order_id, rest, "Order fully refunded.", [])
@@ -103,21 +103,21 @@ class Refunds(ShopPart):
         refundPayment: bool = False,
         lineItems: list[RefundedLine] | None = None,
     ) -> Row:
-        """Refund an order, in all at most its total; refunded whole, it gets the status refunded.
+        """Refund an order, up to its total; a full refund sets the status to refunded.
 
         Args:
             orderId: Order.
             amount: Amount; the sum of the lines by default.
             reason: Reason.
-            refundPayment: Pay back through the payment method, if it can; otherwise by hand.
-            lineItems: Lines refunded, whose quantities go back to the stock.
+            refundPayment: Refund through the payment method, if it can; otherwise manually.
+            lineItems: Lines to refund, whose quantities return to the stock.
         """
         with self._store.change():
             order = self._store.get("orders", orderId)
             if refundPayment:
                 raise ToolError(
-                    "invalid argument: refundPayment: the payment method of this order cannot pay "
-                    "back; do it by hand"
+                    "invalid argument: refundPayment: the payment method of this order cannot "
+                    "refund; refund the order manually"
                 )
             lines = self._lines(orderId, lineItems or [])
             named = sum(line["total"] for line in lines)
@@ -158,7 +158,7 @@ class Refunds(ShopPart):
         )
 
     def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
-        """Return the refunded lines with amounts in cents; together they may not exceed an item."""
+        """Return refund lines in cents, checked against what is left of each item."""
         refunds = self._store.find("refunds", order_id=order_id)
         lines: list[Row] = [line for refund in refunds for line in refund["lines"]]
         earlier = len(lines)
@@ -177,7 +177,7 @@ class Refunds(ShopPart):
                 or tax > 0
             ):
                 raise ToolError(
-                    f"invalid argument: lineItems.{number}: more than what is left to refund of "
+                    f"invalid argument: lineItems.{number}: this exceeds what is left to refund of "
                     f"line {item['id']}"
                 )
         return lines[earlier:]

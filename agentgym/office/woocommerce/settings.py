@@ -1,4 +1,4 @@
-"""Settings of the shop and the state of its system."""
+"""Settings and system status of the shop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agentgym.office.woocommerce.context import ShopPart
 from agentgym.office.woocommerce.tables import GROUPS
 from agentgym.text.tools import tool
 
+# WooCommerce release of January 2025, whose REST API is the model.
 _VERSION = "9.5.1"
-"""The release of WooCommerce of January 2025, whose REST API is the model."""
 
 GroupId = Literal[
     "general",
@@ -33,8 +33,8 @@ class Settings(ShopPart):
         """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).
 
         Raises:
-            ToolError: There is no such setting.
-            ValueError: It cannot have that value.
+            ToolError: The setting does not exist.
+            ValueError: The value is invalid.
         """
         setting = self._store.get("settings", id)
         options = setting["options"]

@@ -1,7 +1,7 @@
-"""Records that a caller may send: their fields, validation and the schemas of tool parameters.
+"""Records that a caller may send: fields, validation and the schemas of tool parameters.
 
-Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
-record may be sent back as it was read.
+Read-only fields of the REST API (`price`, `date_created`, `total` …) are ignored, so a record may
+be sent back as it was read.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
 MAX_AMOUNT = 10**9
-"""Largest amount of money: sums of orders, in cents, stay far below the 64 bits of a column."""
+"""Maximum amount; order totals in cents stay far below 64 bits."""
 
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
-"""Statuses of an order that a caller may set, in the order of the report on orders."""
+"""Order statuses that a caller may set."""
 
+# Accept numbers for text, as the REST API does: prices come with and without quotes.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
-"""Numbers are accepted for texts, as in the REST API: a price comes with and without quotes."""
 
 _ECHO_CHARS = 120  # a path into a record can be as long as its caller likes; errors stay short
 
 
 def _amount(value: object) -> str:
-    """Convert an amount of money to text with at most two decimals; an empty text stays empty."""
+    """Normalise an amount to at most two decimals; an empty text stays empty."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError('an amount is written like "12.50"')
+        raise ValueError('an amount must look like "12.50"')
     text = str(value).strip()
     if not text:
         return ""
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError('an amount is written like "12.50"') from None
+        raise ValueError('an amount must look like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
         raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
     number = abs(number)  # -0 is 0
@@ -92,16 +92,16 @@ class Dimensions(TypedDict, total=False):
 
 
 class ProductImage(TypedDict, total=False):
-    """A picture of a product."""
+    """A product picture."""
 
     id: Id
-    src: Annotated[str, Field(description="Address of the picture")]
+    src: Annotated[str, Field(description="URL of the picture")]
     name: str
-    alt: Annotated[str, Field(description="Text in its place")]
+    alt: Annotated[str, Field(description="Alternative text")]
 
 
 class Attribute(TypedDict, total=False):
-    """A property of a product, or the choice of it that a variation is."""
+    """A product attribute, or the option that a variation chooses."""
 
     id: Id
     name: str
@@ -140,8 +140,10 @@ class ProductData(TypedDict, total=False):
     downloadable: bool
     tax_status: Literal["taxable", "shipping", "none"]
     tax_class: str
-    manage_stock: Annotated[bool, Field(description="Keep count of the stock")]
-    stock_quantity: Annotated[Stock | None, Field(description="Pieces in stock, with manage_stock")]
+    manage_stock: Annotated[bool, Field(description="Track the stock")]
+    stock_quantity: Annotated[
+        Stock | None, Field(description="Quantity in stock, with manage_stock")
+    ]
     stock_status: Literal["instock", "outofstock", "onbackorder"]
     backorders: Literal["no", "notify", "yes"]
     low_stock_amount: Stock | None
@@ -193,21 +195,21 @@ class Address(TypedDict, total=False):
 
 
 class LineItem(TypedDict, total=False):
-    """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
+    """A product line; an `id` selects an existing line, and quantity 0 removes it."""
 
     id: Id
     product_id: Annotated[Id | None, Field(description="Product")]
     variation_id: Id | None
     sku: str | None
     name: str
-    quantity: Annotated[Quantity, Field(description="Pieces")]
+    quantity: Annotated[Quantity, Field(description="Quantity")]
     subtotal: Amount
     total: Amount
     meta_data: list[Meta]
 
 
 class ShippingLine(TypedDict, total=False):
-    """A way of shipping in an order."""
+    """A shipping method of an order."""
 
     id: Id
     method_id: str | None
@@ -238,7 +240,7 @@ class OrderData(TypedDict, total=False):
     payment_method: Annotated[str, Field(description="Id of the payment gateway")]
     payment_method_title: Annotated[str, Field(description="Name of the payment method")]
     transaction_id: str
-    set_paid: Annotated[bool, Field(description="Paid already: the order becomes processing")]
+    set_paid: Annotated[bool, Field(description="Already paid: the order becomes processing")]
     line_items: Annotated[list[LineItem], Field(description="Products ordered")]
     shipping_lines: Annotated[
         list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
@@ -250,16 +252,16 @@ class OrderData(TypedDict, total=False):
 
 @with_config(_CONFIG)
 class RefundLine(TypedDict, total=False):
-    """A line of an order that is paid back, in part or whole."""
+    """A fully or partly refunded order line."""
 
     id: Annotated[Id, Field(description="Id of the line")]
-    quantity: Annotated[Quantity, Field(description="Pieces that go back to the stock")]
+    quantity: Annotated[Quantity, Field(description="Quantity that returns to the stock")]
     refund_total: Annotated[Refunded, Field(description="Amount without tax")]
     refund_tax: Annotated[list[RefundTax], Field(description="Tax by rate")]
 
 
 class RefundTax(TypedDict):
-    """Tax of a line that is paid back, by the id of the rate."""
+    """Refunded tax of a line, by rate."""
 
     id: Annotated[Id, Field(description="Id of the tax rate")]
     refund_total: Annotated[Refunded, Field(description="Amount")]
@@ -280,16 +282,16 @@ class CustomerData(TypedDict, total=False):
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
-    """Return the fields of a record that may be set.
+    """Return the settable fields of a caller's record.
 
     Args:
         shape: One of the types above.
-        data: Record of a caller.
+        data: The record.
         name: Name of the record in errors.
-        required: Fields that it must have.
+        required: Required fields.
 
     Raises:
-        ToolError: A field is missing or cannot have its value.
+        ToolError: A field is missing or invalid.
     """
     try:
         fields: Row = _adapter(shape).validate_python(data)
@@ -306,16 +308,16 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return the fields of a record of a task's author, for whom a misspelt field is an error.
+    """Return the fields of a task author's record, rejecting unknown ones.
 
     Args:
         shape: One of the types above.
         record: The record.
-        extra: Names of more fields, which are passed on unchecked.
+        extra: Additional fields, passed on unchecked.
 
     Raises:
-        ValueError: The record has an unknown field.
-        ToolError: A field cannot have its value.
+        ValueError: A field name is unknown.
+        ToolError: A value is invalid.
     """
     names = dict.fromkeys([*shape.__annotations__, *extra])
     unknown = record.keys() - names.keys()
@@ -326,10 +328,10 @@ def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount of money that is an argument of its own.
+    """Convert an amount that is an argument by itself.
 
     Raises:
-        ToolError: The value is no amount.
+        ToolError: The value is not an amount.
     """
     try:
         return _amount(value)
@@ -343,9 +345,9 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
-    """Return the JSON Schema of a record with those fields that have a description.
+    """Return the JSON Schema of a record, with its described fields.
 
-    The other fields are accepted too; a prompt that described them all would be twice as long.
+    Other fields are accepted too; describing all of them would double the prompt.
     """
     schema = TypeAdapter(shape).json_schema()
     described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
@@ -353,7 +355,7 @@ def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
 
 
 def _described(schema: Row, definitions: Row) -> Row:
-    """Return a schema without references, null, limits of values, and what has no description."""
+    """Simplify a schema: no references, null, value limits or undescribed fields."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
     schema = next(iter(schema.get("anyOf", ())), {}) | schema
@@ -379,4 +381,4 @@ ChangedRecord = Annotated[
         {"type": "object", "properties": {"id": {"type": "integer", "description": "Id"}}}
     ),
 ]
-"""A record of a batch that is updated."""
+"""A batch record to update."""

@@ -1,9 +1,7 @@
-"""Tables of the shop's records, and what a new shop has in them: its settings, payment gateways, tax
-classes and first records.
+"""Tables of the shop, and the settings and first records of a new shop.
 
-Sums of orders, items and refunds are in whole cents, so that adding them up loses nothing; prices
-of products stay the texts that were given, because the API shows them as they were written. Fields
-that no query asks for are in a JSON column, `details`.
+Order, item and refund totals are whole cents, which add up exactly. Product prices stay text,
+because the API shows them as written. Fields that no query uses are in the JSON column `details`.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ CREATE TABLE settings (
   id TEXT PRIMARY KEY, group_id TEXT, label TEXT, type TEXT, default_value TEXT, value TEXT,
   options JSON);
 """
-"""SQL that makes the tables; AUTOINCREMENT gives no id twice, as in WordPress."""
+"""SQL that creates the tables; AUTOINCREMENT never reuses an id, as in WordPress."""
 
 GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
@@ -83,7 +81,7 @@ GROUPS = {
 }
 """Label and description of each group of settings."""
 
-# group | id | label | type | default | options: a line each, because a table is read by column
+# group | id | label | type | default | options; one line each, to be read by column.
 _SETTINGS = """
 general|gmt_offset|Hours from GMT to the time of the site|number|0
 general|woocommerce_store_address|Address line 1|text|
@@ -115,6 +113,7 @@ advanced|woocommerce_checkout_pay_endpoint|Pay|text|order-pay
 advanced|woocommerce_checkout_order_received_endpoint|Order received|text|order-received
 """
 
+# First records of a new shop, with their tables.
 _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
     (
         "categories",
@@ -142,7 +141,6 @@ _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
         },
     ),
 )
-"""First records with their tables."""
 
 
 def _literal(value: object) -> str:

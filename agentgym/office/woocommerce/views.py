@@ -35,7 +35,7 @@ PRODUCT_DETAILS: Row = {
     "default_attributes": [],
     "menu_order": 0,
 }
-"""Fields in the column `details`, as they are in a new product."""
+"""Fields of the column `details` in a new product."""
 
 PRODUCT: Row = {
     "parent_id": None,
@@ -62,8 +62,9 @@ PRODUCT: Row = {
     "details": PRODUCT_DETAILS,
     "meta_data": [],
 }
-"""A new product."""
+"""Defaults of a new product."""
 
+# Fields that are always shown; others only if they were given, as in the published records.
 _ALWAYS = (
     "id",
     "name",
@@ -77,7 +78,6 @@ _ALWAYS = (
     "date_created",
     "date_modified",
 )
-"""Fields that each product has; the published records have others only where one was given."""
 
 
 def select_products(
@@ -87,13 +87,13 @@ def select_products(
     page: int | None = None,
     size: int = 100,
 ) -> list[Row]:
-    """Return products as the server shows them, chosen as by `ShopContext.select_ids`."""
+    """Return products as the server shows them; see `ShopContext.select_ids`."""
     return show_products(shop, shop.select_ids("products", where, order, page, size))
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return the products with ids as the server shows them: with the fields that all have, and
-    those whose value is not that of a new product.
+    """Return products as the server shows them: the required fields and those that differ from a
+    new product.
     """
     terms = {
         table: shop.rows_by_owner(
@@ -132,12 +132,12 @@ def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
 
 _ADDRESSES = ("billing", "shipping")
 _NO_TAX = money(0)  # no order is taxed: tax rates are disabled
+# SQL: the records of a table that belong to orders.
 _OF_ORDERS = "SELECT * FROM {} WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
-"""SQL: the records of a table that belong to orders."""
 
 
 def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return the orders with ids as the API shows them."""
+    """Return orders in API form."""
     items = shop.rows_by_owner("order_id", _OF_ORDERS.format("items"), ids)
     refunds = shop.rows_by_owner("order_id", _OF_ORDERS.format("refunds"), ids)
     orders = []
@@ -185,7 +185,7 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
 
 
 def _show_extras(item: Row) -> Row:
-    """Return what only some lines have: a variation and custom fields."""
+    """Return the optional fields of a line: variation and custom fields."""
     extras = {
         "variation_id": item["variation_id"],
         "meta_data": item["meta_data"] and show_meta(item["meta_data"]),

@@ -45,7 +45,7 @@ def test_letters_reach_their_recipients(canvas: Canvas) -> None:
     assert (made["workflow_state"], made["private"]) == ("read", False)
     refused(
         lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
-        "^permission denied: you are in no course with user 6",
+        "^permission denied: you share no course with user 6",
     )
     refused(
         lambda: canvas.conversations.canvas_create_conversation([f"course_{BIOLOGY}"], "x"),
@@ -54,7 +54,7 @@ def test_letters_reach_their_recipients(canvas: Canvas) -> None:
     for wrong in ("", "sue", "-1", "course_", "course_x", "٣", "1" * 30):
         refused(
             lambda w=wrong: canvas.conversations.canvas_create_conversation([w], "x"),
-            "^invalid argument: a recipient is like",
+            "^invalid argument: a recipient must look like",
         )
     for nobody in ([], [str(SAM)]):
         refused(

@@ -287,7 +287,7 @@ def test_handing_in_and_grading(canvas: Canvas) -> None:
         lambda: canvas.assignments.canvas_submit_assignment(
             ALGEBRA, 1, "online_url", url="http://a.b"
         ),
-        "^invalid argument: it takes",
+        "^invalid argument: submission_type must be one of",
     )
     refused(
         lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry"),

@@ -86,13 +86,13 @@ def test_files_that_are_no_export() -> None:
         refused(
             server,
             "import_emails",
-            "^invalid argument: it is no export of emails as JSON",
+            "^invalid argument: the file is not a JSON export of emails",
             import_path=f"f{k}.json",
         )
     for key, value, text in (
-        ("from", "nobody", "no list of e-mail"), ("date", "2025-01-01T00:00:00", "no export"),
+        ("from", "nobody", "not a list of e-mail"), ("date", "2025-01-01T00:00:00", "not a JSON export"),
         ("date", "0001-01-01T00:00:00Z", "a year"),
-        ("subject", "a\nb", "one line"), ("folder", "a\nb", "the name of a folder"), ("attachments", [{}], "no export"),
+        ("subject", "a\nb", "one line"), ("folder", "a\nb", "a folder name"), ("attachments", [{}], "not a JSON export"),
     ):  # fmt: skip
         changed = [entries[0], {**entries[1], key: value}]
         server.context.files.write("bad.json", json.dumps(changed))

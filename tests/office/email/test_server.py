@@ -95,9 +95,7 @@ def test_login_and_users() -> None:
         "message": "User created",
     }
     assert server.folders("al@x.org") == ["INBOX", "Sent", "Drafts", "Trash", "Archive", "Spam"]
-    refused(
-        server, "create_user", "^conflict: there is a user", email="AL@X.org", name="", password="p"
-    )
+    refused(server, "create_user", "^conflict: user", email="AL@X.org", name="", password="p")
     refused(
         server,
         "create_user",
@@ -194,13 +192,9 @@ def test_folders_list_and_read() -> None:
 def test_folders_are_made_filled_and_removed() -> None:
     server = office()
     assert call(server, "create_folder", folder_name="Work") == 'Folder "Work" created'
-    refused(
-        server, "create_folder", '^conflict: there is a folder "WORK" already', folder_name="WORK"
-    )
+    refused(server, "create_folder", '^conflict: folder "WORK" already exists', folder_name="WORK")
     for wrong in ("", " a", "a\nb", "x" * 101):
-        refused(
-            server, "create_folder", "^invalid argument: the name of a folder", folder_name=wrong
-        )
+        refused(server, "create_folder", "^invalid argument: a folder name", folder_name=wrong)
     moved = call(server, "move_emails", email_ids=["2", "3"], target_folder="work")
     assert moved["count"] == 2
     assert [mail["folder"] for mail in moved["moved_emails"]] == ["Work", "Work"]
@@ -212,7 +206,7 @@ def test_folders_are_made_filled_and_removed() -> None:
     assert call(server, "delete_email", email_id="2") == "Email 2 deleted (moved to Trash)"
     assert call(server, "delete_folder", folder_name="WORK") == 'Folder "Work" deleted'
     assert ids(call(server, "get_emails", folder="Trash")) == ["3", "2"]
-    assert call(server, "delete_email", email_id="2") == "Email 2 deleted for good"
+    assert call(server, "delete_email", email_id="2") == "Email 2 deleted permanently"
     assert call(server, "move_email", email_id="3", target_folder="INBOX")["folder"] == "INBOX"
     refused(server, "delete_emails", "^not found", email_ids=["3", "99"])
     assert (
@@ -220,7 +214,7 @@ def test_folders_are_made_filled_and_removed() -> None:
     )
     assert (
         call(server, "delete_emails", email_ids=["3", "6"])
-        == "Deleted 2 emails (1 of them for good)"
+        == "Deleted 2 emails (1 of them permanently)"
     )
     assert call(server, "move_email", email_id="6", target_folder="INBOX")["from"] == CYD
     assert ids(call(server, "get_emails")) == ["6"]
@@ -228,14 +222,6 @@ def test_folders_are_made_filled_and_removed() -> None:
         "files",
         "Lunch",
     ]  # others keep theirs: what Cyd sent, and the copy
-    for k in range(196):
-        call(server, "create_folder", folder_name=f"f{k}")
-    refused(
-        server,
-        "create_folder",
-        "^limit exceeded: a mailbox has at most 200 folders",
-        folder_name="more",
-    )
 
 
 @pytest.mark.parametrize(
@@ -380,15 +366,18 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, more in (
         ("^invalid argument: to must name at least one", {"to": " "}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": "bob"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": f"{BOB}; {CYD}"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": f"{BOB}\nBcc: {CYD}"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": "(" * 5_000}),
-        ("^invalid argument: a subject is one line", {"subject": "a\nBcc: eve@far.net"}),
-        ("^invalid argument: a subject is one line", {"subject": "x" * 999}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": "bob"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": f"{BOB}; {CYD}"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": f"{BOB}\nBcc: {CYD}"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": "(" * 5_000}),
+        ("^invalid argument: a subject must be one line", {"subject": "a\nBcc: eve@far.net"}),
+        ("^invalid argument: a subject must be one line", {"subject": "x" * 999}),
         ("^not found: there is no file", {"attachments": ["none"]}),
         ("outside of /workspace", {"attachments": ["../etc/passwd"]}),
-        ("^invalid argument: two attachments are called", {"attachments": ["a/x.bin", "b/x.bin"]}),
+        (
+            "^invalid argument: two attachments have the name",
+            {"attachments": ["a/x.bin", "b/x.bin"]},
+        ),
         (
             "^limit exceeded: a mail has at most 100 attachments",
             {"attachments": ["a/x.bin", "y.bin"]},
@@ -405,7 +394,7 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(
         server,
         "send_email",
-        "^limit exceeded: the mailboxes are full",
+        "^limit exceeded: attachments take at most 10 bytes",
         **plain,
         attachments=["c.bin"],
     )
@@ -481,7 +470,11 @@ def test_drafts() -> None:
         server, "move_email", "^conflict: email .* is a draft", email_id=made, target_folder="Sent"
     )
     refused(
-        server, "move_email", "^conflict: email 2 is no draft", email_id="2", target_folder="Drafts"
+        server,
+        "move_email",
+        "^conflict: email 2 is not a draft",
+        email_id="2",
+        target_folder="Drafts",
     )
     refused(server, "reply_email", "^conflict: email .* is a draft", email_id=made, body="x")
     assert call(server, "delete_draft", draft_id=made) == f"Draft {made} deleted"
@@ -530,7 +523,7 @@ def test_tasks_fill_mailboxes() -> None:
     assert server.folders(ADA) == ["INBOX", "Sent", "Drafts", "Trash", "Archive"]
     with pytest.raises(ToolError, match="not found: there is no user"):
         server.messages("no@x.org")
-    with pytest.raises(ToolError, match="the date of a mail has a time zone"):
+    with pytest.raises(ToolError, match="the date of a mail must have a time zone"):
         server.deliver(Mail(ADA, BOB, "", "", datetime(2025, 1, 1)))
     with pytest.raises(ToolError, match="not found: there is no mailbox"):
         server.deliver([old, Mail(ADA, "eve@x.org", "", "", DAY)])

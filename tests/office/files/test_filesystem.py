@@ -1,6 +1,4 @@
-"""The filesystem server: answers of the published one, patterns, edits, and random calls
-against a model of a few lines.
-"""
+"""Filesystem server: answers, patterns, edits, and random calls against a small model."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.files.filesystem import MAX_READ_CHARS, Filesystem
+from agentgym.office.files.filesystem import Filesystem
 from agentgym.office.files.patterns import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.text.tools import ToolError, tools_of
@@ -86,9 +84,6 @@ def test_reading(files: Client) -> None:
         == 'a.txt:\none\ntwo\nthree\n\n\n---\nnone: Error - not found: there is no file "none"\n---\nsub/b.md:\nx\n'
     )
     assert files.refused("read_multiple_files", paths=[]).startswith("invalid argument")
-    files.server.context.files.write("long", "x" * (MAX_READ_CHARS + 1))
-    assert files.refused("read_text_file", path="long").startswith("limit exceeded")
-    assert "limit exceeded" in files("read_multiple_files", paths=["long"])
 
 
 def test_media(files: Client) -> None:
@@ -107,8 +102,6 @@ def test_media(files: Client) -> None:
     assert (
         files("read_media_file", path="z.bin")["resource"]["mimeType"] == "application/octet-stream"
     )
-    files.server.context.files.write("big.png", bytes(2 * 2**20 + 1))
-    assert files.refused("read_media_file", path="big.png").startswith("limit exceeded")
 
 
 def test_listing(files: Client) -> None:
@@ -279,7 +272,7 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
     "pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200, "{" * 120 + "}" * 120]
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    """A matcher that goes back over what it has tried would not come to an end here."""
+    """A backtracking matcher would not terminate here."""
     assert isinstance(Patterns([pattern]).match("/".join(["a" * 200] * 30)), bool)
 
 

@@ -64,7 +64,7 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     shown = python(
         "python_execute", code="import os\nos.symlink('/etc/passwd', 'link')\nos.remove('x')"
     )
-    assert shown.endswith('Not kept, being no regular files or too big: "link"')
+    assert shown.endswith('Not kept (not regular files, or too large): "link"')
     assert (files.exists("link"), files.exists("x")) == (False, False)
 
 
@@ -148,7 +148,7 @@ def test_a_line_with_operators_is_run_by_a_shell(terminal: Client) -> None:
     [
         ("", "the command is empty"),
         (" ; ", "the command is empty"),
-        ("echo " + "x" * 2_048, "the command is 2053 characters long, at most 2048 are allowed"),
+        ("echo " + "x" * 2_048, "the command has 2053 characters, at most 2048 are allowed"),
         ("bash -c ls", 'the command "bash" is not allowed'),
         ("python3 x.py", 'the command "python3" is not allowed'),
         ("ls && sleep 1", 'the command "sleep" is not allowed'),

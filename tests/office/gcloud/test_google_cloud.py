@@ -87,7 +87,7 @@ def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
     ],
 )
 def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> None:
-    with pytest.raises(ToolError, match=r"invalid argument: .* is no name of a bucket"):
+    with pytest.raises(ToolError, match=r"invalid argument: .* is not a valid bucket name"):
         cloud.storage.storage_create_bucket(name)
 
 
@@ -96,7 +96,7 @@ def test_buckets() -> None:
     made = cloud.storage.storage_create_bucket("iot_anomaly_reports", "europe-west1")
     assert made == "Created bucket iot_anomaly_reports in EUROPE-WEST1"
     assert cloud.storage.storage_create_bucket("a1b") == "Created bucket a1b in US"
-    with pytest.raises(ToolError, match="conflict: there is a bucket"):
+    with pytest.raises(ToolError, match='conflict: bucket "a1b" already exists'):
         cloud.storage.storage_create_bucket("a1b")
     with pytest.raises(ToolError, match="invalid argument: location must be one of US, EU"):
         cloud.storage.storage_create_bucket("other", "mars-1")

@@ -131,18 +131,18 @@ def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> Non
     ("log_filter", "problem"),
     [
         ("foo=1", 'no field "foo"; its fields are logName'),
-        ("severity>=LOUD", '"LOUD" is no severity; use one of DEFAULT'),
-        ("timestamp>yesterday", '"yesterday" is no time'),
-        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* stands in double quotes"),
+        ("severity>=LOUD", '"LOUD" is not a severity; use one of DEFAULT'),
+        ("timestamp>yesterday", '"yesterday" is not a time'),
+        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* in double quotes"),
         ("a AND", "a value is missing at the end"),
         ("AND a", "a value is missing before"),
         ("severity=", "a value is missing at the end"),
         ("(a", "a parenthesis is not closed"),
-        ("a)", r'"\)" stands where'),
+        ("a)", r'unexpected "\)"'),
         ('"a', "cannot read"),
         ('SEARCH("a")', 'the function "SEARCH" is not supported'),
         ("LOG_ID(a, b)", "LOG_ID has one argument"),
-        ('textPayload=~"("', "is no regular expression of RE2"),
+        ('textPayload=~"("', "is not a valid RE2 expression"),
         ("(" * 50 + "a" + ")" * 50, "nested at most 20 deep"),
         ("a " * 101, "at most 100 comparisons"),
         ("a" * 20_001, "at most 20000 characters"),
@@ -355,7 +355,7 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
             cloud.logging.logging_create_log_sink("t", destination)
-    with pytest.raises(ToolError, match="conflict: there is a sink"):
+    with pytest.raises(ToolError, match="conflict: sink"):
         cloud.logging.logging_create_log_sink("s", "storage://archive")
 
 
@@ -368,7 +368,7 @@ def test_log_buckets() -> None:
         "- _Required\n  Location: global\n  Retention (days): 400\n  State: ACTIVE\n  Locked: True\n"
         "- mine\n  Location: us-east1\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False"
     )
-    with pytest.raises(ToolError, match="conflict: there is a log bucket"):
+    with pytest.raises(ToolError, match="conflict: log bucket"):
         cloud.logging.logging_create_log_bucket("mine", "us-east1")
     for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):
         with pytest.raises(ToolError, match="invalid argument"):

@@ -91,7 +91,7 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
 def test_refunds_are_bounded(shop: WooCommerce) -> None:
     whole = order(shop, (1, 3), (2, 2), payment_method="cod", **PAID)
     give = shop.refunds.woo_orders_refunds_create
-    refused("cannot pay back", lambda: give(1, amount="1.00", refundPayment=True))
+    refused("cannot refund", lambda: give(1, amount="1.00", refundPayment=True))
     for amount in ("39.01", "0", None):
         refused("0.01 to 39.00 can be refunded", lambda amount=amount: give(1, amount=amount))
     refused("amount: an amount is from 0", lambda: give(1, amount="-1"))
@@ -99,11 +99,11 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         "no line of this order with id 9", lambda: give(1, lineItems=[{"id": 9, "quantity": 1}])
     )
     refused(
-        "more than what is left to refund of line 1",
+        "exceeds what is left to refund of line 1",
         lambda: give(1, lineItems=[{"id": 1, "quantity": 4}]),
     )
     refused(
-        "more than what is left",
+        "exceeds what is left",
         lambda: give(
             1, lineItems=[{"id": 1, "refund_total": "20"}, {"id": 1, "refund_total": "10.01"}]
         ),
@@ -115,11 +115,11 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         99,
     )
     refused(
-        "conflict: 20.00 of the order are refunded",
+        "conflict: 20.00 of the order have been refunded",
         lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "quantity": 0}]}),
     )
     refused(
-        "more than what is left to refund of line 1",
+        "exceeds what is left to refund of line 1",
         lambda: give(1, lineItems=[{"id": 1, "quantity": 2}], amount="1"),
     )
     assert shop.orders.woo_orders_get(1)["refunds"] == [{"id": 1, "total": "-20.00"}]
@@ -205,7 +205,7 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
                     {"product_id": 1},
                 ]
             },
-            "limit exceeded: an order is worth",
+            "limit exceeded: the total of an order",
         ),
         ({"line_items": [{"id": 1}]}, "the order has no line item with id 1"),
         ({"customer_id": 9}, "no customer with id 9"),
@@ -226,7 +226,7 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
         "a price by hand stays when the order is sent back"
     )
     refused(
-        "the product of a line stays",
+        "the product of a line cannot change",
         lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}),
     )
     shop.products.woo_products_delete(3, force=True)

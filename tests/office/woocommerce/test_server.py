@@ -89,11 +89,11 @@ def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
 
 @pytest.mark.parametrize(("data", "why"), [
     ({"sku": "M1"}, "conflict: another product has the SKU"),
-    ({"regular_price": "cheap"}, "productData.regular_price: .*an amount is written like"),
+    ({"regular_price": "cheap"}, "productData.regular_price: .*an amount must look like"),
     ({"regular_price": -1}, "an amount is from 0 to"),
-    ({"stock_quantity": 3}, "stock_quantity is kept only by a product with manage_stock true"),
+    ({"stock_quantity": 3}, "stock_quantity requires manage_stock to be true"),
     ({"status": "gone"}, "productData.status"),
-    ({"type": "variation"}, "type: a variation is of a product"),
+    ({"type": "variation"}, "type: a variation needs a product"),
     ({"categories": [{"id": 77}]}, "not found: there is no category with id 77"),
     ({"categories": [{"name": "Mugs"}]}, r"productData.categories.0.id: field required"),
     ({"meta_data": [{"value": 1}]}, "a new item of meta_data needs a key"),
@@ -172,7 +172,7 @@ def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
         == "outlet-clearance"
     )
     refused(
-        "conflict: there is a category",
+        "conflict: category",
         lambda: shop.categories.woo_products_categories_create({"name": "mugs"}),
     )
     refused(
