@@ -26,11 +26,9 @@ SELECT user_id, workflow_state FROM participants
 WHERE conversation_id = ? ORDER BY user_id
 """
 
-# Number of participants in a private conversation.
-_PAIR = 2
+_PAIR = 2  # number of participants in a private conversation
 
-# Numbers with this many digits fit into 64 bits.
-_MAX_ID_DIGITS = len(str(MAX_ID)) - 1
+_MAX_ID_DIGITS = len(str(MAX_ID)) - 1  # numbers with this many digits fit into 64 bits
 
 
 class Discussions(CanvasPart):

@@ -61,14 +61,11 @@ UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FRO
 ORDER BY created_at DESC, type, source_id DESC LIMIT :limit
 """
 
-# The tool's description promises ten.
-_NEWS_LIMIT = 10
+_NEWS_LIMIT = 10  # the tool's description promises ten
 
-# Number of assignments on the published server's dashboard.
-_DASHBOARD_ASSIGNMENTS = 5
+_DASHBOARD_ASSIGNMENTS = 5  # number of assignments on the published server's dashboard
 
-# Later than any time in the tables.
-_END_OF_TIME = "9999-12-31T23:59:59Z"
+_END_OF_TIME = "9999-12-31T23:59:59Z"  # later than any time in the tables
 
 
 class Dashboard(CanvasPart):

@@ -13,20 +13,15 @@ from agentgym.text.tools import ToolError, echo
 Text: TypeAlias = str | None
 When: TypeAlias = str | datetime | None
 
-MAX_TEXT = 64_000
-"""Maximum length of a long text; Canvas stores them in 64 KB columns."""
+MAX_TEXT = 64_000  # maximum length of a long text; Canvas stores them in 64 KB columns
 
-MAX_URL = 2_000
-"""Maximum length of a URL; browsers and proxies cut longer ones."""
+MAX_URL = 2_000  # maximum length of a URL; browsers and proxies cut longer ones
 
-# Maximum length of a name or title, Canvas's column width.
-_MAX_LINE = 255
+_MAX_LINE = 255  # maximum length of a name or title, Canvas's column width
 
-# Largest score that a ten-digit grade shows without an exponent.
-_MAX_POINTS = 1e9
+_MAX_POINTS = 1e9  # largest score that a ten-digit grade shows without an exponent
 
-# Earlier dates are taken for typing errors.
-_FIRST_YEAR = 1900
+_FIRST_YEAR = 1900  # earlier dates are taken for typing errors
 
 # Twelve digits exceed the maximum score; exponents are not allowed.
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")

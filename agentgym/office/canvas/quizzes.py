@@ -29,14 +29,12 @@ from agentgym.office.context import iso
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-# Values of Canvas's API.
-_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
+_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")  # values of Canvas's API
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
 # Fields that a quiz shows only if they are set.
 _OPTIONAL = ("shuffle_answers", "access_code", "unlock_at", "lock_at")
 
-# Canvas's value for unlimited attempts.
-_UNLIMITED = -1
+_UNLIMITED = -1  # Canvas's value for unlimited attempts
 
 
 class Quizzes(CanvasPart):

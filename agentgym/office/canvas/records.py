@@ -16,14 +16,11 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-SITE = "https://canvas.example.edu"
-"""Address of Canvas; `example.edu` is reserved for examples."""
+SITE = "https://canvas.example.edu"  # address of Canvas; `example.edu` is reserved for examples
 
-ROOT_ACCOUNT = 1
-"""Id of the top account."""
+ROOT_ACCOUNT = 1  # id of the top account
 
-# Maximum length of an assignment name, shown in its record.
-_MAX_NAME = 255
+_MAX_NAME = 255  # maximum length of an assignment name, shown in its record
 
 # Canvas's defaults, the same for all courses here.
 _COURSE: Row = {

@@ -78,8 +78,7 @@ CREATE INDEX messages_conversation ON messages(conversation_id);
 STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
     f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
 )
-ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)
-"""Enrollment types, in Canvas's spelling."""
+ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types, in Canvas's spelling
 
 STATES = ("active", "invited", "inactive", "completed")
 """Enrollment states: `active` grants rights, `completed` only read access."""
@@ -92,5 +91,4 @@ RIGHTS = {
 }
 """Roles that have each right in a course, after Canvas's default permissions."""
 
-MAX_ID = 2**63 - 1
-"""SQLite's largest integer."""
+MAX_ID = 2**63 - 1  # SQLite's largest integer

@@ -19,8 +19,7 @@ from agentgym.office.email.rfc5322 import parse, render
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-MAX_IMPORTED = 5_000
-"""Maximum mails in a file; an import takes seconds at most."""
+MAX_IMPORTED = 5_000  # maximum mails in a file; an import takes seconds at most
 
 
 class _File(TypedDict):

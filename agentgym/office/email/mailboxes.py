@@ -17,11 +17,9 @@ from agentgym.text.tools import ToolError, echo
 UserIds: TypeAlias = Callable[[str], int | None]
 """Returns the id of the user with an address, or None."""
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")
-"""Folders of every mailbox, in listing order."""
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # folders of every mailbox, in listing order
 
-MAX_RECIPIENTS = 500
-"""Maximum recipients of a mail, as in Gmail."""
+MAX_RECIPIENTS = 500  # maximum recipients of a mail, as in Gmail
 
 MAX_STORED_BYTES = 256 * 2**20
 """Maximum bytes of attachments in all mailboxes, which keeps many offices in memory.

@@ -12,14 +12,11 @@ from datetime import UTC, datetime
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_SUBJECT = 998
-"""Maximum length of a subject: the line limit of RFC 5322, section 2.1.1."""
+MAX_SUBJECT = 998  # maximum length of a subject: the line limit of RFC 5322, section 2.1.1
 
-MAX_ATTACHMENTS_BYTES = 25 * 2**20
-"""Maximum total size of a mail's attachments, as in Gmail."""
+MAX_ATTACHMENTS_BYTES = 25 * 2**20  # maximum total size of a mail's attachments, as in Gmail
 
-MAX_ATTACHMENTS = 100
-"""Maximum attachments of a mail; thousands of parts would take long to parse."""
+MAX_ATTACHMENTS = 100  # maximum attachments of a mail; thousands of parts would take long to parse
 
 MAX_NAME = 200
 """Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255."""
@@ -38,11 +35,9 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 # A Message-ID that fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
-# RFC 5537, section 3.4.4, drops the middle of longer References headers.
-_MAX_REFERENCES = 20
+_MAX_REFERENCES = 20  # RFC 5537, section 3.4.4, drops the middle of longer References headers
 
-# Path limit of RFC 5321, section 4.5.3.1.3.
-_MAX_ADDRESS = 254
+_MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
 
 # Address lists up to this length are cached, since the same few people write most mails.
 _SHORT_LIST = 500

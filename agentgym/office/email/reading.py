@@ -12,11 +12,9 @@ from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Workspace directory for downloaded attachments.
-_DOWNLOADS = "attachments"
+_DOWNLOADS = "attachments"  # workspace directory for downloaded attachments
 
-# Maximum words of a query; SQLite compares each with every mail of the folder.
-_MAX_TERMS = 50
+_MAX_TERMS = 50  # maximum words of a query; SQLite compares each with every mail of the folder
 
 # Header for each key of `get_email_headers`.
 _HEADERS = {

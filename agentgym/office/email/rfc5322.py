@@ -34,8 +34,7 @@ from agentgym.office.email.messages import (
 from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.text.tools import ToolError
 
-# Maximum decoded length of a header, which bounds the time for a hostile one.
-_MAX_HEADER = 10_000
+_MAX_HEADER = 10_000  # maximum decoded length of a header, which bounds the time for a hostile one
 
 # Start of an encoded word (RFC 2047): a plain text that contains it must be encoded too.
 _ENCODED = "=?"

@@ -21,8 +21,7 @@ from agentgym.text.tools import ToolError, echo, tool
 # Extra folders of a mailbox that `create_user` makes, as in the published server.
 _MORE_FOLDERS = ("Spam", "Archive")
 
-# An arbitrary bound; any would do.
-_MAX_PASSWORD = 200
+_MAX_PASSWORD = 200  # an arbitrary bound; any would do
 
 
 class Email(Server):

@@ -272,8 +272,7 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-# Linux reports this size for most directories.
-_FOLDER_BYTES = 4_096
+_FOLDER_BYTES = 4_096  # Linux reports this size for most directories
 
 
 def _anywhere(pattern: str) -> Sequence[str]:

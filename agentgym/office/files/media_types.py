@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import mimetypes
 
-BYTES = "application/octet-stream"
-"""The type of an unknown file."""
+BYTES = "application/octet-stream"  # the type of an unknown file
 
 
 # The built-in table only: the host's own tables would make results differ between machines.

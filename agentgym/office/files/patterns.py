@@ -8,13 +8,10 @@ from fnmatch import fnmatchcase
 
 from agentgym.text.tools import ToolError
 
-MAX_PATTERN_CHARS = 256
-"""Maximum pattern length, which bounds the matching time."""
-MAX_PATTERNS = 100
-"""Maximum number of patterns after brace expansion, which grows exponentially."""
+MAX_PATTERN_CHARS = 256  # maximum pattern length, which bounds the matching time
+MAX_PATTERNS = 100  # maximum number of patterns after brace expansion, which grows exponentially
 
-# Innermost braces, which are expanded first.
-_CHOICE = re.compile(r"\{([^{}]*)\}")
+_CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces, which are expanded first
 
 
 class Patterns:

@@ -18,26 +18,19 @@ from typing import NamedTuple
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.libraries import pdf_library
 
-LEADING = 1.3
-"""Line height as a multiple of the font size."""
-BLANK = 11.0
-"""Height of a blank line in points."""
-PADDING = 6.0
-"""Space around tables and boxes, and reportlab's own padding in frames and cells."""
-MARGIN = 56.0
-"""Space between the page edge and its frame, in points."""
+LEADING = 1.3  # line height as a multiple of the font size
+BLANK = 11.0  # height of a blank line in points
+PADDING = 6.0  # space around tables and boxes, and reportlab's own padding in frames and cells
+MARGIN = 56.0  # space between the page edge and its frame, in points
 
-# Free points beside a box or table that make PDF readers insert a space for certain.
-_INDENT = 80.0
+_INDENT = 80.0  # free points beside a box or table that make PDF readers insert a space for certain
 _EDGE = MARGIN + PADDING
 _CELL_SIZE, _CELL_LEADING, _CELL_BOTTOM = 10.0, 12.0, 3.0
 """Reportlab's defaults for table cells: font size, line height and bottom padding."""
 _CELL_BASE = _CELL_BOTTOM + _CELL_LEADING - _CELL_SIZE
 _CELL_HEIGHT = _CELL_LEADING + 2 * _CELL_BOTTOM
-# Fraction of each space that reportlab removes to fit one more word on a line.
-_SHRINKAGE = 0.05
-# Tolerance in points for a line that is too long.
-_SHORT = 1e-8
+_SHRINKAGE = 0.05  # fraction of each space that reportlab removes to fit one more word on a line
+_SHORT = 1e-8  # tolerance in points for a line that is too long
 # Characters that reportlab drops, changes or breaks lines at.
 _SPECIAL = re.compile(r"[\0-\x1f\x7f\xa0\xad<>]|  |^ | $|^$")
 _ESCAPED = re.compile(rb"[()\\\x80-\xff]")

@@ -12,17 +12,13 @@ from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import HostLimitError, ToolError, echo, tool
 
-MAX_MATCHES = 2_000
-"""Maximum matches of a search; they are stored in every snapshot."""
-MAX_SEARCHES = 20
-"""Maximum stored searches; the oldest is dropped."""
+MAX_MATCHES = 2_000  # maximum matches of a search; they are stored in every snapshot
+MAX_SEARCHES = 20  # maximum stored searches; the oldest is dropped
 MAX_PATTERN_CHARS = 1_000
 """Maximum pattern length: compiling a regular expression has no time limit."""
 
-# Characters of context on each side of a match, about one or two lines.
-_CONTEXT_CHARS = 100
-# Time limit for searching one page, since a pattern may backtrack exponentially.
-_SECONDS = 2.0
+_CONTEXT_CHARS = 100  # characters of context on each side of a match, about one or two lines
+_SECONDS = 2.0  # time limit for searching one page, since a pattern may backtrack exponentially
 
 
 class PdfTools(Server):

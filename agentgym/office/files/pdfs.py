@@ -25,26 +25,22 @@ from agentgym.office.files.pdf_pages import (
 from agentgym.office.libraries import pdf_library
 from agentgym.text.tools import ToolError
 
-MAX_PAGES = 500
-"""Maximum pages of a file; reading one takes milliseconds."""
+MAX_PAGES = 500  # maximum pages of a file; reading one takes milliseconds
 
 MAX_WORK = 200_000
 """Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a
 page or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
 """
 
-# A form may contain megabytes without a word.
-_FORM_WORK = 10_000
+_FORM_WORK = 10_000  # a form may contain megabytes without a word
 
 # Maximum size of an unpacked stream; a page of text has some thousands of bytes.
 _STREAM_BYTES = 4 * 2**20
 
-# Larger files are not cached, which keeps the cache below 64 MiB.
-_CACHED_BYTES = 2**20
+_CACHED_BYTES = 2**20  # larger files are not cached, which keeps the cache below 64 MiB
 
 
-# Written files whose text is remembered; a state of 1M tokens has fewer.
-_WRITTEN = 1_024
+_WRITTEN = 1_024  # written files whose text is remembered; a state of 1M tokens has fewer
 
 # Page texts of recently written files, identical to reading them back. Threads share them.
 _written_texts: dict[bytes, tuple[str, ...]] = {}

@@ -13,10 +13,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120
-"""Maximum run time of a program in seconds."""
-FOLDER = ".python_tmp"
-"""Workspace directory of the programs."""
+MAX_SECONDS = 120  # maximum run time of a program in seconds
+FOLDER = ".python_tmp"  # workspace directory of the programs
 
 
 class PythonExecute(Server):

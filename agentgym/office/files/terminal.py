@@ -18,8 +18,7 @@ from agentgym.office.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.text.tools import ToolError, echo, tool
 
-SECONDS = 60
-"""Time limit of a command, as in the published tasks."""
+SECONDS = 60  # time limit of a command, as in the published tasks
 
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
@@ -28,11 +27,9 @@ ALLOWED_COMMANDS = tuple(
 )
 """The published tasks' commands, except those that need a network or are missing on some hosts."""
 
-MAX_CHARS = 2_048
-"""Maximum length of a line, as in the published tasks."""
+MAX_CHARS = 2_048  # maximum length of a line, as in the published tasks
 
-# Runs a program by name without a shell.
-_ENV = "/usr/bin/env"
+_ENV = "/usr/bin/env"  # runs a program by name without a shell
 
 # Their first argument is a script or pattern, so `/x/d` in it is not a path.
 _SCRIPTED = ("awk", "grep", "sed")

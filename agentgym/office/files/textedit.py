@@ -11,10 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000
-"""Maximum length of an edited text: each replacement copies it."""
-MAX_DIFF_LINES = 20_000
-"""Maximum lines to compare: a diff takes quadratic time at worst."""
+MAX_EDIT_CHARS = 2_000_000  # maximum length of an edited text: each replacement copies it
+MAX_DIFF_LINES = 20_000  # maximum lines to compare: a diff takes quadratic time at worst
 
 
 class EditOperation(TypedDict):
@@ -98,8 +96,7 @@ def show_diff(old: str, new: str, name: str) -> str:
     return f"{fence}diff\n{text}\n{fence}\n\n"
 
 
-# Lines around a change in a diff, as in the published server.
-_CONTEXT = 4
+_CONTEXT = 4  # lines around a change in a diff, as in the published server
 
 
 def _lines(text: str) -> list[str]:

@@ -16,24 +16,18 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-ROOT = "/workspace"
-"""The directory that policies see; relative paths start here."""
+ROOT = "/workspace"  # the directory that policies see; relative paths start here
 
-MAX_FILES = 5_000
-"""Maximum number of files and directories, since a listing scans all of them."""
-MAX_FILE_BYTES = 32 * 2**20
-"""Maximum size of a file."""
+MAX_FILES = 5_000  # maximum number of files and directories, since a listing scans all of them
+MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
 MAX_TOTAL_BYTES = 128 * 2**20
 """Maximum total size: files stay in memory, and snapshots refer to them."""
 MAX_PATH_CHARS = 1_024
 """Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory."""
-MAX_NAME_BYTES = 255
-"""Maximum length of a name, as on Linux."""
-MAX_DEPTH = 32
-"""Maximum nesting of directories, since walks recurse."""
+MAX_NAME_BYTES = 255  # maximum length of a name, as on Linux
+MAX_DEPTH = 32  # maximum nesting of directories, since walks recurse
 
-# File time before a clock is set.
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # file time before a clock is set
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.bigquery_dialect import GoogleSQL
 
-MAX_ROWS = 10_000
-"""Maximum rows of a result, as the tool states."""
-QUERY_MS = 1000
-"""Duration of a query on the episode's clock."""
+MAX_ROWS = 10_000  # maximum rows of a result, as the tool states
+QUERY_MS = 1000  # duration of a query on the episode's clock
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (

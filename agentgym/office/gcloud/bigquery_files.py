@@ -12,8 +12,7 @@ from agentgym.office.warehouse.engine import Engine
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
-# A tenth of BigQuery's limit; no task needs more.
-_MAX_COLUMNS = 1000
+_MAX_COLUMNS = 1000  # a tenth of BigQuery's limit; no task needs more
 
 
 def load_csv(

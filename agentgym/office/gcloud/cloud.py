@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from agentgym.text.tools import ToolError, echo
 
-PROJECT = "local-project"
-"""The only project of an office."""
+PROJECT = "local-project"  # the only project of an office
 
 REGIONS = (
     "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2",

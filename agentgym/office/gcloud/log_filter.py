@@ -39,12 +39,9 @@ FIELDS = (
 )  # fmt: skip
 """Fields of a LogEntry that entries here can have."""
 
-MAX_CHARS = 20_000
-"""Maximum length of a filter, as in Cloud Logging."""
-MAX_TERMS = 100
-"""Maximum comparisons of a filter, each of which scans all entries."""
-MAX_DEPTH = 20
-"""Maximum nesting of parentheses, since the parser recurses."""
+MAX_CHARS = 20_000  # maximum length of a filter, as in Cloud Logging
+MAX_TERMS = 100  # maximum comparisons of a filter, each of which scans all entries
+MAX_DEPTH = 20  # maximum nesting of parentheses, since the parser recurses
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -54,8 +51,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
-# Escape sequences.
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escape sequences
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip

@@ -51,18 +51,12 @@ INSERT INTO log_sinks VALUES
     (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})');
 """
 
-MAX_ENTRY_BYTES = 256 * 1024
-"""Maximum bytes of an entry, as in Cloud Logging."""
-MAX_SINKS = 200
-"""Maximum sinks of a project, as in Cloud Logging."""
-MAX_BUCKETS = 100
-"""Maximum log buckets of a project, as in Cloud Logging."""
-MAX_SHOWN = 200
-"""Length at which the published server cuts messages in lists."""
-# Maximum nesting of an entry, since filters recurse.
-_MAX_NESTING = 50
-# Entries read at a time for a selective filter, which bounds the memory.
-_CHUNK = 2_000
+MAX_ENTRY_BYTES = 256 * 1024  # maximum bytes of an entry, as in Cloud Logging
+MAX_SINKS = 200  # maximum sinks of a project, as in Cloud Logging
+MAX_BUCKETS = 100  # maximum log buckets of a project, as in Cloud Logging
+MAX_SHOWN = 200  # length at which the published server cuts messages in lists
+_MAX_NESTING = 50  # maximum nesting of an entry, since filters recurse
+_CHUNK = 2_000  # entries read at a time for a selective filter, which bounds the memory
 
 
 class Logging:

@@ -29,13 +29,10 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
 CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
-PAGE = 20
-"""Default page size, as in the published server."""
-MAX_BYTES = 256 * 2**20
-"""Maximum bytes of all objects, including noncurrent versions."""
+PAGE = 20  # default page size, as in the published server
+MAX_BYTES = 256 * 2**20  # maximum bytes of all objects, including noncurrent versions
 
-CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
-"""Storage classes from warmest to coldest."""
+CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # storage classes from warmest to coldest
 # Three multi-regions, six dual-regions, and all regions.
 LOCATIONS = (
     "US",

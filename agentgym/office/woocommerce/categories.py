@@ -13,8 +13,7 @@ from agentgym.office.woocommerce.shapes import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-TERMS = {"categories": "category", "tags": "tag"}
-"""Tables of terms, with their singular for errors."""
+TERMS = {"categories": "category", "tags": "tag"}  # tables of terms, with their singular for errors
 
 # SQL: number of published products of a term.
 _COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id

@@ -32,8 +32,7 @@ ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STA
 # Orders with these statuses take their products from the stock, once.
 _BOOKING = ("processing", "completed", "on-hold")
 
-# Orders with these statuses return what they took.
-_RELEASING = ("pending", "cancelled")
+_RELEASING = ("pending", "cancelled")  # orders with these statuses return what they took
 
 # Defaults of a new order.
 _NEW: Row = {

@@ -18,11 +18,9 @@ from agentgym.office.woocommerce.views import select_products
 from agentgym.text.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
-# SQL: the order counts as a sale.
-_SOLD = "status IN ('completed', 'processing', 'on-hold')"
+_SOLD = "status IN ('completed', 'processing', 'on-hold')"  # SQL: the order counts as a sale
 
-# SQL: the product's stock is managed.
-_STOCKED = "(manage_stock AND status <> 'trash')"
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: the product's stock is managed
 
 _DAY = timedelta(days=1)
 _FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from the limits of `date`

@@ -9,8 +9,7 @@ from agentgym.office.woocommerce.context import ShopPart
 from agentgym.office.woocommerce.tables import GROUPS
 from agentgym.text.tools import tool
 
-# WooCommerce release of January 2025, whose REST API is the model.
-_VERSION = "9.5.1"
+_VERSION = "9.5.1"  # WooCommerce release of January 2025, whose REST API is the model
 
 GroupId = Literal[
     "general",

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 
-# Stands for an item that is new in an order.
-_NOTHING = {"quantity": 0, "reduced": 0}
+_NOTHING = {"quantity": 0, "reduced": 0}  # stands for an item that is new in an order
 
 
 class Stock(ShopPart):

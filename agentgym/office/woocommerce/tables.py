@@ -173,5 +173,4 @@ def _statements() -> Iterator[str]:
         )
 
 
-PRESETS = "\n".join(_statements())
-"""SQL that fills the tables of a new shop."""
+PRESETS = "\n".join(_statements())  # SQL that fills the tables of a new shop
