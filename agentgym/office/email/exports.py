@@ -1,13 +1,11 @@
-"""Mail server: export and import as JSON or as mbox with RFC 5322 messages."""
+"""Mail server: export and import of mails as JSON files."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import json
-import re
 from collections.abc import Iterable
-from datetime import UTC
 from typing import Any, NotRequired
 
 from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
@@ -15,7 +13,6 @@ from typing_extensions import TypedDict
 
 from agentgym.office.email.mailboxes import EmailPart, Mailboxes, show_mail
 from agentgym.office.email.messages import Mail, addresses, format_address
-from agentgym.office.email.rfc5322 import parse, render
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
@@ -65,7 +62,7 @@ class Exports(EmailPart):
         max_emails: int | None = None,
         export_all_folders: bool = False,
     ) -> str:
-        """Export emails to a file in the workspace: as mbox if its name ends with .mbox, otherwise as JSON.
+        """Export emails to a JSON file in the workspace.
 
         Args:
             folder: Folder name; all folders if omitted.
@@ -80,9 +77,7 @@ class Exports(EmailPart):
         if folder is not None and not export_all_folders:
             folders = [boxes.folder(me, folder)]
         rows = [row for name in folders for row in boxes.by_id(boxes.ids(name)[:max_emails])]
-        is_mbox = export_path.lower().endswith(".mbox")
-        data = write_mbox(map(boxes.to_mail, rows)) if is_mbox else write_export(boxes, rows)
-        path = boxes.context.files.write(export_path, data)
+        path = boxes.context.files.write(export_path, write_export(boxes, rows))
         return f"Exported {len(rows)} emails to {path}"
 
     @tool
@@ -92,17 +87,12 @@ class Exports(EmailPart):
         """Import emails from a file in the workspace; nothing is sent.
 
         Args:
-            import_path: File written by export_emails, or one message as .eml.
+            import_path: File written by export_emails.
             target_folder: Folder they go to, created if missing.
             preserve_folders: Without a target folder, keep the folder of each email; otherwise INBOX.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()
-        data = boxes.context.files.read(import_path)
-        if import_path.lower().endswith((".mbox", ".eml")):
-            sender = format_address(me["name"], me["email"])
-            mails = read_mbox(data, Mail(sender, "", "", "", boxes.context.clock.now()))
-        else:
-            mails = read_export(data)
+        mails = read_export(boxes.context.files.read(import_path))
         for mail in reversed(mails):
             folder = boxes.ensure_folder(
                 me["id"], target_folder or (preserve_folders and mail.folder) or "INBOX"
@@ -132,39 +122,12 @@ def read_export(data: bytes) -> list[Mail]:
         raise ToolError(
             f"invalid argument: the file is not a JSON export of emails: {where}: {problem['msg']}"
         ) from None
-    _check_count(len(entries))
-    return [_to_mail(entry) for entry in entries]
-
-
-def write_mbox(mails: Iterable[Mail]) -> bytes:
-    """Return mails as an mbox file (RFC 4155), quoting lines that start with From."""
-    parts = []
-    for mail in mails:
-        date = mail.date.astimezone(UTC)
-        head = f"From {addresses(mail.sender)[0][1]} {date:%a %b %d %H:%M:%S %Y}\n"
-        message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
-        parts.append(head.encode() + message + b"\n\n")
-    return b"".join(parts)
-
-
-def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
-    """Read an mbox file or a single message.
-
-    Missing fields are taken from `blank`.
-    """
-    flat = data.replace(b"\r\n", b"\n")
-    if not flat.startswith(b"From "):
-        return [parse(flat, blank)]
-    parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat.removesuffix(b"\n\n"))[1:]
-    _check_count(len(parts))
-    return [parse(re.sub(rb"(?m)^>(>*From )", rb"\1", part), blank) for part in parts]
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_IMPORTED:
+    if len(entries) > MAX_IMPORTED:
         raise ToolError(
-            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts"
+            f"limit exceeded: a file of emails contains at most {MAX_IMPORTED}, got {len(entries)}; "
+            "import them in parts"
         )
+    return [_to_mail(entry) for entry in entries]
 
 
 def _entry(boxes: Mailboxes, row: Row) -> Row:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from agentgym.office.email.headers import content_type
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
-from agentgym.office.email.rfc5322 import content_type
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo

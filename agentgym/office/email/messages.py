@@ -22,11 +22,11 @@ MAX_NAME = 200
 """Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
 # An entry of an address list. The standard library parses such lists recursively and in quadratic
 # time; this pattern is linear.
 _ENTRY = re.compile(
-    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({ADDRESS.pattern})>|({ADDRESS.pattern}))\s*(?:,\s*|\Z)'
+    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")

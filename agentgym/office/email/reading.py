@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentgym.office.email.headers import content_type, headers_of
 from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
 from agentgym.office.email.messages import numbered_names
-from agentgym.office.email.rfc5322 import content_type, headers_of
 from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool

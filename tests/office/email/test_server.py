@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agentgym.office.email.headers import headers_of
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.rfc5322 import headers_of
 from agentgym.office.email.server import Email
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.test_laws import call, refused
