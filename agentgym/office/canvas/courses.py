@@ -100,14 +100,13 @@ class Courses(CanvasPart):
         """
         me = self._records.me()["id"]
         states = ["active", "completed"] if include_ended else ["active"]
-        courses = [
-            course
-            for course in self._store.rows(_COURSES_OF_USER, me, states)
-            if (include_ended or not self._records.has_ended(course))
-            and (
-                course["workflow_state"] != "unpublished" or self._records.may(course["id"], "edit")
-            )
-        ]
+        courses = []
+        for course in self._store.rows(_COURSES_OF_USER, me, states):
+            is_hidden = course["workflow_state"] == "unpublished"
+            if is_hidden and not self._records.may(course["id"], "edit"):
+                continue
+            if include_ended or not self._records.has_ended(course):
+                courses.append(course)
         return show_courses(self._records, courses)
 
     @tool

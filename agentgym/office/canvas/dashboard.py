@@ -156,20 +156,22 @@ class Dashboard(CanvasPart):
         """List the dashboard cards of your current courses."""
         enrollments = self._store.find("enrollments", "id DESC", user_id=self._records.me()["id"])
         roles = {row["course_id"]: row["type"] for row in enrollments}
-        return [
-            {
+        cards = []
+        for course in self._courses.canvas_list_courses():
+            role = roles[course["id"]]
+            card = {
                 "id": course["id"],
                 "shortName": course["name"],
                 "originalName": course["name"],
                 "courseCode": course["course_code"],
                 "assetString": f"course_{course['id']}",
                 "href": f"/courses/{course['id']}",
-                "subtitle": f"enrolled as: {roles[course['id']].removesuffix('Enrollment')}",
-                "enrollmentType": roles[course["id"]],
+                "subtitle": f"enrolled as: {role.removesuffix('Enrollment')}",
+                "enrollmentType": role,
                 **dict.fromkeys(("term", "image", "color", "position", "observee")),
             }
-            for course in self._courses.canvas_list_courses()
-        ]
+            cards.append(card)
+        return cards
 
     @tool
     def canvas_list_notifications(self) -> list[Row]:

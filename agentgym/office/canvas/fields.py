@@ -115,11 +115,11 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
 
 def updates(**fields: Any) -> dict[str, Any]:
     """Return the fields that an update sets; an empty date clears the field."""
-    return {
-        key: None if value == "" and key.endswith("_at") else value
-        for key, value in fields.items()
-        if value is not None
-    }
+    changes = {key: value for key, value in fields.items() if value is not None}
+    for key, value in changes.items():
+        if value == "" and key.endswith("_at"):
+            changes[key] = None
+    return changes
 
 
 def grade_text(score: float) -> str:

@@ -34,11 +34,9 @@ def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
         ToolError: An answer has no fields or unknown ones.
     """
     for answer in answers:
-        valid = all(
-            _field_of(key) in _ANSWER_FIELDS and isinstance(value, (str, int, float))
-            for key, value in answer.items()
-        )
-        if not answer or not valid:
+        is_known = {_field_of(key) for key in answer} <= set(_ANSWER_FIELDS)
+        is_plain = all(isinstance(value, (str, int, float)) for value in answer.values())
+        if not answer or not is_known or not is_plain:
             raise ToolError(
                 f"invalid argument: an answer may have text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
             )

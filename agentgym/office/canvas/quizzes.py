@@ -97,15 +97,13 @@ class Quizzes(CanvasPart):
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():
             first = 1 + self._store.value(sql, quiz_id)
-            ids = [
-                self._records.add(
-                    "quiz_questions",
-                    quiz_id=quiz_id,
-                    position=position,
-                    **_question_fields(**fields),
+            ids = []
+            for position, fields in enumerate(questions, first):
+                question = _question_fields(**fields)
+                new_id = self._records.add(
+                    "quiz_questions", quiz_id=quiz_id, position=position, **question
                 )
-                for position, fields in enumerate(questions, first)
-            ]
+                ids.append(new_id)
             self._update_totals(quiz_id)
         return ids
 

@@ -29,11 +29,10 @@ class Filing(EmailPart):
     @tool
     def get_folders(self) -> str:
         """List the folders with the number of emails in each."""
-        lines = [
-            f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)"
-            for k, (name, counts) in enumerate(self._all_counts().items(), 1)
-        ]
-        return "\n".join(["Folders of the mailbox:", *lines, ""])
+        lines = ["Folders of the mailbox:"]
+        for k, (name, counts) in enumerate(self._all_counts().items(), 1):
+            lines.append(f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)")
+        return "\n".join([*lines, ""])
 
     @tool
     def create_folder(self, folder_name: str) -> str:

@@ -146,8 +146,11 @@ class Mailboxes(ServerState):
             raise ToolError(
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
-        users = map(user_id or self.user_id, recipients)
-        return places + [(user, "INBOX") for user in users if user is not None]
+        for address in recipients:
+            user = (user_id or self.user_id)(address)
+            if user is not None:
+                places.append((user, "INBOX"))
+        return places
 
     def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
         """Return recipients without a mailbox in a domain that has mailboxes here.
@@ -157,11 +160,8 @@ class Mailboxes(ServerState):
         user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        return [
-            address
-            for address in mail.recipients
-            if user_id(address) is None and self.store.value(sql, address.partition("@")[2])
-        ]
+        strangers = [address for address in mail.recipients if user_id(address) is None]
+        return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
         """Return a mail in stored form, with a new Message-ID if it has none.
@@ -199,8 +199,9 @@ class Mailboxes(ServerState):
             self.store.insert(
                 "attachments", message=message, filename=filename, size=len(data), data=data
             )
-        return [
-            self.store.insert(
+        ids = []
+        for user, folder in places:
+            mail_id = self.store.insert(
                 "mails",
                 user=user,
                 folder=folder,
@@ -210,8 +211,8 @@ class Mailboxes(ServerState):
                 is_important=mail.important,
                 own=origin in ("draft", "import") or (user == author and folder != "INBOX"),
             )
-            for user, folder in places
-        ]
+            ids.append(mail_id)
+        return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
         """Return mails with their messages; `condition` ends the SELECT statement."""

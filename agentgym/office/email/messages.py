@@ -100,13 +100,10 @@ class Mail:
     @property
     def recipients(self) -> list[str]:
         """Lower-case addresses in to, cc and bcc, without duplicates."""
-        return list(
-            dict.fromkeys(
-                address.lower()
-                for part in (self.to, self.cc, self.bcc)
-                for _, address in addresses(part)
-            )
-        )
+        recipients: list[str] = []
+        for part in (self.to, self.cc, self.bcc):
+            recipients += [address.lower() for _, address in addresses(part)]
+        return list(dict.fromkeys(recipients))
 
 
 def text_of(body: str, html: str | None) -> str:

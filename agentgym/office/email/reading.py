@@ -140,11 +140,10 @@ class Reading(EmailPart):
         """Return the ids of matching mails in a folder, newest first."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
-        terms = [
-            (field.lower(), (phrase or word).casefold())
-            for field, phrase, word in _TERM.findall(query)
-            if phrase or word
-        ]
+        terms = []
+        for field, phrase, word in _TERM.findall(query):
+            if phrase or word:
+                terms.append((field.lower(), (phrase or word).casefold()))
         if not terms:
             raise ToolError(
                 f"invalid argument: query must name at least one word, got {echo(query)}"
@@ -164,22 +163,21 @@ class Reading(EmailPart):
         path.
         """
         files = self._mailboxes.context.files
-        paths = (f"{_DOWNLOADS}/{numbered}" for numbered in numbered_names(name))
-        path = next(
-            path
-            for path in paths
-            if not files.exists(path) or (files.is_file(path) and files.read(path) == data)
-        )
-        return files.resolve(path) if files.exists(path) else files.write(path, data)
+        for numbered in numbered_names(name):
+            path = f"{_DOWNLOADS}/{numbered}"
+            if not files.exists(path):
+                return files.write(path, data)
+            if files.is_file(path) and files.read(path) == data:
+                return files.resolve(path)
+        raise AssertionError  # the names never end
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
     """Return whether each term with a field occurs in that field."""
     # The first four lines are subject, sender and recipients; the rest is text.
     lines = words.split("\n", 4)
-    return all(
-        not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms
-    )
+    limited = [(lines[_FIELDS[field]], term) for field, term in terms if field]
+    return all(any(term in line for line in searched) for searched, term in limited)
 
 
 def _page_numbers(total: int, page: int, page_size: int) -> Row:

@@ -73,11 +73,9 @@ class Writing(EmailPart):
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}
-            copies += [
-                format_address(name, address)
-                for name, address in addresses(f"{old.to}, {old.cc}".strip(", "))
-                if address.casefold() not in served
-            ]
+            for name, address in addresses(f"{old.to}, {old.cc}".strip(", ")):
+                if address.casefold() not in served:
+                    copies.append(format_address(name, address))
         subject = _with_prefix("Re: ", old.subject)
         mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
         references = f"{old.references} {old.message_id}"
@@ -105,11 +103,12 @@ class Writing(EmailPart):
         """
         old = self._original(email_id)
         text = (
-            (f"{body}\n\n" if body else "")
-            + "---------- Forwarded message ----------\n"
-            + f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
-            + f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+            "---------- Forwarded message ----------\n"
+            f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
+            f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
         )
+        if body:
+            text = f"{body}\n\n{text}"
         mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
         return self._send(replace(mail, attachments=old.attachments))
 

@@ -37,11 +37,8 @@ class PdfTools(Server):
         """
         pages = read_pdf(self._bytes(pdf_file_path))
         first, last = sorted(min(max(page, 1), len(pages)) for page in (start_page, end_page))
-        texts = [
-            f"=== Page {k} ===\n{pages[k - 1]}"
-            for k in range(max(first, 1), last + 1)
-            if pages[k - 1].strip()
-        ]
+        chosen = list(enumerate(pages, 1))[max(first, 1) - 1 : last]
+        texts = [f"=== Page {k} ===\n{text}" for k, text in chosen if text.strip()]
         if not texts:
             return (
                 f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no "

@@ -162,7 +162,8 @@ def _split(pieces: list[str]) -> list[list[str]]:
             commands.append("")
         else:
             commands[-1] += piece
-    return [words for command in commands if (words := _words(command))]
+    words = [_words(command) for command in commands]
+    return [each for each in words if each]
 
 
 def _words(command: str) -> list[str]:
@@ -194,11 +195,13 @@ def _check(words: list[str], directory: str) -> str:
 
 
 def _operands(name: str, arguments: list[str]) -> list[str]:
-    operands = [
-        argument
-        for before, argument in zip([name, *arguments], arguments, strict=False)
-        if not argument.startswith("-") and not (name in _SCRIPTED and before in _VALUED_FLAGS)
-    ]
+    operands = []
+    before = name
+    for argument in arguments:
+        is_value = name in _SCRIPTED and before in _VALUED_FLAGS
+        if not argument.startswith("-") and not is_value:
+            operands.append(argument)
+        before = argument
     return operands[1:] if name in _SCRIPTED else operands
 
 
@@ -219,12 +222,12 @@ def _check_substitution(pieces: list[str]) -> None:
 def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[str]:
     """Make each path absolute, as the published server does."""
     operands = _operands(name, arguments)
-    return [
-        posixpath.normpath(posixpath.join(ROOT, argument))
-        if argument in operands and (_is_path(argument) or _names_file(argument, files))
-        else argument
-        for argument in arguments
-    ]
+    absolute = []
+    for argument in arguments:
+        if argument in operands and (_is_path(argument) or _names_file(argument, files)):
+            argument = posixpath.normpath(posixpath.join(ROOT, argument))  # noqa: PLW2901
+        absolute.append(argument)
+    return absolute
 
 
 def _names_file(argument: str, files: Workspace) -> bool:

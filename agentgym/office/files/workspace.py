@@ -203,11 +203,8 @@ class Workspace:
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
-        return sorted(
-            name[len(full) + 1 :]
-            for name in (*self._files, *self._folders)
-            if name.rpartition("/")[0] == full
-        )
+        below = [*self._files, *self._folders]
+        return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
         """Yield the canonical paths of all files below a path, sorted."""

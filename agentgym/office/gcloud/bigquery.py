@@ -184,10 +184,10 @@ class BigQuery:
         jobs = self._server.store.rows(
             "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
         )
-        lines = [
-            f"{job['id']}: {job['kind']} {job['statement']}{job['effect']}, DONE, {job['created']}"
-            for job in jobs
-        ]
+        lines = []
+        for job in jobs:
+            kind = f"{job['kind']} {job['statement']}{job['effect']}"
+            lines.append(f"{job['id']}: {kind}, DONE, {job['created']}")
         return listing("Jobs", lines, "There are no such jobs.")
 
     @tool
@@ -237,18 +237,14 @@ class BigQuery:
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
         """Return the column descriptions of a table."""
-        return {
-            column.name: column.comment
-            for column in self._server.engine.tables[self._check_table(dataset, table)].columns
-        }
+        found = self._server.engine.tables[self._check_table(dataset, table)]
+        return {column.name: column.comment for column in found.columns}
 
     def read_uri(self, uri: str) -> bytes:
         """Read gs://bucket/object or a workspace file."""
-        return (
-            self._storage.read_gs(uri)
-            if uri.startswith("gs://")
-            else self._server.context.files.read(_local(uri))
-        )
+        if uri.startswith("gs://"):
+            return self._storage.read_gs(uri)
+        return self._server.context.files.read(_local(uri))
 
     def write_uri(self, uri: str, data: bytes) -> None:
         """Write gs://bucket/object or a workspace file."""
@@ -296,13 +292,7 @@ def _local(uri: str) -> str:
 
 def _head(total: int, milliseconds: int) -> str:
     """Return the first lines of a query response."""
-    return "\n".join(
-        [
-            "Query executed successfully",
-            f"Total rows: {total}",
-            f"Execution time: {milliseconds}ms",
-        ]
-    )
+    return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
 def _response(outcome: ConversionResult) -> str:

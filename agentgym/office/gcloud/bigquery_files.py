@@ -47,13 +47,11 @@ def load_csv(
             f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table "
             f"{len(columns)} columns"
         )
-    values = [
-        [
-            None if value == "" and column.type != "VARCHAR" else value
-            for value, column in zip(row, columns, strict=True)
-        ]
-        for row in rows
-    ]
+    values: list[list[str | None]] = [list(row) for row in rows]
+    for k, column in enumerate(columns):
+        if column.type != "VARCHAR":  # an empty text is null
+            for record in values:
+                record[k] = record[k] or None
     engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
@@ -77,23 +75,24 @@ def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
         raise ToolError(
             f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}"
         )
-    names = [
-        re.sub(r"\W", "_", name.strip()) or f"column_{k}"
-        for k, name in enumerate(head or [""] * width)
-    ]
+    names = []
+    for k, name in enumerate(head or [""] * width):
+        names.append(re.sub(r"\W", "_", name.strip()) or f"column_{k}")
     if len({name.lower() for name in names}) != width:
         raise ToolError("invalid argument: two columns of the file have the same name")
-    return [
-        Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""]))
-        for k, name in enumerate(names)
-    ]
+    columns = []
+    for k, name in enumerate(names):
+        values = [row[k] for row in rows if k < len(row) and row[k] != ""]
+        columns.append(Column(name, _infer_type(values)))
+    return columns
 
 
 def _infer_type(values: Sequence[str]) -> str:
     """Return the first type that fits all values, or text."""
-    return next(
-        (kind for kind, fits in _TYPES.items() if values and all(map(fits, values))), "VARCHAR"
-    )
+    for kind, fits in _TYPES.items():
+        if values and all(fits(value) for value in values):
+            return kind
+    return "VARCHAR"
 
 
 def _is_date(text: str) -> bool:

@@ -119,11 +119,7 @@ class _Reader:
         while self._peek() == "OR":
             self._take()
             tests.append(self._not(leaf))
-        return (
-            tests[0]
-            if len(tests) == 1
-            else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
-        )
+        return tests[0] if len(tests) == 1 else lambda entries: _any_passes(tests, entries)
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
         negated = False
@@ -166,11 +162,9 @@ class _Reader:
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
             token = self._take()
-            return (
-                _exists(path)
-                if (sign, token) == (":", "*")
-                else _compare(path, sign, _value(token))
-            )
+            if (sign, token) == (":", "*"):
+                return _exists(path)
+            return _compare(path, sign, _value(token))
 
         return self._group(leaf) if self._peek() == "(" else leaf()
 
@@ -187,14 +181,23 @@ def _bad(problem: str) -> ToolError:
     return ToolError(f"invalid argument: invalid filter in the Logging query language: {problem}")
 
 
+def _any_passes(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
+    passed = [False] * len(entries)
+    for test in tests:
+        passed = [before or now for before, now in zip(passed, test(entries), strict=True)]
+    return passed
+
+
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
     """Evaluate tests in sequence, each only on the entries that passed the previous ones."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
         left = [k for k, well in zip(left, passed, strict=True) if well]
-    passing = set(left)
-    return [k in passing for k in range(len(entries))]
+    result = [False] * len(entries)
+    for k in left:
+        result[k] = True
+    return result
 
 
 def _unquote(token: str) -> str:
@@ -205,11 +208,9 @@ def _unquote(token: str) -> str:
 
 def _value(token: str) -> str:
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
-        where = (
-            f"before {echo(token)} (put text with special characters in double quotes)"
-            if token
-            else "at the end"
-        )
+        where = "at the end"
+        if token:
+            where = f"before {echo(token)} (put text with special characters in double quotes)"
         raise _bad(f"a value is missing {where}")
     return _unquote(token) if token[0] in "\"'" else token
 
@@ -225,21 +226,27 @@ def _at(value: Any, path: Sequence[str]) -> list[Any]:
     """Return the values at a path, descending into lists."""
     for place, name in enumerate(path):
         if isinstance(value, list):
-            return [leaf for item in value for leaf in _at(item, path[place:])]
+            return _at_all(value, path[place:])
         if not isinstance(value, dict) or name not in value:
             return []
         value = value[name]
-    return (
-        [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
-    )
+    return _at_all(value, ()) if isinstance(value, list) else [value]
+
+
+def _at_all(items: Sequence[Any], path: Sequence[str]) -> list[Any]:
+    leaves: list[Any] = []
+    for item in items:
+        leaves += _at(item, path)
+    return leaves
 
 
 def _texts(value: Any) -> list[str]:
     """Return all scalar values in a value as text."""
-    if isinstance(value, dict):
-        return list(chain.from_iterable(map(_texts, value.values())))
-    if isinstance(value, list):
-        return list(chain.from_iterable(map(_texts, value)))
+    if isinstance(value, (dict, list)):
+        texts = []
+        for item in value.values() if isinstance(value, dict) else value:
+            texts += _texts(item)
+        return texts
     return [value if isinstance(value, str) else json.dumps(value)]
 
 
@@ -250,14 +257,14 @@ def _exists(path: tuple[str, ...]) -> Test:
 def _anywhere(text: str) -> Test:
     part = text.lower()
 
-    def holds(value: Any) -> bool:
-        return (
-            part in value.lower()
-            if isinstance(value, str)
-            else any(part in candidate.lower() for candidate in _texts(value))
-        )
+    def passes(entry: Entry) -> bool:
+        return any(_contains(value, part) for value in entry.values())
 
-    return lambda entries: [any(map(holds, entry.values())) for entry in entries]
+    return lambda entries: [passes(entry) for entry in entries]
+
+
+def _contains(value: Any, part: str) -> bool:
+    return any(part in text.lower() for text in _texts(value))
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
@@ -265,14 +272,18 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
         return _matches(path, text, negated=sign == "!~")
     part = text.lower()
     if sign == ":":
-        return lambda entries: [
-            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf))
-            for e in entries
-        ]
+        return _any_leaf(path, lambda leaf: _contains(leaf, part))
     order, holds = _ORDERS[sign], _comparable(path, text)
-    return lambda entries: [
-        any(holds(order, value) for value in _at(entry, path)) for entry in entries
-    ]
+    return _any_leaf(path, lambda leaf: holds(order, leaf))
+
+
+def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
+    """Return a test that passes if any value at a path does."""
+
+    def passes(entry: Entry) -> bool:
+        return any(holds(leaf) for leaf in _at(entry, path))
+
+    return lambda entries: [passes(entry) for entry in entries]
 
 
 def _comparable(
@@ -318,10 +329,10 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
     matching([""])
 
     def test(entries: Sequence[Entry]) -> list[bool]:
-        groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
+        groups = [_texts(_at(entry, path)) for entry in entries]
         texts = sorted(set(chain.from_iterable(groups)))
         matches = matching(texts) if texts else set()
-        return [any((text in matches) != negated for text in texts) for texts in groups]
+        return [any((text in matches) != negated for text in group) for group in groups]
 
     return test
 
@@ -359,18 +370,14 @@ def _moment(text: str) -> datetime:
 
 
 def _number(text: str) -> float | None:
-    return (
-        float(text)
-        if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text)
-        else None
-    )
+    if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text):
+        return float(text)
+    return None
 
 
 def log_path(name: str) -> str:
     """Return the full name of a log, `projects/…/logs/name`, with `%2F` for a slash in the name."""
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
-    return (
-        short
-        if short.startswith("projects/")
-        else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"
-    )
+    if short.startswith("projects/"):
+        return short
+    return f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -110,22 +111,17 @@ class Logging:
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        buckets = (
-            [self._log_bucket(log_bucket)]
-            if log_bucket
-            else [self._server.store.get("log_buckets", k) for k in (1, 2)]
-        )
+        buckets = [self._server.store.get("log_buckets", k) for k in (1, 2)]
+        if log_bucket:
+            buckets = [self._log_bucket(log_bucket)]
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
         size = max_entries + 1
         while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
-            matches += [
-                row
-                for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True)
-                if passed
-            ]
+            passed = test([_show(row) for row in rows])
+            matches += itertools.compress(rows, passed)
             if len(rows) < size:
                 break
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
@@ -155,14 +151,9 @@ class Logging:
             log_name: The log.
         """
         log = _log(log_name)
-        entries = [
-            row["entry"]
-            for row in self._server.store.rows(
-                "SELECT entry FROM log_routes WHERE entry IN "
-                "(SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2",
-                log,
-            )
-        ]
+        sql = """SELECT entry FROM log_routes
+            WHERE entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"""
+        entries = [entry for (entry,) in self._server.store.tuples(sql, log)]
         if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
         with self._server.store.change():
@@ -205,16 +196,16 @@ class Logging:
     @tool
     def logging_list_log_buckets(self) -> str:
         """List the log buckets with their retention."""
-        buckets = [
-            details(
+        buckets = []
+        for row in self._server.store.find("log_buckets", order="location, name"):
+            text = details(
                 row["name"],
                 ("  Location", row["location"]),
                 ("  Retention (days)", str(row["retention_days"])),
                 ("  State", "ACTIVE"),
                 ("  Locked", str(row["name"] == "_Required")),
             )
-            for row in self._server.store.find("log_buckets", order="location, name")
-        ]
+            buckets.append(text)
         return listing("Log buckets", buckets)
 
     @tool
@@ -255,15 +246,15 @@ class Logging:
     @tool
     def logging_list_log_sinks(self) -> str:
         """List the sinks with destination and filter."""
-        sinks = [
-            details(
+        sinks = []
+        for row in self._server.store.find("log_sinks", order="name"):
+            text = details(
                 row["name"],
                 ("  Destination", row["destination"]),
                 ("  Filter", row["filter"]),
                 ("  Disabled", "False"),
             )
-            for row in self._server.store.find("log_sinks", order="name")
-        ]
+            sinks.append(text)
         return listing("Log sinks", sinks)
 
     @tool
@@ -290,13 +281,12 @@ class Logging:
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write entries (time, severity, payload); sinks route them as if they were written now."""
+        records = []
+        for when, severity, payload in entries:
+            level = check_one_of("severity", severity, tuple(SEVERITIES))
+            records.append(_record(name, payload, level, iso(when)))
         with self._server.store.change():
-            self._add_entries(
-                [
-                    _record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t))
-                    for t, s, payload in entries
-                ]
-            )
+            self._add_entries(records)
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
         """Return a log's entries in a log bucket in API form, oldest first."""
@@ -345,23 +335,18 @@ class Logging:
             name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
             lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
         for name, text in lines.items():
-            old = (
-                self._storage.read_object(bucket, name)
-                if name in self._storage.objects(bucket, name)
-                else b""
-            )
-            data = old + text.encode()
+            data = text.encode()
+            if name in self._storage.objects(bucket, name):
+                data = self._storage.read_object(bucket, name) + data
             if self._storage.room() >= len(data):
                 self._storage.put_object(bucket, name, data)
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
         """Return an SQL condition for entries in log buckets within their retention."""
         now = self._server.context.clock.now()
-        values = [
-            value
-            for bucket in buckets
-            for value in (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
-        ]
+        values: list[Any] = []
+        for bucket in buckets:
+            values += (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
@@ -424,12 +409,11 @@ def _nesting(value: Any) -> int:
     levels, below = 0, [value]
     while below:
         levels += 1
-        below = [
-            item
-            for each in below
-            if isinstance(each, (dict, list))
-            for item in (each.values() if isinstance(each, dict) else each)
-        ]
+        items: list[Any] = []
+        for each in below:
+            if isinstance(each, (dict, list)):
+                items += each.values() if isinstance(each, dict) else each
+        below = items
     return levels
 
 

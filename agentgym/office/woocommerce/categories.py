@@ -156,14 +156,12 @@ class Categories(ShopPart):
     def _show(self, table: str, ids: list[int]) -> list[Row]:
         sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
         counts = {row["id"]: row["n"] for row in self._store.rows(sql)}
-        return [
-            {
-                **{name: row[name] for name in _SHOWN[table]},
-                **{name: row[name] for name in ("menu_order", "image") if row.get(name)},
-                "count": counts[row["id"]],
-            }
-            for row in self._shop.rows_by_id(table, ids)
-        ]
+        terms = []
+        for row in self._shop.rows_by_id(table, ids):
+            term = {name: row[name] for name in _SHOWN[table]}
+            term |= {name: row[name] for name in ("menu_order", "image") if row.get(name)}
+            terms.append({**term, "count": counts[row["id"]]})
+        return terms
 
 
 class Reviews(ShopPart):

@@ -74,11 +74,11 @@ class ShopContext(ServerState):
         time.
         """
         defaults = {**new, **new["details"]}
-        return {
-            name: self.site_time(value) if name in _DATES else value
-            for name, value in {**row, **row["details"]}.items()
-            if name in always or (name != "details" and value != defaults[name])
-        }
+        shown = {}
+        for name, value in {**row, **row["details"]}.items():
+            if name in always or (name != "details" and value != defaults[name]):
+                shown[name] = self.site_time(value) if name in _DATES else value
+        return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
         """Convert a caller's date to GMT; without a time zone it is in site time.

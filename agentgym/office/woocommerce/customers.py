@@ -62,13 +62,10 @@ class Customers(ShopPart):
             ValueError: A field name is unknown.
             ToolError: A value is invalid, or an address is taken.
         """
-        customers = [
-            {
-                **validate_record(CustomerData, record, ("role", "date_created")),
-                "date_created": self._shop.date_of(record),
-            }
-            for record in records
-        ]
+        customers = []
+        for record in records:
+            data = validate_record(CustomerData, record, ("role", "date_created"))
+            customers.append({**data, "date_created": self._shop.date_of(record)})
         with self._store.change():
             return self._insert(customers)
 
@@ -185,27 +182,20 @@ class Customers(ShopPart):
 
     def _show_all(self, ids: list[int]) -> list[Row]:
         """Return customers as shown: the user name only if it differs from the generated one."""
-        return [
-            {
-                "id": row["id"],
-                "email": row["email"],
-                "first_name": row["first_name"],
-                "last_name": row["last_name"],
-                "role": row["role"],
-                **_chosen_username(row),
-                "billing": given_fields(row["details"]["billing"]),
-                "shipping": given_fields(row["details"]["shipping"]),
-                "meta_data": show_meta(row["meta_data"]),
-                "date_created": self._shop.site_time(row["date_created"]),
-                "date_modified": self._shop.site_time(row["date_modified"]),
-            }
-            for row in self._shop.rows_by_id("customers", ids)
-        ]
+        return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
 
-
-def _chosen_username(row: Row) -> Row:
-    made = row["email"].partition("@")[0].lower()
-    return {} if row["username"] == made else {"username": row["username"]}
+    def _show(self, row: Row) -> Row:
+        shown = {name: row[name] for name in ("id", "email", "first_name", "last_name", "role")}
+        if row["username"] != row["email"].partition("@")[0].lower():
+            shown["username"] = row["username"]
+        return {
+            **shown,
+            "billing": given_fields(row["details"]["billing"]),
+            "shipping": given_fields(row["details"]["shipping"]),
+            "meta_data": show_meta(row["meta_data"]),
+            "date_created": self._shop.site_time(row["date_created"]),
+            "date_modified": self._shop.site_time(row["date_modified"]),
+        }
 
 
 def _merge(row: Row, data: Row, now: str) -> Row:

@@ -103,10 +103,9 @@ class Products(ShopPart):
             for given in records:
                 record = dict(given)
                 for table in TERMS.keys() & record.keys():
-                    record[table] = [
-                        {"id": self._categories.find_or_add(table, term, ids[table])}
-                        for term in record[table]
-                    ]
+                    terms = record[table]
+                    found = [self._categories.find_or_add(table, t, ids[table]) for t in terms]
+                    record[table] = [{"id": term} for term in found]
                 if isinstance(record.get("meta_data"), Mapping):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]

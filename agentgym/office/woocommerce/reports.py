@@ -72,14 +72,11 @@ class Reports(ShopPart):
         sales = self._sales(*self._created(period, dateMin, dateMax))
         products = {row["id"]: row for row in self._shop.rows_by_id("products", sales)}
         best = sorted(products, key=lambda key: (-sales[key]["items_sold"], key))
-        return [
-            {
-                "product_id": key,
-                "name": products[key]["name"],
-                "quantity": sales[key]["items_sold"],
-            }
-            for key in page_of(best, page, perPage)
-        ]
+        shown = []
+        for key in page_of(best, page, perPage):
+            sold = sales[key]["items_sold"]
+            shown.append({"product_id": key, "name": products[key]["name"], "quantity": sold})
+        return shown
 
     @tool
     def woo_reports_customers(

@@ -358,15 +358,19 @@ def _described(schema: Row, definitions: Row) -> Row:
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
     schema = next(iter(schema.get("anyOf", ())), {}) | schema
-    fields = {
-        name: _described(field, definitions) | {"description": field["description"]}
-        for name, field in schema.get("properties", {}).items()
-        if "description" in field
-    }
-    told = {key: schema[key] for key in ("type", "enum") if key in schema}
+    fields = {}
+    for name, field in schema.get("properties", {}).items():
+        if "description" in field:
+            fields[name] = {
+                **_described(field, definitions),
+                "description": field["description"],
+            }
+    simple = {key: schema[key] for key in ("type", "enum") if key in schema}
     if "items" in schema:
-        told["items"] = _described(schema["items"], definitions)
-    return told | ({"properties": fields} if fields else {})
+        simple["items"] = _described(schema["items"], definitions)
+    if fields:
+        simple["properties"] = fields
+    return simple
 
 
 NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -95,17 +96,7 @@ def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return products as the server shows them: the required fields and those that differ from a
     new product.
     """
-    terms = {
-        table: shop.rows_by_owner(
-            "product_id",
-            f"""SELECT l.product_id, t.id, t.name
-            FROM product_{table} AS l JOIN {table} AS t ON t.id = l.term_id
-            WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
-            ORDER BY t.name, t.id""",
-            ids,
-        )
-        for table in ("categories", "tags")
-    }
+    terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
     variations = shop.rows_by_owner(
         "parent_id",
         """SELECT id, parent_id FROM products
@@ -118,6 +109,14 @@ def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
         links["variations"] = [variation["id"] for variation in variations[row["id"]]]
         products.append(_show_product(shop, row, links))
     return products
+
+
+def _terms_by_product(shop: ShopContext, table: str, ids: list[int]) -> defaultdict[int, list[Row]]:
+    sql = f"""SELECT l.product_id, t.id, t.name
+        FROM product_{table} AS l JOIN {table} AS t ON t.id = l.term_id
+        WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
+        ORDER BY t.name, t.id"""
+    return shop.rows_by_owner("product_id", sql, ids)
 
 
 def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
