@@ -80,15 +80,15 @@ STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
 )
 ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types, in Canvas's spelling
 
+# Enrollment states: `active` grants rights, `completed` only read access.
 STATES = ("active", "invited", "inactive", "completed")
-"""Enrollment states: `active` grants rights, `completed` only read access."""
 
+# Roles that have each right in a course, after Canvas's default permissions.
 RIGHTS = {
     "edit": (TEACHER, TA, DESIGNER),
     "grade": (TEACHER, TA),
     "teach": (TEACHER,),
     "learn": (STUDENT,),
 }
-"""Roles that have each right in a course, after Canvas's default permissions."""
 
 MAX_ID = 2**63 - 1  # SQLite's largest integer

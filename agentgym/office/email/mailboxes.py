@@ -21,11 +21,9 @@ SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # folders of every mailbo
 
 MAX_RECIPIENTS = 500  # maximum recipients of a mail, as in Gmail
 
+# Maximum bytes of attachments in all mailboxes, which keeps many offices in memory. A mail in
+# several mailboxes counts once.
 MAX_STORED_BYTES = 256 * 2**20
-"""Maximum bytes of attachments in all mailboxes, which keeps many offices in memory.
-
-A mail in several mailboxes counts once.
-"""
 
 SCHEMA = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE NOCASE,

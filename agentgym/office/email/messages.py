@@ -18,8 +18,8 @@ MAX_ATTACHMENTS_BYTES = 25 * 2**20  # maximum total size of a mail's attachments
 
 MAX_ATTACHMENTS = 100  # maximum attachments of a mail; thousands of parts would take long to parse
 
+# Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255.
 MAX_NAME = 200
-"""Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
@@ -29,8 +29,8 @@ _ENTRY = re.compile(
     rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
 
+# Characters that a header cannot carry: controls, line breaks, lone surrogates.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
-"""Characters that a header cannot carry: controls, line breaks, lone surrogates."""
 
 # A Message-ID that fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")

@@ -25,8 +25,8 @@ MARGIN = 56.0  # space between the page edge and its frame, in points
 
 _INDENT = 80.0  # free points beside a box or table that make PDF readers insert a space for certain
 _EDGE = MARGIN + PADDING
+# Reportlab's defaults for table cells: font size, line height and bottom padding.
 _CELL_SIZE, _CELL_LEADING, _CELL_BOTTOM = 10.0, 12.0, 3.0
-"""Reportlab's defaults for table cells: font size, line height and bottom padding."""
 _CELL_BASE = _CELL_BOTTOM + _CELL_LEADING - _CELL_SIZE
 _CELL_HEIGHT = _CELL_LEADING + 2 * _CELL_BOTTOM
 _SHRINKAGE = 0.05  # fraction of each space that reportlab removes to fit one more word on a line

@@ -14,8 +14,8 @@ from agentgym.text.tools import HostLimitError, ToolError, echo, tool
 
 MAX_MATCHES = 2_000  # maximum matches of a search; they are stored in every snapshot
 MAX_SEARCHES = 20  # maximum stored searches; the oldest is dropped
+# Maximum pattern length: compiling a regular expression has no time limit.
 MAX_PATTERN_CHARS = 1_000
-"""Maximum pattern length: compiling a regular expression has no time limit."""
 
 _CONTEXT_CHARS = 100  # characters of context on each side of a match, about one or two lines
 _SECONDS = 2.0  # time limit for searching one page, since a pattern may backtrack exponentially

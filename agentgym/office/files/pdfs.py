@@ -27,10 +27,9 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # maximum pages of a file; reading one takes milliseconds
 
+# Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a page
+# or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
 MAX_WORK = 200_000
-"""Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a
-page or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
-"""
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word
 

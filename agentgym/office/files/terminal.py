@@ -20,12 +20,12 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # time limit of a command, as in the published tasks
 
+# The published tasks' commands, except those that need a network or are missing on some hosts.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
     "zip unzip tree python".split()
 )
-"""The published tasks' commands, except those that need a network or are missing on some hosts."""
 
 MAX_CHARS = 2_048  # maximum length of a line, as in the published tasks
 

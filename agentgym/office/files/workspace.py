@@ -20,10 +20,10 @@ ROOT = "/workspace"  # the directory that policies see; relative paths start her
 
 MAX_FILES = 5_000  # maximum number of files and directories, since a listing scans all of them
 MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
+# Maximum total size: files stay in memory, and snapshots refer to them.
 MAX_TOTAL_BYTES = 128 * 2**20
-"""Maximum total size: files stay in memory, and snapshots refer to them."""
+# Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory.
 MAX_PATH_CHARS = 1_024
-"""Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory."""
 MAX_NAME_BYTES = 255  # maximum length of a name, as on Linux
 MAX_DEPTH = 32  # maximum nesting of directories, since walks recurse
 

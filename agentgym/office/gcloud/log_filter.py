@@ -34,10 +34,10 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
+# Fields of a LogEntry that entries here can have.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
-"""Fields of a LogEntry that entries here can have."""
 
 MAX_CHARS = 20_000  # maximum length of a filter, as in Cloud Logging
 MAX_TERMS = 100  # maximum comparisons of a filter, each of which scans all entries

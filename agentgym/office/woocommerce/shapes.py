@@ -27,8 +27,8 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_AMOUNT = 10**9  # maximum amount; order totals in cents stay far below 64 bits
 
+# Order statuses that a caller may set.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
-"""Order statuses that a caller may set."""
 
 # Accept numbers for text, as the REST API does: prices come with and without quotes.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+# SQL that creates the tables; AUTOINCREMENT never reuses an id, as in WordPress.
 TABLES = """
 CREATE TABLE products (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -65,8 +66,8 @@ CREATE TABLE settings (
   id TEXT PRIMARY KEY, group_id TEXT, label TEXT, type TEXT, default_value TEXT, value TEXT,
   options JSON);
 """
-"""SQL that creates the tables; AUTOINCREMENT never reuses an id, as in WordPress."""
 
+# Label and description of each group of settings.
 GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
     "products": ("Products", "Stock, reviews and measures."),
@@ -79,7 +80,6 @@ GROUPS = {
     "advanced": ("Advanced", "Addresses of the steps of the checkout."),
     "rest-api": ("REST API", "Access by programs; this connection has all of it."),
 }
-"""Label and description of each group of settings."""
 
 # group | id | label | type | default | options; one line each, to be read by column.
 _SETTINGS = """

@@ -16,6 +16,7 @@ from agentgym.office.woocommerce.context import (
 )
 from agentgym.office.woocommerce.money import money
 
+# Fields of the column `details` in a new product.
 PRODUCT_DETAILS: Row = {
     "catalog_visibility": "visible",
     "description": "",
@@ -36,8 +37,8 @@ PRODUCT_DETAILS: Row = {
     "default_attributes": [],
     "menu_order": 0,
 }
-"""Fields of the column `details` in a new product."""
 
+# Defaults of a new product.
 PRODUCT: Row = {
     "parent_id": None,
     "name": "",
@@ -63,7 +64,6 @@ PRODUCT: Row = {
     "details": PRODUCT_DETAILS,
     "meta_data": [],
 }
-"""Defaults of a new product."""
 
 # Fields that are always shown; others only if they were given, as in the published records.
 _ALWAYS = (

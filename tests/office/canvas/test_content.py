@@ -1,6 +1,4 @@
-"""Canvas: the content of courses, from files to quizzes: hand-computed facts of every tool, and
-who may see what.
-"""
+"""Canvas: calendar, discussions and quizzes, with hand-computed facts."""
 
 from __future__ import annotations
 
@@ -190,7 +188,7 @@ def test_quizzes(canvas: Canvas) -> None:
         )
 
 
-def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
+def test_quiz_points_follow_its_questions(canvas: Canvas) -> None:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz", question_count=9, points_possible=9)
     as_user(canvas, TARA)
     answers = [{"answer_text": "4", "answer_weight": 100}, {"text": "5", "weight": 0}]
@@ -237,7 +235,7 @@ def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
     )
 
 
-def test_students_do_not_see_the_key(canvas: Canvas) -> None:
+def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     later = canvas.quizzes.add_quiz(ALGEBRA, "Later", unlock_at="2025-02-01")
     choices = [

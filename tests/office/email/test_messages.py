@@ -35,7 +35,7 @@ PATIENT = settings(
         ("", None, [""]),
     ],
 )
-def test_what_mail_programs_show_comes_first(body: str, html: str, parts: list[str]) -> None:
+def test_parts_are_in_display_order(body: str, html: str, parts: list[str]) -> None:
     assert Mail(BOB, ADA, "subject", body, DAY, html=html).parts == parts
 
 
@@ -63,7 +63,7 @@ def test_headers(body: str, html: str | None, files: dict[str, bytes], kind: str
     }
 
 
-def test_exports_come_back() -> None:
+def test_exports_can_be_imported() -> None:
     server = office()
     call(server, "create_folder", folder_name="Work")
     call(server, "move_email", email_id="2", target_folder="Work")

@@ -1,4 +1,4 @@
-"""The mail server: what each tool does, and what its mails are to other programs."""
+"""Mail server: every tool, with hand-computed facts."""
 
 from __future__ import annotations
 
@@ -111,19 +111,19 @@ def test_login_and_users() -> None:
     listing = call(server, "list_users")
     assert listing["count"] == len(listing["users"]) == 205
     emails = [user["email"] for user in listing["users"]]
-    assert emails == sorted(emails)  # whatever the order of their creation
+    assert emails == sorted(emails)  # not in order of creation
     assert {ADA, BOB, CYD, "dan@x.org", "al@x.org", "u199@x.org"} <= set(emails)
     assert all(user.keys() == {"email", "name"} for user in listing["users"])
 
 
-def test_folders_list_and_read() -> None:
+def test_listing_and_reading() -> None:
     server = office()
     listing = call(server, "get_emails")
     assert ids(listing) == [
         "3",
         "6",
         "2",
-    ]  # newest first; 1 is Bob's copy of the first, 4 Cyd's of the second
+    ]  # newest first; mails 1 and 4 are in Bob's and Cyd's mailboxes
     assert {key: listing[key] for key in listing if key != "emails"} == {
         "total": 3, "page": 1, "page_size": 20, "total_pages": 1}  # fmt: skip
     assert listing["emails"][2] == {
@@ -189,7 +189,7 @@ def test_folders_list_and_read() -> None:
     )
 
 
-def test_folders_are_made_filled_and_removed() -> None:
+def test_creating_filling_and_deleting_folders() -> None:
     server = office()
     assert call(server, "create_folder", folder_name="Work") == 'Folder "Work" created'
     refused(server, "create_folder", '^conflict: folder "WORK" already exists', folder_name="WORK")
@@ -221,7 +221,7 @@ def test_folders_are_made_filled_and_removed() -> None:
     assert [mail.subject for mail in server.messages(CYD)] == [
         "files",
         "Lunch",
-    ]  # others keep theirs: what Cyd sent, and the copy
+    ]  # other mailboxes keep their copies
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_search(query: str, found: list[str]) -> None:
     assert ids(call(office(), "search_emails", query=query)) == found
 
 
-def test_search_pages_and_refusals() -> None:
+def test_search_pages_and_errors() -> None:
     server = office()
     page = call(server, "search_emails", query="x.org", page=2, page_size=2)
     assert (ids(page), page["total"], page["total_pages"]) == (["2"], 3, 2)
@@ -254,7 +254,7 @@ def test_search_pages_and_refusals() -> None:
     )
 
 
-def test_sending_by_value_to_users_and_others() -> None:
+def test_sending_copies_the_mail() -> None:
     server = office()
     server.context.files.write("out/list.csv", "old")
     to = f'Bob <{BOB}>, "Doe, J." <j@far.net>, {BOB.upper()}'
@@ -298,7 +298,7 @@ def test_sending_by_value_to_users_and_others() -> None:
     server.login_as(CYD)
     assert (
         call(server, "search_emails", query="cyd subject:häuser")["total"] == 0
-    )  # hidden from the one who is hidden too
+    )  # Bcc recipients do not see themselves
     got = call(server, "get_emails")["emails"][0]["id"]
     headers = headers_of(server.messages(CYD)[-1])
     assert "Bcc" not in headers
@@ -329,7 +329,7 @@ def test_sending_by_value_to_users_and_others() -> None:
     )
 
 
-def test_unknown_recipients_are_reported_to_the_sender() -> None:
+def test_unknown_recipients_bounce() -> None:
     server = office()
     subject = "x" * 990
     call(
@@ -354,11 +354,11 @@ def test_unknown_recipients_are_reported_to_the_sender() -> None:
     assert report.body.endswith(":\neve@x.org\nal@x.org")
     assert report.in_reply_to == sent.message_id
     assert report.date > sent.date
-    call(server, "forward_email", email_id=report.id, to=CYD)  # it is a mail like any other
+    call(server, "forward_email", email_id=report.id, to=CYD)  # bounces can be forwarded
     assert len(server.sent()) == 2
 
 
-def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_mails_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     server = office()
     for path, size in (("a/x.bin", 2**20), ("b/x.bin", 0), ("y.bin", 2**20), ("c.bin", 3)):
         server.context.files.write(path, b"x" * size)
@@ -400,7 +400,7 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_answers_keep_the_thread() -> None:
+def test_replies_keep_the_thread() -> None:
     server = office()
     first = server.messages(ADA, "INBOX")[2]
     call(server, "reply_email", email_id="3", body="yes", reply_all=True, cc=BOB)
@@ -424,7 +424,7 @@ def test_answers_keep_the_thread() -> None:
         "reply_email",
         email_id=ids(call(server, "get_emails", folder="Sent"))[0],
         body="more",
-    )  # to whom the own mail went
+    )  # a reply to one's own mail goes to its recipient
     assert server.sent(ADA)[1].to == "ÉLODIE <e@far.net>"
     call(server, "forward_email", email_id="6", to="j@far.net", body="look")
     passed = server.sent(ADA)[2]
@@ -448,7 +448,7 @@ def test_drafts() -> None:
         "2025-01-15T09:00:03Z",
     )
     page = call(server, "get_drafts", page_size=1)
-    assert page == {  # the last that was changed
+    assert page == {  # latest change first
         "total": 2,
         "page": 1,
         "page_size": 1,
@@ -482,7 +482,7 @@ def test_drafts() -> None:
     assert (len(server.messages(ADA, "Drafts")), server.sent()) == (1, [])
 
 
-def test_one_user_cannot_reach_what_another_has() -> None:
+def test_users_cannot_reach_other_mailboxes() -> None:
     server = office()
     call(server, "save_draft", subject="plan", body="secret", to=CYD)
     call(server, "create_folder", folder_name="Private")
@@ -499,7 +499,7 @@ def test_one_user_cannot_reach_what_another_has() -> None:
         refused(server, "delete_emails", "^not found", email_ids=[mine])
     refused(server, "get_emails", "^not found: there is no folder", folder="Private")
     assert call(server, "search_emails", query="e")["total"] == 0
-    exported = call(server, "export_emails")  # the copy of what Bob wrote
+    exported = call(server, "export_emails")  # Bob's copy in Sent
     assert exported == "Exported 1 emails to /workspace/emails_export.json"
     assert "secret" not in server.context.files.read_text("emails_export.json")
 

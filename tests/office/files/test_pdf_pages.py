@@ -1,6 +1,4 @@
-"""Pages of PDF files that are set without the layout engine of reportlab: its bytes, and the texts
-that pypdf reads.
-"""
+"""Fast page layout compared with the bytes of reportlab and the texts that pypdf reads."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def block(rng: random.Random) -> Block:
     return PdfTable([[sentence(rng, 2) for _ in range(columns)] for _ in range(rng.randint(1, 6))])
 
 
-def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
+def test_pages_equal_reportlab() -> None:
     rng, count = random.Random(7), 0
     while count < 120:
         pages = [[block(rng) for _ in range(rng.randint(1, 9))] for _ in range(rng.randint(1, 3))]
@@ -70,16 +68,16 @@ def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
         *([Box(text)] for text in SPECIAL),
     ],
 )
-def test_what_the_layout_engine_breaks_or_changes_is_left_to_it(blocks: Sequence[Block]) -> None:
+def test_special_layouts_are_left_to_reportlab(blocks: Sequence[Block]) -> None:
     assert set_page(blocks, A4) is None
     if not any(isinstance(each, PdfTable) and "wide" in each.rows[0][0] for each in blocks):
         assert write_pdf([blocks]) == pdfs._build_pdf([blocks], "")
 
 
-def test_the_invoices_of_a_state_take_one_layout_for_each_form(
+def test_invoices_share_page_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Suppliers give titles to files, and pages that begin with bold letters come in few forms."""
+    """Page frames are cached by title and first bold page, which have few combinations."""
     built: list[str] = []
     build, read = pdfs._build_pdf, pdfs._read
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The server pdf_tools, and PDF files written for tasks."""
+"""PDF server, and PDF files written for tasks."""
 
 from __future__ import annotations
 
@@ -49,26 +49,18 @@ def pdf() -> Client:
     return Client(server)
 
 
-def test_what_is_written_is_read_and_the_same_each_time() -> None:
+def test_writing_is_deterministic_and_readable() -> None:
     data = write_pdf(INVOICE, "Invoice")
     assert data == write_pdf(INVOICE, "Invoice")
     first, second = read_pdf(data)
-    words = [
-        "ACME & Co <Ltd>",
-        "Invoice INV-7",
-        "PAID",
-        "Item",
-        "Price",
-        "Desk",
-        "$99.50",
-        "Total: €99.50 – “thanks”",
-    ]
+    words = ["ACME & Co <Ltd>", "Invoice INV-7", "PAID", "Item", "Price", "Desk", "$99.50"]
+    words.append("Total: €99.50 – “thanks”")
     assert [line.strip() for line in first.split("\n") if line.strip()] == words
     assert second.strip() == "Page two"
     assert [page.extract_text() for page in pypdf.PdfReader(BytesIO(data)).pages] == [first, second]
 
 
-def test_long_texts_go_on_to_the_next_page_and_odd_signs_are_refused() -> None:
+def test_overflow_and_unsupported_characters() -> None:
     pages = read_pdf(write_pdf([[f"line {k}" for k in range(120)], []]))
     assert len(pages) == 4
     assert re.findall(r"\d+", " ".join(pages)) == [str(k) for k in range(120)]
@@ -100,7 +92,7 @@ def test_pages_are_read(pdf: Client, first: int, last: int, pages: str) -> None:
     assert "".join(re.findall(r"leaf (\d)", shown)) == pages
 
 
-def test_facts_and_pages_without_text(pdf: Client) -> None:
+def test_info_and_blank_pages(pdf: Client) -> None:
     assert pdf("read_pdf_pages", pdf_file_path="five.pdf").count("leaf") == 1
     assert pdf("get_pdf_info", pdf_file_path="inv.pdf").split("\n")[:3] == [
         "PDF file information:",
@@ -194,7 +186,7 @@ def test_merging_and_extracting(pdf: Client) -> None:
         ("search_pdf_next_page", {"search_id": "none"}, 'not found: there is no search "none"'),
     ],
 )
-def test_what_is_refused_leaves_no_file(
+def test_failed_calls_leave_no_file(
     pdf: Client, name: str, arguments: dict[str, Any], error: str
 ) -> None:
     assert pdf.refused(name, **arguments).startswith(error)
@@ -246,7 +238,7 @@ def test_searching_and_paging(pdf: Client) -> None:
 
 
 @pytest.mark.rotation
-def test_searches_do_not_take_for_ever(pdf: Client) -> None:
+def test_searches_are_bounded(pdf: Client) -> None:
     pdf.server.context.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
     for pattern in (r"(a+)+$", r"(a|aa)+b\1", r"(.*)*x", r"((a?){40}){40}b", r"(?:(?:a*)*)*c"):
         try:
@@ -257,7 +249,7 @@ def test_searches_do_not_take_for_ever(pdf: Client) -> None:
     assert f"Total matches: {MAX_MATCHES} (the maximum)" in shown
 
 
-def test_broken_files_are_refused(pdf: Client) -> None:
+def test_broken_files_are_rejected(pdf: Client) -> None:
     rng = random.Random(4)
     whole = bytearray(write_pdf(INVOICE))
     read = 0
@@ -280,7 +272,7 @@ def test_broken_files_are_refused(pdf: Client) -> None:
 
 
 def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
-    """A file whose pages all show the same content, which may draw a form."""
+    """Return a file whose pages share one content stream, which may draw a form."""
     writer = pypdf.PdfWriter()
     generic = pypdf.generic
     name = generic.NameObject
@@ -323,7 +315,7 @@ def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
     ],
     ids=["operators", "elements", "operands", "comments", "operands of forms", "forms"],
 )
-def test_the_work_of_reading_is_bounded_over_all_pages(
+def test_reading_work_is_bounded_over_all_pages(
     monkeypatch: pytest.MonkeyPatch, content: bytes, pages: int, form: bytes
 ) -> None:
     """A small file can repeat the same content many times."""
@@ -344,7 +336,7 @@ def test_the_work_of_reading_is_bounded_over_all_pages(
     assert read_pdf(pdf_of(b"BT /F 9 Tf (a) Tj ET /X Do", 2, b"BT (b) Tj ET")) == ("a\nb",) * 2
 
 
-def test_what_is_wrong_with_a_file_stays_out_of_the_host_s_log(
+def test_pypdf_warnings_stay_out_of_the_log(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for data in (

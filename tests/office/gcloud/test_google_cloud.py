@@ -31,17 +31,11 @@ def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
 
 
 def fields(text: str) -> dict[str, str]:
-    """The fields of a record, without its heading."""
+    """Return the fields of a record without its heading."""
     return dict(line.strip().split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
 
 
-def test_the_services_are_parts_that_inherit_nothing() -> None:
-    parts = [type(part) for part in GoogleCloud().parts]
-    assert [part.__name__ for part in parts] == ["BigQuery", "Storage", "Compute", "Logging"]
-    assert all(part.__bases__ == (object,) for part in parts)
-
-
-def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
+def test_uris(cloud: GoogleCloud) -> None:
     cloud.bigquery.write_uri("gs://box/t.csv", b"name,number\na,1\n")
     cloud.bigquery.write_uri("t.csv", b"x")
     assert (cloud.bigquery.read_uri("gs://box/t.csv"), cloud.bigquery.read_uri("t.csv")) == (
@@ -57,7 +51,7 @@ def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
             cloud.bigquery.write_uri(uri, b"x")
 
 
-def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
+def test_services_share_a_project(cloud: GoogleCloud) -> None:
     cloud.bigquery.load("d", "t", {"n": "INT64"}, [(1,)])
     [dataset] = listed_items(cloud.bigquery.bigquery_list_datasets())
     assert dataset == "d (Project: local-project)"
@@ -65,28 +59,11 @@ def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
     assert cloud.logging.log_entries("app")[0]["logName"] == "projects/local-project/logs/app"
 
 
-# Cloud Storage.
+INVALID = ["", "ab", "a" * 64, "a b", "é" * 5, "box\n", "Box", "-box", "box_", "my.box"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ab",
-        "a" * 64,
-        "Box",
-        "-box",
-        "box_",
-        "my.box",
-        "goog-x",
-        "my-google",
-        "g00gle1",
-        "",
-        "a b",
-        "é" * 5,
-        "box\n",
-    ],
-)
-def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> None:
+@pytest.mark.parametrize("name", [*INVALID, "goog-x", "my-google", "g00gle1"])
+def test_invalid_bucket_names(cloud: GoogleCloud, name: str) -> None:
     with pytest.raises(ToolError, match=r"invalid argument: .* is not a valid bucket name"):
         cloud.storage.storage_create_bucket(name)
 
@@ -114,7 +91,7 @@ def test_buckets() -> None:
         cloud.storage.storage_get_bucket_info("none")
 
 
-def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
+def test_upload_and_download(cloud: GoogleCloud) -> None:
     cloud.context.files.write("report.csv", "hello")
     assert (
         cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
@@ -153,9 +130,7 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
             refused()
 
 
-def test_the_objects_of_a_project_have_a_quota(
-    cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgym.office.gcloud.storage.MAX_BYTES", 10)
     cloud.context.files.write("a", "x" * 6)
     cloud.storage.storage_upload_file("box", "a", "a")
@@ -166,7 +141,7 @@ def test_the_objects_of_a_project_have_a_quota(
     assert cloud.storage.objects("box") == ["a"]
 
 
-def test_listings_have_prefixes_and_pages_that_end(cloud: GoogleCloud) -> None:
+def test_listings_have_prefixes_and_pages(cloud: GoogleCloud) -> None:
     for name in ("b", "a/2", "a/10", "é", "a", "a%"):
         cloud.storage.put_object("box", name, name)
     assert names(cloud) == sorted(["b", "a/2", "a/10", "é", "a", "a%"], key=str.encode)
@@ -195,7 +170,7 @@ Place = tuple[str, str]
 
 
 class Model:
-    """Objects as dicts: what is live, and what is not any more."""
+    """Live objects and noncurrent versions."""
 
     def __init__(self) -> None:
         self.versioned = {"box": False, "other": True}
@@ -213,7 +188,7 @@ class Model:
 
 
 def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
-    """One random call, made of the server and of the model."""
+    """Apply a random call to the server and the model."""
     place, target = [(("box", "other")[rng.integers(2)], "abc"[rng.integers(3)]) for _ in range(2)]
     act = ("version", "upload", "delete", "copy", "move")[rng.integers(5)]
     if act == "version":
@@ -242,7 +217,7 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
             model.retire(place)
 
 
-def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
+def test_random_calls_match_a_model(cloud: GoogleCloud) -> None:
     rng = np.random.default_rng(1)
     cloud.storage.add_bucket("other", versioning=True)
     model = Model()
@@ -270,7 +245,7 @@ def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
     assert cloud.store.rows("PRAGMA foreign_key_check") == []
 
 
-def test_a_version_can_be_read_and_deleted_for_good(cloud: GoogleCloud) -> None:
+def test_versions(cloud: GoogleCloud) -> None:
     cloud.storage.storage_enable_versioning("box")
     for text in ("one", "two"):
         cloud.storage.put_object("box", "a", text)

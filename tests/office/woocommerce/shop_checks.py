@@ -1,4 +1,4 @@
-"""A shop for tests, and the laws that hold for each."""
+"""A shop for tests, and invariants of every shop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ PAID = {"status": "processing"}
 
 
 def make_shop() -> WooCommerce:
-    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock,
-    two customers.
-    """
+    """Return a shop with three products at 10.00, 4.50 and 15.00 (reduced from 20.00)."""
     shop = WooCommerce()
     shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
@@ -45,7 +43,7 @@ def refused(why: str, call: Callable[[], object]) -> None:
 
 
 def check_laws(shop: WooCommerce) -> None:
-    """Sums, references and bounds that hold whatever happened."""
+    """Check totals, references and bounds."""
     assert shop.store.rows("PRAGMA foreign_key_check") == []
     for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731

@@ -1,4 +1,4 @@
-"""The shop: orders, refunds and reports, by hand and against a model of stock and money."""
+"""Shop: orders, refunds and reports, by hand and against a model of the stock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_order_with_shipping_and_fee(shop: WooCommerce) -> None:
     assert {**after, "date_modified": 0} == {**before, "date_modified": 0}
 
 
-def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> None:
+def test_orders_change_the_stock(shop: WooCommerce) -> None:
     first = order(shop, (1, 3), (3, 1))
     assert stock(shop) == [100, 100, 100]
     for status, left, sold in (
@@ -88,7 +88,7 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
     assert stock(shop)[1] == -101
 
 
-def test_refunds_are_bounded(shop: WooCommerce) -> None:
+def test_refunds(shop: WooCommerce) -> None:
     whole = order(shop, (1, 3), (2, 2), payment_method="cod", **PAID)
     give = shop.refunds.woo_orders_refunds_create
     refused("cannot refund", lambda: give(1, amount="1.00", refundPayment=True))
@@ -136,7 +136,7 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
     )
 
 
-def test_orders_are_listed(shop: WooCommerce) -> None:
+def test_listing_orders(shop: WooCommerce) -> None:
     day = timedelta(days=1)
     rows = (
         ("completed", 2, 1, 7),
@@ -193,7 +193,7 @@ def test_orders_are_listed(shop: WooCommerce) -> None:
     assert (note["note"], note["customer_note"], note["order_id"]) == ("Call back", True, 1)
 
 
-def test_orders_that_cannot_be(shop: WooCommerce) -> None:
+def test_invalid_orders(shop: WooCommerce) -> None:
     for data, why in (
         ({"line_items": [{"product_id": 9}]}, "not found: there is no product with id 9"),
         ({"line_items": [{"sku": "none"}]}, 'no product with SKU "none"'),
@@ -311,7 +311,7 @@ def test_reports(shop: WooCommerce) -> None:
 
 
 def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
-    """One call about an order, with arguments that are right or nearly so."""
+    """Make a random call that is valid or nearly so."""
     orders = [row["id"] for row in shop.orders.all()]
     pick = lambda values: values[int(rng.integers(len(values)))]  # noqa: E731
     lines = [
@@ -338,14 +338,14 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32))
-def test_whatever_is_done_sums_and_stock_are_right(seed: int) -> None:
+def test_random_calls_match_a_model(seed: int) -> None:
     shops = []
     for _ in range(2):
         rng, shop = np.random.default_rng(seed), WooCommerce()
         shop.products.add_all(
             {"name": f"P{k}", "regular_price": f"{k}.35", "stock_quantity": 50} for k in range(3)
         )
-        booked: dict[int, dict[int, int]] = {}  # the model: what each order holds of each product
+        booked: dict[int, dict[int, int]] = {}  # the model: quantities by order and product
         for _ in range(25):
             try:
                 legal_call(shop, rng)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from agentgym.office.context import START, OfficeContext
-from agentgym.office.server import Server
 from agentgym.office.woocommerce.context import MAX_BATCH
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.office.woocommerce.shop_checks import PAID, make_shop, order, refused
@@ -22,7 +21,7 @@ def shop() -> WooCommerce:
     return make_shop()
 
 
-def test_products_as_the_api_shows_them(shop: WooCommerce) -> None:
+def test_product_fields(shop: WooCommerce) -> None:
     mug, table = shop.products.woo_products_get(1), shop.products.woo_products_get(3)
     assert (mug["id"], mug["price"], mug["on_sale"], mug["stock_status"]) == (
         1,
@@ -40,7 +39,7 @@ def test_products_as_the_api_shows_them(shop: WooCommerce) -> None:
         assert json.dumps({**after, "date_modified": 0}) == before
 
 
-def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
+def test_creating_changing_and_deleting_products(shop: WooCommerce) -> None:
     product = shop.products.woo_products_create(
         {
             "name": "Red Mug",
@@ -100,14 +99,14 @@ def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
     ({"date_on_sale_from": "soon"}, "date_on_sale_from must be a date"),
     ({"manage_stock": True, "stock_quantity": 10**30}, "productData.stock_quantity"),
 ])  # fmt: skip
-def test_products_that_cannot_be(shop: WooCommerce, data: dict[str, Any], why: str) -> None:
+def test_invalid_products(shop: WooCommerce, data: dict[str, Any], why: str) -> None:
     refused(why, lambda: shop.products.woo_products_create(data))
     assert len(shop.products.all()) == 3
     [failed] = shop.products.woo_products_batch_update(create=[data])["create"]
     assert re.search(why, failed["error"])
 
 
-def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
+def test_product_filters_and_sorting(shop: WooCommerce) -> None:
     shop.categories.add("Big mugs", parent=2)
     shop.products.add(
         "Bowl",
@@ -262,7 +261,7 @@ def test_customers_are_unique(shop: WooCommerce) -> None:
     )
 
 
-def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
+def test_failed_batch_items_do_not_stop_others(shop: WooCommerce) -> None:
     done = shop.products.woo_products_batch_update(
         create=[{"name": "A"}, {"sku": "M1"}],
         update=[{"id": 2, "name": "B"}, {"id": 9}, {}],
@@ -288,7 +287,7 @@ def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
     )
 
 
-def test_pages_end(shop: WooCommerce) -> None:
+def test_paging(shop: WooCommerce) -> None:
     shop.products.add_all([{"name": f"P{k}"} for k in range(120)])
     pages = [
         [
@@ -310,7 +309,7 @@ def test_pages_end(shop: WooCommerce) -> None:
     refused("page must be at least 1", lambda: shop.orders.woo_orders_list(page=0))
 
 
-def test_the_shop_itself(shop: WooCommerce) -> None:
+def test_settings_and_status(shop: WooCommerce) -> None:
     groups = [row["id"] for row in shop.settings.woo_settings_list()]
     assert {
         row["id"]: row["value"] for group in groups for row in shop.settings.woo_settings_get(group)
@@ -318,8 +317,8 @@ def test_the_shop_itself(shop: WooCommerce) -> None:
     assert shop.settings.woo_system_status()["database"]["products"] == 3
 
 
-def test_parts_follow_the_server_to_other_records(shop: WooCommerce) -> None:
-    """The server replaces its store when an episode begins, and has another one in a copy."""
+def test_parts_use_the_current_store(shop: WooCommerce) -> None:
+    """A server replaces its store when an episode begins, and copies have their own."""
     for _ in range(2):
         shop.begin()
         assert (
@@ -331,7 +330,6 @@ def test_parts_follow_the_server_to_other_records(shop: WooCommerce) -> None:
     copied = copy.deepcopy(shop)
     copied.products.add("Plate")
     assert (len(shop.products.all()), len(copied.products.all())) == (4, 5)
-    assert WooCommerce.__mro__[1:] == Server.__mro__
 
 
 def currency(shop: WooCommerce) -> str:

@@ -1,6 +1,4 @@
-"""Canvas: letters and accounts, what no user learns of another, and a random term against a
-small model.
-"""
+"""Canvas: conversations, privacy between users, and random work against a model."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ from tests.office.test_laws import digest, draw_call, run
 __all__ = ["canvas"]  # a fixture
 
 
-def test_letters_reach_their_recipients(canvas: Canvas) -> None:
+def test_conversations(canvas: Canvas) -> None:
     as_user(canvas, SAM)
     made = canvas.conversations.canvas_create_conversation(
         [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
@@ -75,7 +73,7 @@ def test_letters_reach_their_recipients(canvas: Canvas) -> None:
     refused(lambda: as_user(canvas, ADMIN).conversations.canvas_get_conversation(1), "^not found")
 
 
-def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
+def test_notifications_show_the_ten_newest(canvas: Canvas) -> None:
     for day in range(1, 13):
         canvas.discussions.add_announcement(
             ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}"
@@ -92,9 +90,7 @@ def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
 
 
 def busy(canvas: Canvas) -> Canvas:
-    """The school with something of every kind in it; each private thing says `private-` and
-    whose it is.
-    """
+    """Fill the school with all kinds of records; private ones contain `private-` and the owner."""
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
@@ -110,7 +106,7 @@ def busy(canvas: Canvas) -> Canvas:
 
 
 @pytest.mark.parametrize("user", [SAM, SUE, OSCAR])
-def test_no_user_learns_what_belongs_to_another(canvas: Canvas, user: int) -> None:
+def test_users_cannot_read_private_data_of_others(canvas: Canvas, user: int) -> None:
     rng = np.random.default_rng(user)
     as_user(busy(canvas), user)
     reads = [name for name in tools_of(canvas) if re.match("canvas_(get|list|mark|start)", name)]
@@ -141,7 +137,7 @@ def test_no_user_learns_what_belongs_to_another(canvas: Canvas, user: int) -> No
 
 
 @pytest.mark.parametrize("user", [ADMIN, TARA, SAM])
-def test_hostile_calls_of_a_user_change_nothing_on_error(canvas: Canvas, user: int) -> None:
+def test_failed_calls_change_nothing(canvas: Canvas, user: int) -> None:
     rng = np.random.default_rng(user)
     as_user(busy(canvas), user)
     done = 0
@@ -168,9 +164,7 @@ def test_hostile_calls_of_a_user_change_nothing_on_error(canvas: Canvas, user: i
 
 
 def check(canvas: Canvas) -> None:
-    """What holds at any time: references lead somewhere, positions count from 1, a quiz is
-    worth its questions.
-    """
+    """Check invariants: references, positions from 1, and quiz totals."""
     assert canvas.store.rows("PRAGMA foreign_key_check") == []
     rows = canvas.store.find("quiz_questions", "quiz_id, position")
     for quiz in {row["quiz_id"] for row in rows}:
@@ -185,9 +179,7 @@ def check(canvas: Canvas) -> None:
 
 
 def term(canvas: Canvas, seed: int) -> list[str]:
-    """A random term of legal work, followed by a model of plain dicts; what was shown on the
-    way.
-    """
+    """Play random legal work against a model of dicts and return the grades shown."""
     rng = np.random.default_rng(seed)
     points = {1: 50.0, 2: 150.0}
     scores: dict[tuple[int, int], float] = {}
@@ -245,7 +237,7 @@ def term(canvas: Canvas, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_term_goes_as_its_model_and_again_the_same(canvas: Canvas, seed: int) -> None:
+def test_random_work_matches_a_model_and_is_deterministic(canvas: Canvas, seed: int) -> None:
     twin = pickle.loads(pickle.dumps(canvas))
     assert term(canvas, seed) == term(twin, seed)
     check(canvas)
@@ -253,7 +245,7 @@ def test_a_term_goes_as_its_model_and_again_the_same(canvas: Canvas, seed: int) 
     assert canvas.context.clock.now() == twin.context.clock.now()
 
 
-def test_the_work_of_filling_and_reading_grows_with_the_school() -> None:
+def test_filling_and_reading_scale_linearly() -> None:
     def fill(canvas: Canvas, courses: int) -> None:
         people = [canvas.people.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
         for k in range(courses):
