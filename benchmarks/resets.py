@@ -20,7 +20,7 @@ import gymnasium
 from agentgym import make
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
-from agentgym.training.rollout.prefetch import Prefetcher
+from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world.reset_cache import VARIABLE
 
 EPISODES = 64

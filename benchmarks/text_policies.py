@@ -8,8 +8,8 @@ from datetime import timedelta
 from statistics import fmean
 from typing import Any
 
-from agentgym.envs.loca.order_notes import read_amended
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import DATASET, FROM, TABLE
+from agentgym.envs.loca.writing.order_notes import read_amended
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf

@@ -39,6 +39,7 @@ _ENV_OPTIONS = (
     "dialect",
     "parallel_calls",
     "max_failed_rounds",
+    "max_result_chars",
     "on_fault",
     "render_mode",
     "split",

@@ -29,7 +29,13 @@ from agentgym.world.world import SplitName, World, load_world
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel)
 }
-_ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "on_fault")
+_ENV_OPTIONS = (
+    "dialect",
+    "parallel_calls",
+    "max_failed_rounds",
+    "max_result_chars",
+    "on_fault",
+)
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
 _TERMINAL = (
     "world",

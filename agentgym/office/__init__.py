@@ -1,5 +1,8 @@
-"""The servers of the office, in this process and on real embedded engines (LOCA-bench, section 2.2
-and table 7).
+"""Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
+
+The servers reproduce those of LOCA-bench (section 2.2 and table 7) in this process, on embedded
+engines. They know no world, task, score or Gymnasium: one runs alone (`agentgym serve`, MCP) and
+mounts on any world (`world.mount(Calendar())`). They may import `text` and `sandboxes`.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

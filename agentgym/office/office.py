@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 from agentgym.office.context import START, OfficeContext
 from agentgym.office.server import Server, requirements
-from agentgym.play.guard import run_tool
 from agentgym.text.requirements import check_requirements
+from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import BoundTool, tools_of
 from agentgym.text.validation import check_choice
 

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild, run_tool
+from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild
 from agentgym.play.kept_spec import KeepsSpec
 from agentgym.play.rendering import render_chat
 from agentgym.play.spaces import ActionSpace, ChatSpace
@@ -19,6 +19,7 @@ from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, M
 from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.text.prompts import document_tools
 from agentgym.text.requirements import check_requirements
+from agentgym.text.tool_results import cut_result, run_tool
 from agentgym.text.tools import (
     BoundTool,
     HostLimitError,
@@ -42,6 +43,9 @@ MAX_CALLS = 128
 
 MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, since it stays in the context."""
+
+# About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
+DEFAULT_RESULT_CHARS = 1_000_000
 
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 """Details of all resets and of nearly all steps, by their calls, so that they are built once."""
@@ -76,6 +80,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
             tool is passed over. None never ends it so, and `world` leaves it to the world
             (`World.max_failed_rounds`).
+        max_result_chars: The maximum length of a tool result, in characters. A longer result is cut,
+            and a notice states what was cut. Results of calls from within code are not cut.
         on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
             `raise` it out of the step.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
@@ -105,6 +111,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         dialect: Dialect = "auto",
         parallel_calls: bool = True,
         max_failed_rounds: int | Literal["world"] | None = "world",
+        max_result_chars: int = DEFAULT_RESULT_CHARS,
         on_fault: Literal["report", "raise"] = "report",
         render_mode: str | None = None,
         split: SplitName | None = None,
@@ -114,6 +121,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         check_bool("parallel_calls", parallel_calls)
         if max_failed_rounds not in (None, "world"):
             check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
+        check_int("max_result_chars", max_result_chars, 1, 10**9)
         check_choice("on_fault", on_fault, ("report", "raise"))
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
@@ -129,6 +137,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             if max_failed_rounds == "world"
             else max_failed_rounds
         )
+        self.max_result_chars = max_result_chars
         self.render_mode = render_mode
         self.chat = Chat()
         self._world: World[Any] | None = None
@@ -371,6 +380,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
+            if len(text) > self.max_result_chars:
+                text = cut_result(text, self.max_result_chars)
             answers.append(
                 Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
             )
@@ -401,6 +412,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 )
             raise
         content = result if isinstance(result, Content) else Content(result)
+        if not nested and len(content.text) > self.max_result_chars:
+            content = replace(content, text=cut_result(content.text, self.max_result_chars))
         if nested:
             self._nested.append(NestedCall(name, dict(arguments), content.text))
         return content

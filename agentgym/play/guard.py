@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from agentgym.text.messages import Content, ToolCall
+from agentgym.text.tool_results import to_content
 from agentgym.text.tools import BoundTool, HostLimitError, RollbackError
 from agentgym.world.call_record import CallRecord
 from agentgym.world.step_info import Fault, StepInfo
@@ -116,7 +115,7 @@ def carry_out(
     Raises:
         ToolError: The call was refused.
     """
-    convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_answer
+    convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_content
     answer = bound.run(arguments, convert)
     if bound.schema.final:
         world.done = True
@@ -128,18 +127,9 @@ def carry_out(
 
 def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
     """Show the result of a call to the world, as a part of the call that is undone with it."""
-    answer = to_answer(result, indent)
+    answer = to_content(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
-
-
-def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
-    """Run a tool that belongs to no world; return the result as a policy sees it.
-
-    Raises:
-        ToolError: The call was refused.
-    """
-    return bound.run(arguments, to_answer)
 
 
 def rebuild(
@@ -197,20 +187,6 @@ def is_stop(error: BaseException) -> bool:
 def of_host(error: BaseException) -> bool:
     """Return whether an exception is the host's: no memory, no disk, no process to be had."""
     return any(isinstance(each, (MemoryError, OSError)) for each in (error, error.__cause__))
-
-
-def to_answer(result: Any, indent: int | None) -> str | Content:
-    """Return the result of a tool as a policy is shown it: data as JSON."""
-    if isinstance(result, (str, Content)):
-        return result
-    text = json.dumps(result, ensure_ascii=False)
-    if indent is None:
-        return text
-    try:
-        # The encoder of the standard library is three times slower where it indents.
-        return msgspec.json.format(text, indent=indent)
-    except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are no JSON
-        return json.dumps(result, ensure_ascii=False, indent=indent)
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:

@@ -1,9 +1,9 @@
-"""Parsing of tool calls from the replies of a model, and rendering of calls.
+"""Parse tool calls from model replies, and render calls as text.
 
-Two dialects: `python`, one call in a ```` ```python ```` fence (LUMINA, appendix A), and `json`,
-one or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (the Hermes and Qwen form);
-`auto` reads either. Reading never raises, takes linear time and evaluates nothing: a Python call is
-translated token by token into JSON, so both dialects meet the same limits.
+There are two dialects: `python`, one call in a ```` ```python ```` block (LUMINA, appendix A), and
+`json`, one or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen);
+`auto` accepts either. Parsing never raises, takes linear time and evaluates nothing. A Python call
+is translated token by token into JSON, so both dialects share the same limits.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
+
+import msgspec
 
 from agentgym.text.messages import Message, ToolCall
 from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, check_jsonable, echo
-from agentgym.text.usual_replies import read_usual
 
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
+# No model writes more in one reply. A longer reply is cut in the log, and none of its calls runs.
 MAX_REPLY_CHARS = 1_000_000
-"""A longer reply is cut to this length in the log, and none of its calls runs; no model writes that
-much in one reply.
-"""
+# More than any env executes, and few enough to parse as fast as prose of the same length.
 MAX_BLOCKS = 1_024
-"""Thoughts and calls that a reply may hold: more than any env runs, and few enough that reading
-them takes no longer than reading prose of the same length.
-"""
+# More than any office tool takes; a container costs hundreds of times more than a character.
 MAX_CONTAINERS = 10_000
-"""Lists and objects in a call: more than any tool of an office takes at once. Each takes hundreds
-of times longer to read than a letter.
-"""
+# Python calls are read token by token.
 MAX_TOKENS = 10_000
-"""Names, numbers, strings and signs in a Python call, which are read one by one."""
+# `explain` starts with these words if the reply does not even attempt a call.
 NO_CALL = "no tool call found"
-"""The beginning of `explain` where a reply does not even try to call a tool."""
+
+# Longer bodies go through the exact JSON reader, whose limits depend on how numbers are written.
+_MAX_PLAIN_CHARS = 32_768
 
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
+# Nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
+_COMMON = re.compile(
+    r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
+    r"<tool_call>([^<]*+)</tool_call>\s*+"
+)
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
 _LITERALS = "a block holds one call, and its arguments are Python literals"
@@ -49,7 +51,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _TOKEN = re.compile(
     r"""\s*(?:
-    (?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<key>\s*=)?
+    (?P<key>[A-Za-z_][A-Za-z0-9_]*)\s*=
+  | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
   | (?P<string>\"\"\"(?:[^\\"]++|\\.|"(?!""))*+\"\"\"|\'\'\'(?:[^\\']++|\\.|'(?!''))*+\'\'\'
     |"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')
   | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])
@@ -57,7 +60,7 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE | re.DOTALL,
 )
-# A bracket after other text and strings, of which one that is not closed runs to the end.
+# The next bracket outside strings; an unclosed string runs to the end.
 _BRACKET = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))*+([\[\]{}])', re.DOTALL)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -65,60 +68,51 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply holds no call that can be read; the text says why."""
+    """The reply contains no readable call; the text says why."""
 
 
-@dataclass
-class _ReplyParts:
-    """Parts of a reply, collected in one pass.
+class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A call in the JSON form."""
 
-    Attributes:
-        thinking: The bodies of `<think>` blocks.
-        text: The prose around all blocks.
-        fences: The bodies of Python code blocks.
-        tags: The bodies of `<tool_call>` tags.
-        open: The missing end of a call that was opened; empty if there is none.
-        rest: Whether the reply holds more blocks than are read.
-        thinking_end: Where thinking ends that was opened by the template; 0 if it was not.
-    """
+    name: str
+    arguments: dict[str, Any]
 
-    thinking: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    fences: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    open: str = ""
-    rest: bool = False
-    thinking_end: int = 0
+
+_decode_plain = msgspec.json.Decoder(_PlainCall).decode
 
 
 def parse(
     text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
 ) -> Message:
-    """Read a reply. Never raises.
+    """Parse a reply. Never raises.
 
     Args:
-        text: What the model wrote.
-        dialect: The form in which calls are written.
-        tools: The tools on offer; they name the arguments of a Python call that were written by
-            position.
-        turn: The turn of the message, for its id and those of its calls.
+        text: The reply.
+        dialect: The form of the calls.
+        tools: The available tools, which name the positional arguments of a Python call.
+        turn: The turn of the message, for its id and the ids of its calls.
 
     Returns:
-        An assistant message. It has no calls if the reply holds none, or if any of them cannot be
-        read: `explain` says why.
+        An assistant message. It has no calls if the reply contains none or if any of them cannot
+        be read; `explain` returns the reason.
     """
-    return read_usual(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
+    # A shortcut with the result of `_read` in half of its time, since it runs once per step.
+    is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
+    if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
+        thought, prose, body = common.groups("")
+        if call := _plain_call(body, f"call_{turn}_0"):
+            thought, prose = thought.strip(), prose.strip()
+            return Message("assistant", prose, thought, (call,), "", (), f"{turn}:0", text)
+    return _read(text, dialect, tools, turn)[0]
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Return the reason why `parse` reads no call from a reply, in words for the model that wrote
-    it; empty if it reads one.
-    """
+    """Return why `parse` finds no call in a reply, worded for the model; empty if it finds one."""
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return the text of a call, the inverse of `parse`: a fence in the `python` dialect, a
+    """Return a call as text, the inverse of `parse`: a code block in the `python` dialect, a
     `<tool_call>` otherwise.
     """
     if dialect == "python":
@@ -132,86 +126,93 @@ def render(call: ToolCall, dialect: Dialect = "auto") -> str:
 
 def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tuple[Message, str]:
     raw, problem = _as_unicode(text)
-    parts = _scan(raw)
+    prose, thinking, fences, tags, defect = _scan(raw)
     calls: tuple[ToolCall, ...] = ()
+    if dialect == "python":
+        tags = []
+    elif dialect == "json":
+        fences = []
+    problem = problem or defect
+    if not problem and len(fences) + len(tags) != 1:
+        problem = _find_conflict(fences, tags, dialect)
     if not problem:
         try:
-            calls = tuple(_calls(parts, dialect, tools, turn))
+            if fences:
+                tags = [_python_to_json(fences[0], tools)]
+            calls = tuple([_call(body, f"call_{turn}_{k}") for k, body in enumerate(tags)])
         except (_Unreadable, ToolError) as error:
             problem = str(error)
-    message = Message(
-        "assistant",
-        "".join(parts.text).strip(),
-        "\n".join(parts.thinking).strip(),
-        calls,
-        id=f"{turn}:0",
-        raw=raw,
-    )
+    message = Message("assistant", prose.strip(), thinking, calls, "", (), f"{turn}:0", raw)
     return message, problem
 
 
+def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
+    """Return why the blocks of a reply are not one set of calls; empty if they are."""
+    if fences and tags:
+        return "the reply mixes ```python and <tool_call>: write all calls in one form"
+    if len(fences) > 1:
+        return f"the reply has {len(fences)} ```python blocks: write exactly one"
+    if not fences and not tags:
+        return f"{NO_CALL}: {_form(dialect)}"
+    return ""
+
+
 def _as_unicode(text: str) -> tuple[str, str]:
+    if len(text) <= MAX_REPLY_CHARS and text.isascii():
+        return text, ""
     clean = text[:MAX_REPLY_CHARS].encode("utf-8", "replace").decode("utf-8")
     if len(text) > MAX_REPLY_CHARS:
         return clean, f"the reply is longer than {MAX_REPLY_CHARS} characters"
     return clean, "" if clean == text else "the reply is not valid Unicode (lone surrogate)"
 
 
-def _scan(raw: str) -> _ReplyParts:
-    """Split a reply into thinking, call bodies and text in one pass."""
-    parts = _ReplyParts()
+def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
+    """Split a reply into its blocks in one pass.
+
+    Returns:
+        The prose outside all blocks, the contents of `<think>` blocks, the contents of Python
+        blocks, the contents of `<tool_call>` tags, and why none of the calls can be run (empty if
+        they can).
+    """
+    prose: list[str] = []
+    thinking: list[str] = []
+    fences: list[str] = []
+    tags: list[str] = []
     position = blocks = 0
-    while opener := _OPENER.search(raw, position):
+    defect = ""
+    while position < len(raw) and (opener := _OPENER.search(raw, position)):
         blocks += 1
         if blocks > MAX_BLOCKS:
-            parts.rest = True
+            defect = f"the reply has more than {MAX_BLOCKS} thoughts and calls; none was run"
             break
-        mark, start = opener.group(), opener.end()
+        mark = opener[0]
+        begin, start = opener.span()
         if mark == "</think>":
-            # A template that opens the thinking itself leaves only the closing tag: all before it
-            # is thinking.
-            parts = _ReplyParts(thinking_end=opener.start())
+            # If the chat template wrote the opening tag, everything before this is thinking.
+            prose, fences, tags = [], [], []
+            thinking = [raw[:begin].replace("<think>", "").replace("</think>", "")]
             position = start
             continue
-        parts.text.append(raw[position : opener.start()])
+        if begin > position:
+            prose.append(raw[position:begin])
         closer = _CLOSER.get(mark, _FENCE)
         end = raw.find(closer, start)
         is_open = end < 0
-        body = raw[start:] if is_open else raw[start:end]
-        position = len(raw) if is_open else end + len(closer)
+        if is_open:
+            end = len(raw)
+        body = raw[start:end]
+        position = end + len(closer)
         if mark == "<think>":
-            parts.thinking.append(body)
+            thinking.append(body)
         elif is_open:
-            parts.open = closer
+            defect = f"a call was opened but not closed: end it with {closer}"
+            break
         elif mark == "<tool_call>":
-            parts.tags.append(body)
+            tags.append(body)
         else:
-            parts.fences.append(body)
-    parts.text.append(raw[position:])
-    if parts.thinking_end:
-        parts.thinking.insert(
-            0, raw[: parts.thinking_end].replace("<think>", "").replace("</think>", "")
-        )
-    return parts
-
-
-def _calls(
-    parts: _ReplyParts, dialect: Dialect, tools: Sequence[Tool], turn: int
-) -> Iterable[ToolCall]:
-    fences = parts.fences if dialect != "json" else []
-    tags = parts.tags if dialect != "python" else []
-    if parts.rest:
-        raise _Unreadable(f"the reply has more than {MAX_BLOCKS} thoughts and calls; none was run")
-    if parts.open:
-        raise _Unreadable(f"a call was opened but not closed: end it with {parts.open}")
-    if fences and tags:
-        raise _Unreadable("the reply mixes ```python and <tool_call>: write all calls in one form")
-    if len(fences) > 1:
-        raise _Unreadable(f"the reply has {len(fences)} ```python blocks: write exactly one")
-    if not fences and not tags:
-        raise _Unreadable(f"{NO_CALL}: {_form(dialect)}")
-    bodies = [_python_to_json(fence, tools) for fence in fences] or tags
-    return [_call(body, f"call_{turn}_{k}") for k, body in enumerate(bodies)]
+            fences.append(body)
+    prose.append(raw[position:])
+    return "".join(prose), "\n".join(thinking).strip(), fences, tags, defect
 
 
 def _form(dialect: Dialect) -> str:
@@ -223,7 +224,9 @@ def _form(dialect: Dialect) -> str:
 
 
 def _call(body: str, call_id: str) -> ToolCall:
-    """Read one call from its JSON text `{"name": …, "arguments": …}`."""
+    """Read a call from its JSON text `{"name": …, "arguments": …}`."""
+    if len(body) <= _MAX_PLAIN_CHARS and (call := _plain_call(body, call_id)):
+        return call
     data = _load(body.strip())
     if (
         not isinstance(data, dict)
@@ -238,6 +241,28 @@ def _call(body: str, call_id: str) -> ToolCall:
         raise _Unreadable(f'"arguments" is a JSON object, got {echo(arguments)}')
     if "\\u" in body or "\0" in body or not body.isascii():
         check_jsonable(data)
+    return ToolCall(name, arguments, call_id)
+
+
+def _plain_call(body: str, call_id: str) -> ToolCall | None:
+    """Read a call with msgspec; return None if `_call` must look closer.
+
+    msgspec keeps the last of several members with the same name. Each member has one colon, so
+    counting colons shows whether a name was repeated: the `str` of a dict has the same colons as
+    its JSON text.
+    """
+    if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
+        return None
+    try:
+        plain = _decode_plain(body)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    name, arguments = plain.name, plain.arguments
+    colons = body.count(":") - 2  # without the colons of `name` and `arguments`
+    if colons != len(arguments) and colons != str(arguments).count(":"):
+        return None
+    if not (name.isascii() and name.isidentifier()):
+        return None
     return ToolCall(name, arguments, call_id)
 
 
@@ -309,7 +334,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 
 def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
-    """Translate the one call in a fence into the JSON form, token by token."""
+    """Translate the call in a code block into the JSON form, token by token."""
     if len(fence) > MAX_CALL_CHARS:
         raise _Unreadable(
             f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed"
@@ -320,70 +345,70 @@ def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
             "a ```python block holds exactly one call, such as tool_name(argument=value)"
         )
     name, inside = call.groups()
-    parameters = next(
-        (list(tool.parameters.get("properties", ())) for tool in tools if tool.name == name), []
-    )
-    return f'{{"name": "{name}", "arguments": {{{_arguments(inside, parameters)}}}}}'
+    return f'{{"name": "{name}", "arguments": {{{_arguments(inside, name, tools)}}}}}'
 
 
-def _arguments(inside: str, parameters: Sequence[str]) -> str:
-    """Translate the arguments between the parentheses of a Python call into the members of a JSON
-    object.
-    """
+def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
+    """Translate the arguments of a Python call into the members of a JSON object."""
     out: list[str] = []
-    count = 0
-    expecting = True
-    for token, outside, depth in _tokens(inside):
-        if outside == 0 and expecting:
-            out.append(_key(token, count, parameters))
+    depth = count = 0
+    expects_argument = True
+    for kind, value in _tokens(inside):
+        if kind == "key" and depth:
+            raise _Unreadable("= may only follow the name of an argument")
+        if expects_argument and depth == 0:
+            out.append(f'"{value}":' if kind == "key" else _positional(count, tool, tools))
             count += 1
-        expecting = token["sign"] == "," and outside == 0
-        if token["sign"] in ("]", "}") and out[-1] == ",":
-            out.pop()  # Python allows a comma before the bracket, JSON does not
-        out.append(_to_json(token, depth))
+        expects_argument = value == "," and depth == 0
+        if kind == "sign":
+            depth += (value in "[{") - (value in "]}")
+            if depth > MAX_DEPTH:
+                raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+            if value in "]}" and out[-1] == ",":
+                out.pop()  # Python allows a comma before the bracket, JSON does not
+        if kind != "key":
+            out.append(_json_token(kind, value))
     if out and out[-1] == ",":
         out.pop()
-    return " ".join(out)  # apart, lest two numbers with nothing between them become one
+    return " ".join(out)  # separated, so that two adjacent numbers do not become one
 
 
-def _tokens(inside: str) -> Iterator[tuple[re.Match[str], int, int]]:
-    """Yield the tokens of the arguments, each with the depth of brackets before and after it."""
-    depth = position = count = 0
+def _tokens(inside: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the text of each token."""
+    position = 0
     end = len(inside.rstrip())
-    while position < end:
+    for _ in range(MAX_TOKENS):
+        if position >= end:
+            return
         token = _TOKEN.match(inside, position)
         if token is None:
             raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
-        position, outside = token.end(), depth
-        count += 1
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["sign"] or "", 0)
-        if depth > MAX_DEPTH:
-            raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
-        if count > MAX_TOKENS:
-            raise _Unreadable(f"a call holds more than {MAX_TOKENS} names, values and signs")
-        yield token, outside, depth
+        position = token.end()
+        kind = str(token.lastgroup)
+        yield kind, token[kind]
+    if position < end:
+        raise _Unreadable(f"a call holds more than {MAX_TOKENS} names, values and signs")
 
 
-def _key(token: re.Match[str], count: int, parameters: Sequence[str]) -> str:
-    if token["key"]:
-        return f'"{token["name"]}":'
-    if count >= len(parameters):
-        raise _Unreadable("write arguments by name: tool_name(argument=value)")
-    return f'"{parameters[count]}":'
+def _json_token(kind: str, value: str) -> str:
+    """Translate a token into JSON."""
+    if kind == "string":
+        return json.dumps(_unquote(value))
+    if kind == "name":
+        if value not in _CONSTANTS:
+            raise _Unreadable(f"cannot read {value[:40]}: {_LITERALS}")
+        return _CONSTANTS[value]
+    return value
 
 
-def _to_json(token: re.Match[str], depth: int) -> str:
-    if token["key"]:
-        if depth:
-            raise _Unreadable("= may only follow the name of an argument")
-        return ""
-    if token["name"]:
-        if token["name"] not in _CONSTANTS:
-            raise _Unreadable(f"cannot read {token['name'][:40]}: {_LITERALS}")
-        return _CONSTANTS[token["name"]]
-    if token["string"]:
-        return json.dumps(_unquote(token["string"]))
-    return token["number"] or token["sign"]
+def _positional(count: int, tool: str, tools: Sequence[Tool]) -> str:
+    """Return the JSON key of a positional argument."""
+    for each in tools:
+        if each.name == tool:
+            names = list(each.parameters.get("properties", ()))
+            if count < len(names):
+                return f'"{names[count]}":'
+    raise _Unreadable("write arguments by name: tool_name(argument=value)")
 
 
 def _unquote(literal: str) -> str:

@@ -21,7 +21,7 @@ from agentgym.office import store
 from agentgym.office.warehouse import database
 from agentgym.play import shared_chats
 from agentgym.sandboxes import workbench
-from agentgym.training.rollout import endpoint
+from agentgym.training.rollout.endpoints import endpoint
 
 
 class EagerLock:

@@ -32,12 +32,9 @@ EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
     ("office/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (
-        "office/warehouse/script_parser.py",
+        "office/warehouse/scripting/parser.py",
         "_TOKEN",
     ): "what is not closed goes to the end",
-    ("lazy_registration.py", "_DOCSTRING"): "of sources, in which what begins also ends",
-    ("lazy_registration.py", "_CALL"): "of sources, whose lines are short",
-    ("usual_replies.py", "_PYTHON_PAIR"): "found in what was matched as pairs one after the other",
     ("envs/lore/document_world.py", "_TASK"): "each beginning holds the end of the one before",
 }
 

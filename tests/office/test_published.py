@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentgym.office.office import SERVERS, server_class
-from agentgym.play.guard import run_tool
+from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import tools_of
 from tests.office.published import DISABLED, FOLDER, Difference, Shape, differences, facts
 

@@ -102,6 +102,16 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
             assert [call.arguments["number"] for call in world.optimal_calls()] == expected
 
 
+@pytest.mark.rotation
+def test_custom_office_task() -> None:
+    """As a program, so that its task stays out of the registry of the other tests."""
+    pytest.importorskip("icalendar", reason="examples/custom_office_task.py needs the extra office")
+    *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
+    assert score == "score: 1.0"
+    assert all(step.startswith("['productive']") for step in steps)
+    assert "total.txt does not contain" in failures
+
+
 def test_pettingzoo_team() -> None:
     reward, replies = main_of("pettingzoo_team", "pettingzoo")([])
     assert reward == 1.0

@@ -1,6 +1,4 @@
-"""Reading calls: the inverse of rendering them, never an exception, never a call that was not
-clearly written.
-"""
+"""Parsing inverts rendering, never raises, and never invents a call."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import Tool, ToolCall, explain, parse, render
-from agentgym.text.parsing import MAX_REPLY_CHARS
+from agentgym.text.parsing import MAX_REPLY_CHARS, _read
 from benchmarks.hostile_texts import REPLIES
 
 TRICKY = [
@@ -285,3 +283,43 @@ def test_long_pathological_replies_are_read_in_one_go(text: str) -> None:
     """Each of these would take minutes or more if any part of the reading took quadratic time."""
     assert parse(text).calls == ()
     assert explain(text)
+
+
+POP = '<tool_call>\n{"name": "pop", "arguments": {"id": 0}}\n</tool_call>'
+around = st.sampled_from(
+    ["", " ", "so: ", "a < b ", "`x` ", "<think>a <b> `c`</think>\n", "no opener</think>", *TRICKY,
+     "<think>one</think> <think>two</think>", "<think><tool_call></think>", "```python"]
+)  # fmt: skip
+written: st.SearchStrategy[str] = st.builds(render, calls, st.sampled_from(DIALECTS))
+
+
+@given(
+    st.tuples(around, st.lists(written, max_size=3).map("".join), around),
+    st.sampled_from(["auto", "json", "python"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_the_shortcut_gives_the_full_result(parts: tuple[str, str, str], reader: Any) -> None:
+    reply = "".join(parts)
+    assert same(parse(reply, reader, (), 3), _read(reply, reader, (), 3)[0])
+
+
+@pytest.mark.parametrize("call", [POP, POP.replace("0", '"naïve \U0001f600 <b>"')])
+def test_a_thought_and_prose_around_a_call_are_kept_apart(call: str) -> None:
+    for before, thinking, prose in (
+        ("<think>Is 1 < 2? `yes`: [</think>\n\n", "Is 1 < 2? `yes`: [", ""),
+        ("thought of the template\n</think>\n\n", "thought of the template", ""),
+        ("so ", "", "so"),
+    ):
+        message = parse(before + call)
+        assert (message.thinking, message.text, len(message.calls)) == (thinking, prose, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['"a": 1, "a": 2', '"a": {"b": 1, "b": 2}', '"a": [{"b": ":", "b": 2}]',
+     '"a": "\\u003a", "a": 1', '"a": "::", "a": ":"'],
+)  # fmt: skip
+def test_a_repeated_name_is_refused_at_any_depth(arguments: str) -> None:
+    reply = f'<tool_call>{{"name": "f", "arguments": {{{arguments}}}}}</tool_call>'
+    assert not parse(reply).calls
+    assert "is given twice" in explain(reply)

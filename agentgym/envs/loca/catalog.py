@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, Slot, load_texts, sentences
 
 SLOTS = {"number": Slot(r"\d+", read=int)}
 """The types of slots in the texts about products."""

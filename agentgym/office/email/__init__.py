@@ -1,1 +1,6 @@
-"""A mail server with accounts, folders, drafts and attachments."""
+"""Mail server: mailboxes, folders, search, drafts and attachments."""
+
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
+
+__all__ = ["Email", "Mail"]

@@ -14,11 +14,11 @@ from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.office.warehouse.tables import Column, Schema, TableName
 from agentgym.office.warehouse.values import ConversionResult, fit, from_bigquery
-from agentgym.play.guard import to_answer
+from agentgym.text.tool_results import to_content
 from agentgym.text.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
-    from agentgym.office.warehouse.bigquery_dialect import GoogleSQL
+    from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
 MAX_ROWS = 10_000  # maximum rows of a result, as the tool states
 QUERY_MS = 1000  # duration of a query on the episode's clock
@@ -255,7 +255,7 @@ class BigQuery:
 
     def _warehouse(self) -> GoogleSQL:
         with sql_hint():
-            from agentgym.office.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
+            from agentgym.office.warehouse.dialects.bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
@@ -303,7 +303,7 @@ def _response(outcome: ConversionResult) -> str:
     head = _head(outcome.rows.total, QUERY_MS)
     if not outcome.rows.total:
         return f"{head}\n\nNo rows."
-    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_answer(rows, indent=2)}"
+    return f"{head}\n\nResults ({len(rows)} rows):\n{note}{to_content(rows, indent=2)}"
 
 
 def _effect(counts: Mapping[str, int]) -> str:

@@ -30,21 +30,21 @@ from agentgym.office.spreadsheet.cell_values import (
     grid_of,
 )
 from agentgym.office.spreadsheet.cells import Area
-from agentgym.office.spreadsheet.forms import FORMS
 from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references
-from agentgym.office.spreadsheet.functions import (
-    ARRAY_CONTEXTS,
-    ARRAY_RESULTS,
-    FUNCTIONS,
-    MATCHING,
-    SINGLES,
-)
-from agentgym.office.spreadsheet.operators import (
+from agentgym.office.spreadsheet.functions.forms import FORMS
+from agentgym.office.spreadsheet.functions.operators import (
     at,
     guarded,
     operate,
     plain,
     size_of,
+)
+from agentgym.office.spreadsheet.functions.registry import (
+    ARRAY_CONTEXTS,
+    ARRAY_RESULTS,
+    FUNCTIONS,
+    MATCHING,
+    SINGLES,
 )
 
 MAX_STEPS = 500_000

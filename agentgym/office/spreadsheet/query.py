@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from agentgym.office.spreadsheet.arrays import compare
 from agentgym.office.spreadsheet.cell_values import (
     COMPARISONS,
     NOT_AVAILABLE,
@@ -26,6 +25,8 @@ from agentgym.office.spreadsheet.cell_values import (
     to_text,
 )
 from agentgym.office.spreadsheet.cells import column_name
+from agentgym.office.spreadsheet.functions.arrays import compare
+from agentgym.office.spreadsheet.functions.texts import expression
 from agentgym.office.spreadsheet.query_language import (
     AGGREGATES,
     Query,
@@ -33,7 +34,6 @@ from agentgym.office.spreadsheet.query_language import (
     columns_of,
     parse_query,
 )
-from agentgym.office.spreadsheet.texts import expression
 
 Row = Sequence[Any]
 

@@ -24,7 +24,7 @@ from agentgym.office.spreadsheet.cell_values import (
 from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells
 from agentgym.office.spreadsheet.formulas import follow, rewrite
-from agentgym.office.spreadsheet.unsupported import check_supported
+from agentgym.office.spreadsheet.functions.unsupported import check_supported
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from agentgym.office.warehouse.bounded_parser import parse_sql
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
 _LONGEST = 100_000
 """The characters of the longest statement that is parsed, which takes about a second."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.office.libraries import install_hint
-from agentgym.office.warehouse.macros import COUNTERS, HIDDEN, MACROS
+from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
 SECONDS = 60.0

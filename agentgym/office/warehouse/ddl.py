@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from agentgym.office.warehouse.dialects.translation import Warehouse
+from agentgym.office.warehouse.dialects.trees import comment_in, copied_table
 from agentgym.office.warehouse.tables import (
     Column,
     Table,
@@ -16,8 +18,6 @@ from agentgym.office.warehouse.tables import (
     path,
     quote,
 )
-from agentgym.office.warehouse.translation import Warehouse
-from agentgym.office.warehouse.trees import comment_in, copied_table
 from agentgym.office.warehouse.values import ConversionResult
 from agentgym.office.warehouse.work_limits import limit_work
 from agentgym.text.tools import ToolError

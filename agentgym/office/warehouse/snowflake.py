@@ -15,7 +15,7 @@ from agentgym.office.warehouse.values import fit, from_snowflake, snowflake_type
 from agentgym.text.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
-    from agentgym.office.warehouse.snowflake_dialect import SnowSQL
+    from agentgym.office.warehouse.dialects.snowflake import SnowSQL
     from agentgym.office.warehouse.stages import Stages
 
 MAX_NAME_CHARS = 1_000
@@ -223,7 +223,7 @@ class Snowflake(EngineServer):
 
     def _warehouse(self) -> SnowSQL:
         with sql_hint():
-            from agentgym.office.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
+            from agentgym.office.warehouse.dialects.snowflake import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 

@@ -20,8 +20,8 @@ from agentgym.office.warehouse.values import ConversionResult, Rows
 from agentgym.text.tools import ToolError, echo
 
 if TYPE_CHECKING:
+    from agentgym.office.warehouse.dialects.snowflake import SnowSQL
     from agentgym.office.warehouse.snowflake import Snowflake
-    from agentgym.office.warehouse.snowflake_dialect import SnowSQL
 
 MAX_BYTES = 64 * 2**20
 """Bytes that the files of all stages may have together."""

@@ -10,8 +10,8 @@ import sqlglot
 from sqlglot import exp
 
 from agentgym.office.warehouse.ddl import alter, comment, create, drop
+from agentgym.office.warehouse.dialects.translation import READS, Warehouse
 from agentgym.office.warehouse.tables import path
-from agentgym.office.warehouse.translation import READS, Warehouse
 from agentgym.office.warehouse.values import MAX_BYTES, ConversionResult
 from agentgym.text.tools import ToolError
 

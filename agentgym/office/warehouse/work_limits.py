@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from agentgym.office.warehouse.macros import RECURSIONS, copies_of_arguments
+from agentgym.office.warehouse.dialects.macros import RECURSIONS, copies_of_arguments
+from agentgym.office.warehouse.dialects.trees import Node, is_cte, nodes_of
 from agentgym.office.warehouse.tables import TableName
-from agentgym.office.warehouse.trees import Node, is_cte, nodes_of
 from agentgym.text.tools import ToolError
 
 MAX_FREE_ROWS = 1_000_000

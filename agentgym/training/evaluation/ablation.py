@@ -25,7 +25,7 @@ from agentgym.text.messages import Chat
 from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
-from agentgym.training.rollout.engines import describe
+from agentgym.training.rollout.engines.base import describe
 from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.policies import hash_prompt, tokens_by_ids
 from agentgym.world.config import Config, TokenCount

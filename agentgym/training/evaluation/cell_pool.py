@@ -14,8 +14,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from agentgym.training.rollout.engines import GRACE, describe
-from agentgym.training.rollout.workers import (
+from agentgym.training.rollout.engines.base import GRACE, describe
+from agentgym.training.rollout.engines.workers import (
     GONE,
     describe_exit,
     follow_the_parent,

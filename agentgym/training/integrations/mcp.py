@@ -25,8 +25,9 @@ from starlette.routing import Mount
 from agentgym.assemble.registry import make
 from agentgym.office.office import SERVERS, Office
 from agentgym.play.env import tool_env
-from agentgym.play.guard import FAULT, Guard, run_tool
+from agentgym.play.guard import FAULT, Guard
 from agentgym.text.messages import Content
+from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
 from agentgym.training.integrations import http_server
 from agentgym.training.integrations.http_server import LOOPBACK, MAX_BODY_BYTES, check_access

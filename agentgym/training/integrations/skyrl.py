@@ -25,7 +25,7 @@ from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat
 from agentgym.text.validation import check_int
 from agentgym.training.integrations.common import added, growing_spec, seed_of
-from agentgym.training.rollout.plain_chat import plain_messages
+from agentgym.training.rollout.models.plain_chat import plain_messages
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
 

@@ -33,8 +33,8 @@ from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat, Message
 from agentgym.training.integrations.datasets import group_of
 from agentgym.training.rollout import Episode
-from agentgym.training.rollout.chat_completions import to_reply
-from agentgym.training.rollout.plain_chat import as_text, join_messages
+from agentgym.training.rollout.endpoints.chat_completions import to_reply
+from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 PLUGIN = "agentgym_verifiers"
 """The name by which verifiers knows these classes."""

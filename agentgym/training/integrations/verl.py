@@ -34,7 +34,7 @@ from agentgym.play.env import tool_env
 from agentgym.training.integrations.common import sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
-from agentgym.training.rollout.plain_chat import plain_messages
+from agentgym.training.rollout.models.plain_chat import plain_messages
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]

@@ -20,7 +20,7 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
 )
-from agentgym.training.rollout.local_policy import count_ids
+from agentgym.training.rollout.models.local_policy import count_ids
 
 
 class Actor:

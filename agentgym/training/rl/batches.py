@@ -13,7 +13,7 @@ from torch.nn.functional import pad as pad_tensor
 
 from agentgym.training.rl.token_rows import Row, rows
 from agentgym.training.rollout import Trajectory
-from agentgym.training.rollout.sampler import takes_logits_to_keep
+from agentgym.training.rollout.models.sampler import takes_logits_to_keep
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import Collector, EnvLike, Trajectory
-from agentgym.training.rollout.engines import MakeEnv, factory_of
+from agentgym.training.rollout.engines.base import MakeEnv, factory_of
 
 TRAIN_SEED = 10_000_000
 """Training takes seeds from here on; evaluation takes those from 0."""

@@ -26,7 +26,7 @@ from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import LocalPolicy, PolicyConfig, save_policy
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.pretrained import (
+from agentgym.training.rollout.models.pretrained import (
     MODEL,
     ModelSource,
     add_lora,

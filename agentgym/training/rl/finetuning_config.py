@@ -16,7 +16,7 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.trainer_config import MOST, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
-from agentgym.training.rollout.sampling import DType
+from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
 
 ITSELF, VLLM = "transformers", "vllm"
@@ -173,7 +173,7 @@ class FineTuneConfig(TaskConfig):
             return None
         if self.sampler == VLLM:
             with needs_extra("sampling with vLLM", "vllm"):
-                from agentgym.training.rollout.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
+                from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
 
             lora: dict[str, Any] = (
                 {"enable_lora": True, "max_lora_rank": self.lora} if self.lora else {}

@@ -28,8 +28,8 @@ from agentgym.training.rollout import (
     save_policy,
 )
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.models import mimic
-from agentgym.training.rollout.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
+from agentgym.training.rollout.models.creation import mimic
+from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
 _TEXTS = 300

@@ -35,7 +35,7 @@ from agentgym.training.rl.episodes import Played
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
-from agentgym.training.rollout.pretrained import has_adapter
+from agentgym.training.rollout.models.pretrained import has_adapter
 
 _TINY = 1e-6
 """A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout import Trajectory
-from agentgym.training.rollout.deltas import continued
+from agentgym.training.rollout.engines.deltas import continued
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from agentgym.training.rollout import (
     RunLock,
     make_renderer,
 )
-from agentgym.training.rollout.pretrained import has_adapter
+from agentgym.training.rollout.models.pretrained import has_adapter
 from agentgym.training.rollout.storage import append_text, replacing, whole_lines, write_text
 
 CHECKPOINT = "checkpoint.pt"

@@ -10,38 +10,42 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rollout.collector import ENGINES, Collector
-from agentgym.training.rollout.dispatcher import CollectionError, Counts
-from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError
-from agentgym.training.rollout.engines import Engine, EnvLike, Lockstep
+from agentgym.training.rollout.endpoints.endpoint import ContextLengthError, EndpointError
+from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
+from agentgym.training.rollout.engines.dispatcher import CollectionError, Counts
+from agentgym.training.rollout.engines.threads import Asyncio, Threads
+from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import Episode, StepOutcome
+from agentgym.training.rollout.models.sampling import ModelOptions, Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
-from agentgym.training.rollout.sampling import ModelOptions, Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     OtherRunError,
     RunLock,
     RunLockedError,
 )
-from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
-from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:
     from agentgym.training.rollout.anthropic_policy import AnthropicConfig, AnthropicPolicy
-    from agentgym.training.rollout.local_policy import LocalPolicy, TokenPolicy, make_renderer
-    from agentgym.training.rollout.models import make_model, make_tokenizer
+    from agentgym.training.rollout.engines.ray import Ray
+    from agentgym.training.rollout.models.creation import make_model, make_tokenizer
+    from agentgym.training.rollout.models.local_policy import (
+        LocalPolicy,
+        TokenPolicy,
+        make_renderer,
+    )
+    from agentgym.training.rollout.models.pretrained import load_policy, save_policy
+    from agentgym.training.rollout.models.renderer import Renderer, pad_id
+    from agentgym.training.rollout.models.sampler import TransformersSampler
+    from agentgym.training.rollout.models.server_sampler import SamplingServerConfig, ServerSampler
+    from agentgym.training.rollout.models.vllm_sampler import VLLMSampler
     from agentgym.training.rollout.openai_policy import (
         EndpointConfig,
         EndpointPolicy,
     )
-    from agentgym.training.rollout.pretrained import load_policy, save_policy
-    from agentgym.training.rollout.ray_engine import Ray
-    from agentgym.training.rollout.renderer import Renderer, pad_id
-    from agentgym.training.rollout.sampler import TransformersSampler
-    from agentgym.training.rollout.server_sampler import SamplingServerConfig, ServerSampler
-    from agentgym.training.rollout.vllm_sampler import VLLMSampler
 
 __all__ = [
     "ENGINES",
@@ -99,19 +103,19 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "answer_size": ("endpoint", ""),
+        "endpoints.answer_size": ("endpoint", ""),
         "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
-        "local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
-        "models": ("train", "make_model make_tokenizer"),
+        "models.local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
+        "models.creation": ("train", "make_model make_tokenizer"),
         "openai_policy": (
             "endpoint",
             "EndpointConfig EndpointPolicy",
         ),
-        "pretrained": ("train", "load_policy save_policy"),
-        "ray_engine": ("ray", "Ray"),
-        "renderer": ("train", "Renderer pad_id"),
-        "sampler": ("train", "TransformersSampler"),
-        "server_sampler": ("endpoint", "SamplingServerConfig ServerSampler"),
-        "vllm_sampler": ("vllm", "VLLMSampler"),
+        "models.pretrained": ("train", "load_policy save_policy"),
+        "engines.ray": ("ray", "Ray"),
+        "models.renderer": ("train", "Renderer pad_id"),
+        "models.sampler": ("train", "TransformersSampler"),
+        "models.server_sampler": ("endpoint", "SamplingServerConfig ServerSampler"),
+        "models.vllm_sampler": ("vllm", "VLLMSampler"),
     },
 )

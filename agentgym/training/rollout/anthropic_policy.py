@@ -13,23 +13,23 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.answer_size import PLAIN, bound_body
-from agentgym.training.rollout.anthropic_messages import (
+from agentgym.training.rollout.endpoints.answer_size import PLAIN, bound_body
+from agentgym.training.rollout.endpoints.anthropic_messages import (
     SignedThinking,
     load_message,
     to_prompt,
     to_reply,
     to_usage,
 )
-from agentgym.training.rollout.chat_completions import dig, load_json_or_none
-from agentgym.training.rollout.endpoint import (
+from agentgym.training.rollout.endpoints.chat_completions import dig, load_json_or_none
+from agentgym.training.rollout.endpoints.endpoint import (
     Client,
     HttpPolicy,
     Refusal,
     RequestConfig,
     UnreachableError,
 )
-from agentgym.training.rollout.plain_chat import as_text, to_encodable
+from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 

@@ -20,8 +20,7 @@ from agentgym.play.policy import Policy, PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines import (
+from agentgym.training.rollout.engines.base import (
     Engine,
     EnvLike,
     Lockstep,
@@ -30,11 +29,12 @@ from agentgym.training.rollout.engines import (
     Slot,
     factory_of,
 )
+from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
+from agentgym.training.rollout.engines.prefetch import Prefetcher
+from agentgym.training.rollout.engines.threads import Asyncio, Threads
+from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import spec_of
-from agentgym.training.rollout.prefetch import Prefetcher
-from agentgym.training.rollout.thread_engines import Asyncio, Threads
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 LINGER = 0.1
@@ -343,7 +343,7 @@ def _engine(engine: str | Engine) -> Engine:
     check_choice("engine", engine, ENGINES)
     if engine == "ray":
         with needs_extra("the engine ray", "ray"):
-            from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
+            from agentgym.training.rollout.engines.ray import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
     engines: Mapping[str, type[Engine]] = {
         "lockstep": Lockstep,

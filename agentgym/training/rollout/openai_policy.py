@@ -16,9 +16,9 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.answer_size import PLAIN, bound_body
-from agentgym.training.rollout.chat_completions import load_answer, to_reply, to_usage
-from agentgym.training.rollout.endpoint import (
+from agentgym.training.rollout.endpoints.answer_size import PLAIN, bound_body
+from agentgym.training.rollout.endpoints.chat_completions import load_answer, to_reply, to_usage
+from agentgym.training.rollout.endpoints.endpoint import (
     Client,
     ConfigT,
     HttpPolicy,
@@ -26,7 +26,7 @@ from agentgym.training.rollout.endpoint import (
     RequestConfig,
     UnreachableError,
 )
-from agentgym.training.rollout.plain_chat import as_text, to_encodable
+from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 

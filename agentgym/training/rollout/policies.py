@@ -24,7 +24,7 @@ from agentgym.text.imports import import_named
 from agentgym.text.messages import Chat
 from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
-from agentgym.training.rollout.sampling import ModelOptions
+from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world.config import Config, Seed
 from agentgym.world.digests import digest
@@ -218,7 +218,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
     episode.
     """
     with needs_extra("a trained model", "train"):
-        from agentgym.training.rollout.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
+        from agentgym.training.rollout.models.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
     return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
 
 

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym.play.policy import Policy
 from agentgym.training.rollout.collector import Collector
-from agentgym.training.rollout.engines import EnvLike
+from agentgym.training.rollout.engines.base import EnvLike
 from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 

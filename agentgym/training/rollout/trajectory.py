@@ -18,7 +18,7 @@ from typing import Any, Self
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
 from agentgym.text.tools import Tool
-from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.lines import encode_lines
 from agentgym.training.rollout.storage import (
     DamagedFileError,

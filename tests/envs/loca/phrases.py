@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.phrase_book import PhraseBook
+from agentgym.envs.loca.writing.phrase_book import PhraseBook
 
 
 def check_readings(

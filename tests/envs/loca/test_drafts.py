@@ -10,8 +10,8 @@ import pytest
 
 import agentgym
 from agentgym.envs.loca import drafts
-from agentgym.envs.loca.phrase_book import Phrase, PhraseBook
 from agentgym.envs.loca.tasks.payable_invoice_checker import PayableInvoiceChecker
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook
 from agentgym.office.canvas.quizzes import Quizzes
 from agentgym.office.spreadsheet import excel_sheets
 

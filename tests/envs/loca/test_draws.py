@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.draws import DrawnValues, pick, pick_by_share
-from agentgym.envs.loca.phrase_book import COMMON_SLOTS, PhraseBook
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 
 ITEMS = ["a", "b", "c", "d", "e"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.exam_notices import (
+from agentgym.envs.loca.writing.exam_notices import (
     SLOTS,
     UPDATES,
     facts_book,
@@ -15,8 +15,8 @@ from agentgym.envs.loca.exam_notices import (
     read_notice,
     resolve,
 )
-from agentgym.envs.loca.news import course_news, inbox_news
-from agentgym.envs.loca.phrase_book import DURATIONS, Phrase
+from agentgym.envs.loca.writing.news import course_news, inbox_news
+from agentgym.envs.loca.writing.phrase_book import DURATIONS, Phrase
 from benchmarks.text_policies import find_exams
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import fresh

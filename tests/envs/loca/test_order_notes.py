@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.order_notes import (
+from agentgym.envs.loca.writing.order_notes import (
     amend,
     declines_mails,
     draw_changes,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from agentgym.office.spreadsheet.evaluation import MAX_STEPS
-from agentgym.office.spreadsheet.forms import FORMS
-from agentgym.office.spreadsheet.functions import FUNCTIONS
+from agentgym.office.spreadsheet.functions.forms import FORMS
+from agentgym.office.spreadsheet.functions.registry import FUNCTIONS
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import calls_of

@@ -11,7 +11,7 @@ ERRORS = """
 import sys
 from sqlglot import Dialect
 from sqlglot.errors import SqlglotError
-from agentgym.office.warehouse.bounded_parser import parse_sql
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
 dialect = sys.argv[1]
 whole = [

@@ -15,7 +15,7 @@ import pytest
 
 from agentgym.envs.loca.plan import query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from agentgym.office.warehouse.macros import HIDDEN
+from agentgym.office.warehouse.dialects.macros import HIDDEN
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError, tools_of
 

@@ -16,7 +16,8 @@ import pytest
 from agentgym.envs.loca.plan import query_rows
 from agentgym.office.gcloud.cloud import PROJECT
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from agentgym.office.warehouse import database, scripts
+from agentgym.office.warehouse import database
+from agentgym.office.warehouse.scripting import interpreter as scripts
 from agentgym.text.tools import HostLimitError, ToolError, tools_of
 
 ROWS = [(1, "a"), (2, "b"), (3, None)]

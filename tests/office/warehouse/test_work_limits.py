@@ -13,8 +13,8 @@ from sqlglot.errors import SqlglotError
 
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.warehouse import database, work_limits
-from agentgym.office.warehouse.bounded_parser import parse_sql
-from agentgym.office.warehouse.macros import COUNTERS
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
+from agentgym.office.warehouse.dialects.macros import COUNTERS
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import HostLimitError, ToolError
 from tests.helpers import calls_of

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from gguf import GGUFWriter
 
-from agentgym.training.rollout.pretrained import find_model, load_model
+from agentgym.training.rollout.models.pretrained import find_model, load_model
 
 WIDTH, TOKENS = 32, ["a", "b", "ab", "<s>", "</s>"]
 SHAPES = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentgym.training.rollout.pretrained import add_lora, save_model
+from agentgym.training.rollout.models.pretrained import add_lora, save_model
 from tests.project.features.small_model import make
 
 model, tokenizer = make()

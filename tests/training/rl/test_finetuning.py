@@ -30,11 +30,11 @@ from agentgym.training.rollout import (
     make_model,
     make_tokenizer,
 )
-from agentgym.training.rollout.pretrained import find_model, save_model
+from agentgym.training.rollout.models.pretrained import find_model, save_model
 from tests.training.rollout import fake_vllm
 from tests.training.rollout.endpoint_server import serving
 
-VLLM_ROOM = "agentgym.training.rollout.vllm_sampler"
+VLLM_ROOM = "agentgym.training.rollout.models.vllm_sampler"
 WEIGHTS = "model.safetensors"
 
 

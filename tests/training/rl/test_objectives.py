@@ -16,7 +16,7 @@ from agentgym.training.rl.batches import Prediction, experience, mean_over_repli
 from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.trainer import CHECKPOINT
 from agentgym.training.rollout import LocalPolicy, ModelOptions, load_policy, save_policy
-from agentgym.training.rollout.pretrained import add_lora, save_model
+from agentgym.training.rollout.models.pretrained import add_lora, save_model
 from tests.training.rl.echo_trainers import (
     Echo,
     episode,

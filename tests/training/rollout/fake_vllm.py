@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from agentgym.training.rollout import Sample, SamplingOptions, TransformersSampler
-from agentgym.training.rollout.pretrained import find_model, load_model
+from agentgym.training.rollout.models.pretrained import find_model, load_model
 from tests.training.rollout.endpoint_server import Answer, Script
 
 FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("vllm_facts.json").read_text("utf-8"))

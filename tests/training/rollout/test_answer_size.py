@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from agentgym import Chat, Message
-from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy, answer_size
-from agentgym.training.rollout.endpoint import EndpointError
+from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy
+from agentgym.training.rollout.endpoints import answer_size
+from agentgym.training.rollout.endpoints.endpoint import EndpointError
 from agentgym.training.rollout.openai_policy import EndpointConfig, EndpointPolicy
 from tests.training.rollout.endpoint_server import Answer, serving
 

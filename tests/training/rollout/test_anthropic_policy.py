@@ -24,7 +24,7 @@ from agentgym.training.rollout import (
     PolicyConfig,
     collect,
 )
-from agentgym.training.rollout.anthropic_messages import MAX_SIGNED, SignedThinking
+from agentgym.training.rollout.endpoints.anthropic_messages import MAX_SIGNED, SignedThinking
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 

@@ -15,14 +15,14 @@ import pytest
 import agentgym
 from agentgym import Chat, Message, parse
 from agentgym.training.rollout import EndpointUsage, collect
-from agentgym.training.rollout.chat_completions import (
+from agentgym.training.rollout.endpoints.chat_completions import (
     MAX_DIGITS,
     AnswerError,
     load_answer,
     to_reply,
     to_usage,
 )
-from agentgym.training.rollout.endpoint import EndpointError, retry_after
+from agentgym.training.rollout.endpoints.endpoint import EndpointError, retry_after
 from tests.training.rollout.endpoint_server import Answer, call, playing
 
 LONG = "9" * 5_000

@@ -44,10 +44,10 @@ from agentgym.training.rollout import (
     collect,
     replay,
 )
-from agentgym.training.rollout.deltas import Border
-from agentgym.training.rollout.engines import Answers, MakeEnv, Slot
+from agentgym.training.rollout.engines.base import Answers, MakeEnv, Slot
+from agentgym.training.rollout.engines.deltas import Border
+from agentgym.training.rollout.engines.workers import PlayerServer
 from agentgym.training.rollout.episode import Player
-from agentgym.training.rollout.workers import PlayerServer
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
 from tests.training.rollout.faulty_world import Awaiting, Drawing, Mortal, Worker, make_env

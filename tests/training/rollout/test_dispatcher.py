@@ -16,8 +16,8 @@ import pytest
 from agentgym import Chat, Message, Reply
 from agentgym.play.policy import Policy
 from agentgym.training.rollout import CollectionError, Collector, Engine
-from agentgym.training.rollout.dispatcher import Dispatcher
-from agentgym.training.rollout.engines import Answers, Failure, MakeEnv, Slot
+from agentgym.training.rollout.engines.base import Answers, Failure, MakeEnv, Slot
+from agentgym.training.rollout.engines.dispatcher import Dispatcher
 from agentgym.training.rollout.episode import StepOutcome
 from tests.helpers import calls_of
 from tests.training.rollout.faulty_world import Mortal, Worker, make_env

@@ -10,7 +10,7 @@ import pytest
 
 from agentgym import Chat, Message, Reply
 from agentgym.training.rollout import Collector, Engine
-from agentgym.training.rollout.engines import (
+from agentgym.training.rollout.engines.base import (
     YOUNG,
     Answers,
     MakeEnv,

@@ -24,9 +24,9 @@ from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.deltas import Border, ReplyDelta
-from agentgym.training.rollout.wire import encode_answer
-from agentgym.training.rollout.workers import PlayerServer
+from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
+from agentgym.training.rollout.engines.wire import encode_answer
+from agentgym.training.rollout.engines.workers import PlayerServer
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 

@@ -28,7 +28,7 @@ from agentgym.training.rollout import (
     make_tokenizer,
     rollout,
 )
-from agentgym.training.rollout.models import END, TEMPLATE
+from agentgym.training.rollout.models.creation import END, TEMPLATE
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
 THINKING = TEMPLATE.replace(

@@ -33,7 +33,11 @@ from agentgym.training.rollout import (
     replay,
     rollout,
 )
-from agentgym.training.rollout.endpoint import ContextLengthError, EndpointError, retry_after
+from agentgym.training.rollout.endpoints.endpoint import (
+    ContextLengthError,
+    EndpointError,
+    retry_after,
+)
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import (
     Answer,

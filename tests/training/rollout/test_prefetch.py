@@ -11,7 +11,7 @@ import pytest
 
 import agentgym
 from agentgym.training.rollout import Collector
-from agentgym.training.rollout.prefetch import Prefetcher
+from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world import reset_cache
 from agentgym.world.reset_cache import VARIABLE
 

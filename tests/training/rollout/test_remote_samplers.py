@@ -26,9 +26,9 @@ from agentgym.training.rollout import (
     TransformersSampler,
     make_renderer,
 )
-from agentgym.training.rollout.pretrained import add_lora, save_model
-from agentgym.training.rollout.sampling import RequestSeeds, find_fault
-from agentgym.training.rollout.server_sampler import to_sample
+from agentgym.training.rollout.models.pretrained import add_lora, save_model
+from agentgym.training.rollout.models.sampling import RequestSeeds, find_fault
+from agentgym.training.rollout.models.server_sampler import to_sample
 from tests.training.rl.echo_trainers import make_words_tokenizer, small_model
 from tests.training.rl.echo_world import make_env
 from tests.training.rollout import fake_vllm
@@ -57,10 +57,10 @@ def in_process(base: Path, out: Path, **options: Any) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name, module in fake_vllm.modules().items():
             patch.setitem(sys.modules, name, module)
-        patch.delitem(sys.modules, "agentgym.training.rollout.vllm_sampler", raising=False)
-        room = importlib.import_module("agentgym.training.rollout.vllm_sampler")
+        patch.delitem(sys.modules, "agentgym.training.rollout.models.vllm_sampler", raising=False)
+        room = importlib.import_module("agentgym.training.rollout.models.vllm_sampler")
         yield room.VLLMSampler(str(base), out, max_model_len=64, **options)
-        sys.modules.pop("agentgym.training.rollout.vllm_sampler")
+        sys.modules.pop("agentgym.training.rollout.models.vllm_sampler")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import LocalPolicy, Renderer, collect, make_renderer, rollout
-from agentgym.training.rollout.renderer import ChatTemplate
+from agentgym.training.rollout.models.renderer import ChatTemplate
 from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
 
 ENV = agentgym.spec("ListWorld", items=4, removals=2, oracles="P", max_failed_rounds=None)

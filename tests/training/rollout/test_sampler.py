@@ -23,7 +23,7 @@ from agentgym.training.rollout import (
     collect,
     sampler,
 )
-from agentgym.training.rollout.sampler import PrefixCache, common_length, shared_runs
+from agentgym.training.rollout.models.sampler import PrefixCache, common_length, shared_runs
 from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
 
 STACKS: dict[str, dict[str, Any]] = {

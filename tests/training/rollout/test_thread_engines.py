@@ -11,8 +11,8 @@ from typing import Any, Self
 import pytest
 
 from agentgym import Chat, make
-from agentgym.training.rollout.engines import Answers
-from agentgym.training.rollout.thread_engines import ThreadPool, ThreadSlot
+from agentgym.training.rollout.engines.base import Answers
+from agentgym.training.rollout.engines.threads import ThreadPool, ThreadSlot
 from tests.helpers import PATIENCE
 
 

@@ -17,9 +17,9 @@ from agentgym import Chat, Message, ToolCall
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
-from agentgym.training.rollout.deltas import ChatDelta, ReplyDelta
-from agentgym.training.rollout.wire import Frames, decode_answer, encode_answer
-from agentgym.training.rollout.workers import PlayerServer
+from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.engines.wire import Frames, decode_answer, encode_answer
+from agentgym.training.rollout.engines.workers import PlayerServer
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
 LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]

@@ -13,7 +13,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.envs.loca.applications import (
+from agentgym.envs.loca.archives import read_archive
+from agentgym.envs.loca.checks import (
+    file_state,
+    mail_failures,
+    mail_places,
+    set_failures,
+)
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
+from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
+from agentgym.envs.loca.protected_state import DRAFTS
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.applications import (
     FLAT,
     LETTERS,
     NEWEST,
@@ -28,17 +39,6 @@ from agentgym.envs.loca.applications import (
     draw_tree,
     members_of,
 )
-from agentgym.envs.loca.archives import read_archive
-from agentgym.envs.loca.checks import (
-    file_state,
-    mail_failures,
-    mail_places,
-    set_failures,
-)
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, Step, read, read_folder, write
-from agentgym.envs.loca.protected_state import DRAFTS
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf

@@ -21,9 +21,11 @@ from agentgym.envs.loca.checks import (
     row_failures,
     sent_failures,
 )
-from agentgym.envs.loca.coursework import Course, draw_courses
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
-from agentgym.envs.loca.exam_notices import (
+from agentgym.envs.loca.plan import Plan, read, read_folder, write
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.coursework import Course, draw_courses
+from agentgym.envs.loca.writing.exam_notices import (
     CLOSED,
     OPEN,
     UPDATES,
@@ -37,10 +39,8 @@ from agentgym.envs.loca.exam_notices import (
     read_notice,
     resolve,
 )
-from agentgym.envs.loca.exam_stories import ExamStory, Timetable, told
-from agentgym.envs.loca.news import ANCHORS, course_news, idle_values, inbox_news
-from agentgym.envs.loca.plan import Plan, read, read_folder, write
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.exam_stories import ExamStory, Timetable, told
+from agentgym.envs.loca.writing.news import ANCHORS, course_news, idle_values, inbox_news
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail

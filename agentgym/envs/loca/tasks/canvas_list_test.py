@@ -18,7 +18,10 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.coursework import (
+from agentgym.envs.loca.draws import people, pick, shuffled
+from agentgym.envs.loca.plan import Plan, Step, read, write_table
+from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
     Course,
     Post,
@@ -34,10 +37,7 @@ from agentgym.envs.loca.coursework import (
     read_posts,
     with_news,
 )
-from agentgym.envs.loca.draws import people, pick, shuffled
-from agentgym.envs.loca.news import ANCHORS, course_news, idle_values
-from agentgym.envs.loca.plan import Plan, Step, read, write_table
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.news import ANCHORS, course_news, idle_values
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.context import START, iso
 from agentgym.office.memory import KnowledgeGraph

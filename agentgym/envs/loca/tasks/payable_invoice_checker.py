@@ -25,9 +25,9 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled
-from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.envs.loca.plan import Plan, data_rows, mail_text, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.warehouse.snowflake import Snowflake

@@ -28,9 +28,9 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.order_notes import draw_order_note, read_amended
 from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.world.config import Share

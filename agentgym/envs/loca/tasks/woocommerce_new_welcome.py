@@ -26,7 +26,6 @@ from agentgym.envs.loca.checks import (
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, shuffled
-from agentgym.envs.loca.order_notes import declines_mails, draw_mail_wish
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
@@ -37,6 +36,7 @@ from agentgym.envs.loca.plan import (
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.writing.order_notes import declines_mails, draw_mail_wish
 from agentgym.office.context import iso
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud

@@ -1,9 +1,9 @@
-// An episode: its turns, and of one turn what the policy saw, what it wrote and what came of it.
+// The episode page: all turns, and one turn in detail.
 
-// Messages of a chat that are shown at first, and with each "earlier".
+// Messages shown initially, and added by each click on "earlier".
 const AT_FIRST = 12;
 const MORE = 200;
-// Letters of a text that are shown at first.
+// Characters of a text shown initially.
 const LONG = 6000;
 
 function textBlock(text, needle) {
@@ -41,7 +41,7 @@ function messageBlock({ message, mark, isNew }, needle) {
     ...pictures(message),
   ];
   const classes = `message ${kind}${isNew && !dropped ? " new" : ""}`;
-  if (dropped) return el("div", { class: classes }, top, el("details", {}, el("summary", {}, "not shown to the policy any more"), body));
+  if (dropped) return el("div", { class: classes }, top, el("details", {}, el("summary", {}, "dropped from the context"), body));
   return el("div", { class: classes }, top, body);
 }
 
@@ -72,12 +72,22 @@ function replyBlock(turn, needle) {
   const labels = info.labels || [];
   const read = reply.calls.length > 0 || reply.text || reply.thinking;
   return el("div", { class: "message reply" },
-    reply.summary && el("span", { class: "tag mark" }, "summary for the context, no call is run"),
+    reply.summary && el("span", { class: "tag mark" }, "context summary, no call is run"),
     reply.thinking && folded(`thinking, ${number(reply.thinking.length)} characters`, reply.thinking, needle),
     reply.text && textBlock(reply.text, needle),
     reply.calls.map((call, k) => callBlock(call, needle, labels[k])),
-    !read && el("p", { class: "soft" }, reply.raw ? "nothing in it could be read" : "an empty reply"),
-    folded("as written", reply.raw, ""));
+    !read && el("p", { class: "soft" }, reply.raw ? "unreadable reply" : "empty reply"),
+    folded("raw reply", reply.raw, ""));
+}
+
+// Fields of StepInfo that other parts of the page show. All others appear as tags (`detailTags`).
+const SHOWN_ELSEWHERE = ["calls", "errors", "ended", "nested", "faults", "report"];
+
+function detailTags(detail) {
+  const isEmpty = (value) => !value || (Array.isArray(value) && !value.length);
+  return Object.entries(detail)
+    .filter(([name, value]) => !SHOWN_ELSEWHERE.includes(name) && !isEmpty(value))
+    .map(([name, value]) => el("span", { class: `tag ${name === "invalid" ? "bad" : "soft"}` }, `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : value}`));
 }
 
 function turnTags(turn) {
@@ -87,11 +97,12 @@ function turnTags(turn) {
   if (info.optimal !== null && info.optimal !== undefined) {
     tags.push(el("span", { class: `tag ${info.optimal ? "good" : "bad"}` }, info.optimal ? "optimal" : "not optimal"));
   }
-  if (info.alive === false) tags.push(el("span", { class: "tag bad" }, "lost before this turn"));
+  if (info.alive === false) tags.push(el("span", { class: "tag bad" }, "already lost"));
   if (info.valid === false) tags.push(el("span", { class: "tag bad" }, "invalid"));
   if (detail.errors) tags.push(el("span", { class: "tag bad" }, `${detail.errors} errors`));
   if (turn.reward) tags.push(el("span", { class: "tag" }, `reward ${turn.reward}`));
   if (detail.ended) tags.push(el("span", { class: "tag" }, `ended: ${detail.ended}`));
+  tags.push(...detailTags(detail));
   if (info.success) tags.push(el("span", { class: "tag good" }, "solved"));
   tags.push(el("span", { class: "soft" }, `${number(turn.tokens)} tokens${turn.counter ? ` (${turn.counter})` : " (estimated)"}, ${number(turn.shown)} messages`));
   return el("div", { class: "tags" }, tags);
@@ -103,7 +114,7 @@ function editLines(edits) {
 
 function bestBlock(turn) {
   if (turn.best === undefined) return null;
-  if (turn.best === null) return el("p", { class: "soft" }, "The world does not define optimal calls here.");
+  if (turn.best === null) return el("p", { class: "soft" }, "The world defines no optimal calls here.");
   const { count, calls } = turn.best;
   if (!count) return el("p", { class: "bad" }, "No call leads to success any more.");
   return [calls.map((call) => callBlock(call, "")), count > calls.length && el("p", { class: "soft" }, `and ${number(count - calls.length)} more`)];
@@ -117,23 +128,23 @@ function section(title, ...content) {
 function turnDetail(view, place, needle) {
   const turn = view.turns[place];
   if (!turn) {
-    return el("div", {}, el("h2", {}, "After the last reply"), editLines(view.end.edits), section("The chat", chatBlock(view, place, needle)), reportBlock(view), aboutBlock(view));
+    return el("div", {}, el("h2", {}, "After the last reply"), editLines(view.end.edits), section("Chat", chatBlock(view, place, needle)), reportBlock(view), aboutBlock(view));
   }
   const detail = turn.info.detail || {};
-  const nested = (detail.nested || []).map((call) => [callBlock(call, needle), folded("its result, which no view shows", call.result, needle)]);
+  const nested = (detail.nested || []).map((call) => [callBlock(call, needle), folded("result (hidden from the policy)", call.result, needle)]);
   const entries = (numbers) => numbers.map((m) => messageBlock({ message: view.messages[m], mark: "", isNew: false }, needle));
   const faults = (detail.faults || []).map((fault) => folded(`${fault.tool}: ${fault.exception}: ${fault.message}`, fault.traceback, ""));
   return el("div", {},
     el("h2", {}, `Turn ${place + 1} of ${view.turns.length}${turn.agent ? `, ${turn.agent}` : ""}`),
     turnTags(turn),
     view.note && el("p", { class: "warn" }, view.note),
-    section("The policy saw", editLines(turn.edits), chatBlock(view, place, needle)),
-    section("It wrote", replyBlock(turn, needle)),
+    section("Observation", editLines(turn.edits), chatBlock(view, place, needle)),
+    section("Reply", replyBlock(turn, needle)),
     section("Optimal calls", bestBlock(turn)),
-    section("Results", turn.results.length ? entries(turn.results) : el("p", { class: "soft" }, "none that the policy was shown")),
-    section("Results that it was not shown", entries(turn.hidden || [])),
+    section("Results", turn.results.length ? entries(turn.results) : el("p", { class: "soft" }, "none")),
+    section("Hidden results", entries(turn.hidden || [])),
     section("Calls by code", nested),
-    section("Faults of the environment", faults),
+    section("Environment faults", faults),
     place === view.turns.length - 1 && reportBlock(view),
     place === 0 && aboutBlock(view));
 }

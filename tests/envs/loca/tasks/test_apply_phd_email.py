@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.applications import (
+from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
+from agentgym.envs.loca.writing.applications import (
     ASKING,
     FLAT,
     LETTERS,
@@ -31,7 +32,6 @@ from agentgym.envs.loca.applications import (
     papers_books,
     replies_book,
 )
-from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
 from agentgym.office.email.messages import addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf, write_pdf

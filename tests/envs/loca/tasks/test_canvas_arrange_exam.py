@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.exam_stories import Timetable
 from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     BOOKS,
     CODE,
@@ -31,6 +30,7 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     TBD,
     TIME,
 )  # fmt: skip
+from agentgym.envs.loca.writing.exam_stories import Timetable
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import (

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.coursework import coursework_book, read_posts
-from agentgym.envs.loca.news import course_news, idle_values
 from agentgym.envs.loca.tasks.canvas_list_test import (
     ASSIGNMENT,
     ASSIGNMENT_FILE,
@@ -25,6 +23,8 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     QUIZ_FILE,
     START,
 )
+from agentgym.envs.loca.writing.coursework import coursework_book, read_posts
+from agentgym.envs.loca.writing.news import course_news, idle_values
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
 from benchmarks.texts import documents, variety

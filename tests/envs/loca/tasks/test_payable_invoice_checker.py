@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.envs.loca.tasks.payable_invoice_checker import (
     COMMENT,
     FLAG,
@@ -22,6 +21,7 @@ from agentgym.envs.loca.tasks.payable_invoice_checker import (
     PAYMENTS,
     SUBJECT,
 )
+from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake

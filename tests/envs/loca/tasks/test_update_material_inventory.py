@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.order_notes import amend, notes_book
 from agentgym.envs.loca.tasks.update_material_inventory import (
     RECIPES,
     STOCK,
     TITLE,
     UpdateMaterialInventory,
 )
+from agentgym.envs.loca.writing.order_notes import amend, notes_book
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_pieces

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.order_notes import notes_book
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     CREDENTIALS,
     DATASET,
@@ -22,6 +21,7 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     TABLE,
     TEMPLATE,
 )
+from agentgym.envs.loca.writing.order_notes import notes_book
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce

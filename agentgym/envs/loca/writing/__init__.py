@@ -1,0 +1,1 @@
+"""Texts of the office tasks, written from phrases and read back."""

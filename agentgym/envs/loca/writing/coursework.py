@@ -1,0 +1,290 @@
+"""Courses of a university, their quizzes and assignments in the words of teachers, and what their
+announcements change about them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agentgym.envs.loca.draws import DrawnValues, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
+
+LEVELS = (
+    "Introduction to {}",
+    "{}",
+    "Methods of {}",
+    "Advanced {}",
+    "Topics in {}",
+    "Seminar on {}",
+)
+"""The names of the courses in a subject, by the hundreds of their code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A course of the catalogue.
+
+    Attributes:
+        code: Department and number, whose hundreds are the level.
+        name: No two courses share it.
+        subject: What it is about.
+    """
+
+    code: str
+    name: str
+    subject: str
+
+
+@functools.cache
+def _subjects() -> dict[str, list[str]]:
+    return load_texts("subjects")
+
+
+def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
+    """Draw different courses; more than 672 have a second part, and so on."""
+    catalogue = [
+        (department, level, place, subject)
+        for department, subjects in _subjects().items()
+        for place, subject in enumerate(subjects)
+        for level in range(len(LEVELS))
+    ]
+    total = len(catalogue)
+    courses = []
+    for number in map(int, rng.permutation(total * -(-count // total))[:count]):
+        part, index = divmod(number, total)
+        department, level, place, subject = catalogue[index]
+        name = LEVELS[level].format(subject) + (f", Part {part + 1}" if part else "")
+        code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
+        courses.append(Course(code, name, subject))
+    return courses
+
+
+NOBODY = 10**6
+"""More points than anybody has: nobody is exempt."""
+ASSIGNMENTS = ("Homework", "Project", "Essay")
+"""The kinds of assignments, as their titles call them."""
+SLOTS = {
+    **COMMON_SLOTS,
+    "code": Slot(r"[A-Z]+[0-9]+-[0-9]+"),
+    "title": Slot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
+}
+"""The types of slots in what teachers write."""
+_LIMITS = (80, 85, 90, 95)  # points that exempt
+_NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
+_RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
+_CHANGE_ASIDES = ("aside", "workload_aside")
+_NEWS = 2
+"""Pieces of news around what an announcement decides: as in a letter to the class each week."""
+_STYLES = {
+    "exact": "CS AI MATH PHYS NET DB",
+    "life": "BIO CHEM MED",
+    "letters": "HIST ECON LAW ENG",
+    "craft": "ART",
+}
+_STYLE = {name: style for style, names in _STYLES.items() for name in names.split()}
+_TYPES = {
+    "choice": "multiple_choice_question",
+    "right": "true_false_question",
+    "wrong": "true_false_question",
+    "short": "short_answer_question",
+    "essay": "essay_question",
+}
+
+
+class Post(NamedTuple):
+    """An announcement."""
+
+    title: str
+    text: str
+
+
+@functools.cache
+def coursework_book() -> PhraseBook:
+    """Return the sentences about quizzes and assignments."""
+    return PhraseBook(load_texts("coursework"), SLOTS)
+
+
+@functools.cache
+def _questions() -> dict[str, dict[str, list[Any]]]:
+    return load_texts("questions")
+
+
+def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
+    """Draw different questions of ten points for a quiz of a course; of several answers one is
+    right.
+    """
+    bank = _questions()[code.rstrip("0123456789-")]
+    pool = [(kind, question) for kind, group in bank.items() for question in group]
+    return [
+        _question(rng, place, *drawn) for place, drawn in enumerate(shuffled(rng, pool, count), 1)
+    ]
+
+
+def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
+    text, options = question, []
+    if kind == "choice":
+        text, options = question[0], [(option, k == 0) for k, option in enumerate(question[1:])]
+        options = shuffled(rng, options)
+    elif kind in ("right", "wrong"):
+        options = [("True", kind == "right"), ("False", kind == "wrong")]
+    return {
+        "question_name": f"Question {place}",
+        "question_text": text,
+        "question_type": _TYPES[kind],
+        "points_possible": 10,
+        "answers": [
+            {"answer_text": option, "answer_weight": 100 * right} for option, right in options
+        ],
+    }
+
+
+def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary: bool) -> str:
+    """Draw the description of a quiz."""
+    values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
+    return _with_note(rng, coursework_book().write_some("quiz", rng, 7, lambda: values), voluntary)
+
+
+def describe_assignment(
+    rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
+) -> str:
+    """Draw the description of an assignment of a kind."""
+    style = _STYLE[course.code.rstrip("0123456789")]
+    values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
+    counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
+    texts = [
+        text
+        for each, count in counts.items()
+        for text in book.write_some(each, rng, count, lambda: values)
+    ]
+    return _with_note(rng, texts, voluntary)
+
+
+def describe_submission(rng: np.random.Generator, part: int) -> str:
+    """Draw what a student writes when handing something in."""
+    values = _values(rng, part_number=part)
+    return " ".join(coursework_book().write_some("handed_in", rng, 3, lambda: values))
+
+
+def is_voluntary(description: str) -> bool:
+    """Return whether a description says that nobody has to do it."""
+    return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
+
+
+def _values(
+    rng: np.random.Generator,
+    number: tuple[int, int] = (13, 90),
+    few: tuple[int, int] = (2, 10),
+    **known: Any,
+) -> DrawnValues:
+    """Return values for the slots of sentences: numbers of two ranges, and known ones."""
+    return DrawnValues(
+        {
+            "number": lambda: int(rng.integers(*number)),
+            "few_number": lambda: int(rng.integers(*few)),
+        },
+        **known,
+    )
+
+
+def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
+    """Put a sentence among others that says whether everybody has to do it; some that are for all
+    say nothing of it.
+    """
+    if voluntary or rng.random() < _NOTE_RATE:
+        note = _say(rng, "voluntary" if voluntary else "counted")
+        texts.insert(int(rng.integers(1, len(texts) + 1)), note)
+    return " ".join(texts)
+
+
+def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
+    return coursework_book().write(kind, rng, **values)
+
+
+def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
+    """Draw the announcements of a course about its entrance assessment, oldest first; return them,
+    the points that exempt in the end, and those that the last one with a number names.
+    """
+    first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
+    limit = need = later[-1] if later else first
+    texts = [_say(rng, "policy", code=code, points_number=first)]
+    texts += [
+        _say(rng, "corrected", code=code, points_number=each, old_number=first) for each in later
+    ]
+    if rng.random() < 0.15:
+        texts.append(_say(rng, "revoked", code=code))
+        need = NOBODY
+    posts = [_post(rng, "policy_title", text, ("assessment_aside", "aside")) for text in texts]
+    return posts, need, limit
+
+
+def draw_changes(
+    rng: np.random.Generator, titles: Sequence[str], rate: float
+) -> tuple[list[list[Post]], set[str]]:
+    """Draw announcements that drop quizzes and assignments, take that back or deny it.
+
+    Args:
+        rng: The generator to draw from.
+        titles: The quizzes and assignments.
+        rate: The probability that one is dropped; half of it, that nothing but a denial is said.
+
+    Returns:
+        The announcements about each, oldest first, and the titles that stay dropped.
+    """
+    threads, dropped = [], set()
+    for title in titles:
+        kind = rng.random()
+        kinds = ["dropped"] if kind < rate else ["kept"] if kind < 1.5 * rate else []
+        if kinds == ["dropped"] and rng.random() < _RESTORED_RATE:
+            kinds.append("restored")
+        if kinds == ["dropped"]:
+            dropped.add(title)
+        texts = [_say(rng, each, title=title) for each in kinds]
+        threads.append([_post(rng, "change_title", text, _CHANGE_ASIDES) for text in texts])
+    return threads, dropped
+
+
+def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
+    """Draw an announcement with a sentence that decides something; what looks back to it follows."""
+    values, book = _values(rng, part_number=1), coursework_book()
+    texts = [text, *(book.write(each, rng, values) for each in asides)]
+    before, after = book.write_some("near", rng, 2, lambda: values)
+    return Post(_say(rng, title), " ".join([before, *texts, after]))
+
+
+def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
+    """Merge threads of announcements at random, each in its order."""
+    rest = [list(thread) for thread in threads]
+    order = shuffled(rng, [thread for thread in rest for _ in thread])
+    return [thread.pop(0) for thread in order]
+
+
+def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
+    """Put news around what each post says, and into a post of its own where there is none."""
+
+    def amid_news(text: str) -> str:
+        more = [post.text for post in itertools.islice(news, _NEWS)]
+        return "\n\n".join(shuffled(rng, [text, *more]))
+
+    return [Post(post.title, amid_news(post.text)) for post in posts or [next(news)]]
+
+
+def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
+    """Return the points that exempt from a course, None if none do, and the titles of what was
+    dropped, by its announcements, newest first.
+    """
+    need: int | None = None
+    seen, dropped = set(), []
+    for text in texts:
+        for kind, values in reversed(coursework_book().read(text)):
+            if kind in ("policy", "corrected", "revoked") and need is None:
+                need = int(values.get("points_number", NOBODY))
+            elif kind in ("dropped", "restored", "kept") and values["title"] not in seen:
+                seen.add(values["title"])
+                dropped += [values["title"]] if kind == "dropped" else []
+    return need, dropped

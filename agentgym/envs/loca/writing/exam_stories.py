@@ -1,0 +1,180 @@
+"""How the arrangements of an exam come about: a first notice, and others that change some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.writing.exam_notices import (
+    OPEN,
+    Exam,
+    Setting,
+    Wording,
+    draw_place,
+    fillers_book,
+)
+from agentgym.envs.loca.writing.phrase_book import shift_day
+
+Notice = list[str]
+"""The sentences of a notice."""
+_SHIFT = 30
+"""The most days that an exam is moved by."""
+_ASIDES = 0.15
+"""The probability that a notice says what a reader would assume anyway."""
+
+
+class Timetable:
+    """The hours at which exams may begin, each for one exam.
+
+    Args:
+        rng: The generator to draw from.
+        now: The exams begin after this time.
+        days: The number of days.
+    """
+
+    def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
+        first = now.replace(hour=7)
+        hours = [
+            first + timedelta(days=d, hours=h) for d in range(days) for h in range(12) if h != 5
+        ]
+        self.now = now
+        self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
+
+    def take(self) -> datetime:
+        """Return an hour that nothing else has."""
+        return self.free.popitem()[0]
+
+    def move(self, begin: datetime, order: Sequence[int]) -> int | None:
+        """Take the same hour on another day; return by how many days it is later, the first of
+        `order` that is free.
+        """
+        for days in order:
+            if (hour := begin + timedelta(days=days)) in self.free:
+                del self.free[hour]
+                return days
+        return None
+
+
+class ExamStory(Wording):
+    """Draws what the notices about an exam say, one after the other.
+
+    Args:
+        rng: The generator to draw from.
+        setting: What they may refer to.
+        timetable: The free hours.
+        indirect: See `Wording`.
+        past: The probability that the exam is over.
+        unknown: The probability that something about it is not known yet.
+        sure: Whether the exam is ahead, and all about it known.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        setting: Setting,
+        timetable: Timetable,
+        *,
+        indirect: float,
+        past: float,
+        unknown: float,
+        sure: bool,
+    ) -> None:
+        super().__init__(rng, setting, indirect)
+        self._timetable = timetable
+        self._past, self._unknown = (0.0, 0.0) if sure else (past, unknown)
+        self._sure = sure
+
+    def first(self, exam: Exam) -> tuple[Exam, Notice]:
+        """Draw time and place of an exam, and the notice of it; its proctor and books are given."""
+        exam = self._arranged(exam)
+        return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
+
+    def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        """Draw what becomes of an exam, and the notices of it."""
+        changes: list[Callable[[Exam], tuple[Exam, list[Notice]]]] = [self._restate, self._relocate]
+        if exam.day and exam.time and self._begin(exam) > self._timetable.now:
+            changes.append(self._move)
+        if exam.minutes:
+            changes.append(self._lengthen)
+        if not self._sure:
+            changes.append(self._call_off)
+        return pick(self._rng, changes)(exam)
+
+    def _begin(self, exam: Exam) -> datetime:
+        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(
+            tzinfo=self._timetable.now.tzinfo
+        )
+
+    def _arranged(self, exam: Exam) -> Exam:
+        begin = self._timetable.take()
+        if self._rng.random() < self._past:
+            back = (begin - self._timetable.now).days + int(self._rng.integers(1, 9))
+            begin -= timedelta(days=back)
+        same = self._setting.midterm_place
+        place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
+        exam = replace(
+            exam,
+            day=f"{begin:%Y-%m-%d}",
+            time=f"{begin:%H:%M}",
+            minutes=pick(self._rng, [90, 120, 150, 180]),
+            place=place,
+        )
+        if self._rng.random() >= self._unknown:
+            return exam
+        return (
+            replace(exam, place=None),
+            replace(exam, minutes=None),
+            replace(exam, day=None, time=None),
+        )[int(self._rng.integers(3))]
+
+    def _persons(self, exam: Exam) -> Notice:
+        if exam.proctor:
+            return [self.say("proctor", person=exam.proctor)]
+        return [self.say("proctor_self")] if self._rng.random() < _ASIDES else []
+
+    def _books(self, exam: Exam) -> Notice:
+        if exam.books is None:
+            return []
+        return [self.say("books_open" if exam.books == OPEN else "books_closed")]
+
+    def _restate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        exam = self._arranged(exam)
+        return exam, [["restated", *self.all_of(exam)]]
+
+    def _relocate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        exam = replace(exam, place=draw_place(self._rng, exam.place))
+        return exam, [["again", *self.where(exam), "keep"]]
+
+    def _move(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        order = (self._rng.permutation(2 * _SHIFT + 1) - _SHIFT).tolist()
+        days = self._timetable.move(self._begin(exam), order)
+        if days is None or exam.day is None:
+            return exam, []
+        notice = ["again", self.say("later" if days > 0 else "earlier", days=abs(days))]
+        return replace(exam, day=shift_day(exam.day, days)), [notice]
+
+    def _lengthen(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        more = pick(self._rng, [15, 30])
+        exam = replace(exam, minutes=(exam.minutes or 0) + more)
+        return exam, [["again", self.say("longer", duration=more), "keep"]]
+
+    def _call_off(self, exam: Exam) -> tuple[Exam, list[Notice]]:
+        notices = [["again", self.say("off")]]
+        if self._rng.random() < 0.5:
+            return replace(exam, held=False), notices
+        return exam, [*notices, ["again", self.say("on")]]
+
+
+def told(rng: np.random.Generator, notice: Notice) -> str:
+    """Return a notice as a text: its fillers drawn, remarks between its sentences, paragraphs."""
+    fillers = fillers_book()
+    head, *body = (fillers.write(part, rng) if part in fillers.kinds else part for part in notice)
+    remarks = fillers.kinds["remark"]
+    for k in rng.permutation(len(remarks))[: 1 + int(rng.integers(2))]:
+        body.insert(int(rng.integers(len(body) + 1)), remarks[int(k)].write(rng, {}))
+    half = len(body) // 2
+    return "\n\n".join(" ".join(part) for part in ([head, *body[:half]], body[half:]) if part)

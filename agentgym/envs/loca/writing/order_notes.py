@@ -1,0 +1,269 @@
+"""Notes of customers in the orders of shops: whether they want mails, and which changes of their
+orders they ask for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import (
+    COMMON_SLOTS,
+    NUMBERS,
+    PhraseBook,
+    Slot,
+    load_texts,
+)
+
+Shop: TypeAlias = Literal["furniture", "books"]
+Fact: TypeAlias = tuple[str, Mapping[str, Any]]
+"""Something that a sentence says: its kind in the book, and the values by slot."""
+
+_REMARKS = (3, 5)
+"""The fewest and the most remarks on delivery; who has more to say calls."""
+_MOST_ASIDES = 3
+"""The most sentences on calls, parcels and paper in a note to the bookshop."""
+
+
+def _write_count(value: int, rng: np.random.Generator) -> str:
+    return NUMBERS[value - 1] if value <= len(NUMBERS) and rng.integers(4) else str(value)
+
+
+def _read_count(text: str) -> int:
+    return NUMBERS.index(text) + 1 if text in NUMBERS else int(text)
+
+
+SLOTS: Mapping[str, Slot] = {
+    **COMMON_SLOTS,
+    "product": Slot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
+    "count": Slot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
+}
+"""The types of slots in notes: a product by the name on the order, and a number of pieces."""
+
+
+@functools.cache
+def notes_book(shop: Shop) -> PhraseBook:
+    """Return the sentences of the customers of a shop."""
+    return PhraseBook(load_texts("order_notes")[shop], SLOTS)
+
+
+def write_note(
+    rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact], rate: float
+) -> str:
+    """Write a note.
+
+    Args:
+        rng: The generator to draw from.
+        shop: The shop.
+        facts: What the note says, in this order.
+        asides: What it says besides, anywhere.
+        rate: The probability of asides and of remarks on delivery.
+    """
+    book = notes_book(shop)
+    texts = [book.write(kind, rng, values) for kind, values in facts]
+    if rng.random() < rate:
+        idle = [book.write(kind, rng, values) for kind, values in asides]
+        count = int(rng.integers(_REMARKS[0], _REMARKS[1] + 1))
+        idle += book.write_some("remark", rng, count, lambda: {"number": int(rng.integers(13, 29))})
+        for text in dict.fromkeys(idle):
+            texts.insert(int(rng.integers(len(texts) + 1)), text)
+    return " ".join(texts)
+
+
+_DECLINING: Sequence[Sequence[str]] = (
+    ("declined",),
+    ("invited", "revoked"),
+    ("declined", "resumed", "revoked"),
+)
+_ALLOWING: Sequence[Sequence[str]] = (
+    (),
+    ("invited",),
+    ("declined", "resumed"),
+    ("declined", "resumed"),
+)
+_WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
+"""Whether a sentence asks for no mails, by its kind."""
+
+
+def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> str:
+    """Draw the note of a customer who wants no mails, or does not say so in the end.
+
+    Args:
+        rng: The generator to draw from.
+        rate: See `write_note`.
+        declined: Whether the customer wants no mails.
+    """
+    story = pick(rng, _DECLINING if declined else _ALLOWING)
+    asides: list[Fact] = [("elsewhere", {})] * int(rng.integers(1, _MOST_ASIDES + 1))
+    return write_note(rng, "books", [(kind, {}) for kind in story], asides, rate)
+
+
+def declines_mails(note: str) -> bool:
+    """Return whether the last sentence of a note about mails asks for none."""
+    wishes = [_WISHES[kind] for kind, _ in notes_book("books").read(note) if kind in _WISHES]
+    return bool(wishes) and wishes[-1]
+
+
+Order: TypeAlias = Mapping[str, int]
+"""Pieces by the name of the product."""
+Change: TypeAlias = Callable[[Mapping[str, Any], Order, Order], Order]
+
+CHANGES: Mapping[str, Change] = {
+    "set": lambda said, now, order: {said["product"]: said["count"]},
+    "drop": lambda said, now, order: {said["product"]: 0},
+    "more": lambda said, now, order: {said["product"]: now[said["product"]] + said["count"]},
+    "fewer": lambda said, now, order: {said["product"]: now[said["product"]] - said["count"]},
+    "double": lambda said, now, order: {said["product"]: 2 * now[said["product"]]},
+    "same": lambda said, now, order: {said["product"]: now[said["other_product"]]},
+    "swap": lambda said, now, order: {
+        said["product"]: now[said["other_product"]],
+        said["other_product"]: now[said["product"]],
+    },
+    "exchange": lambda said, now, order: {
+        said["product"]: now[said["product"]] - said["count"],
+        said["other_product"]: now[said["other_product"]] + said["count"],
+    },
+    "only": lambda said, now, order: {
+        product: count * (product == said["product"]) for product, count in now.items()
+    },
+    "undo": lambda said, now, order: {said["product"]: order[said["product"]]},
+    "back": lambda said, now, order: order,
+}
+"""The pieces that a sentence changes, by its kind: from its values, what holds up to there and what
+the lines of the order say.
+"""
+
+_OF_ONE = {"set", "drop", "more", "fewer", "double"}
+"""Changes of one product that concern no other."""
+_MOST_CHANGES = 5
+_ASIDES = (3, 5)
+"""The fewest and the most sentences that sound like changes and change nothing."""
+_MOST_PIECES = 6
+"""What a customer asks for as a new number, at most, or doubles."""
+_BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
+"""The probabilities that changes are all taken back, or one of them, that an order was taken back
+before, and that a note denies it.
+"""
+
+
+def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
+    """Return the pieces that an order takes after what its note says, in this order; none of
+    any product if it is taken back.
+    """
+    now, withdrawn = dict(order), False
+    for kind, said in facts:
+        if kind in CHANGES:
+            now |= CHANGES[kind](said, now, order)
+        elif kind in ("withdrawn", "restored"):
+            withdrawn = kind == "withdrawn"
+    return dict.fromkeys(now, 0) if withdrawn else now
+
+
+def read_amended(order: Order, note: str) -> dict[str, int]:
+    """Return the pieces that an order takes after its note."""
+    return amend(order, notes_book("furniture").read(note))
+
+
+def draw_order_note(
+    rng: np.random.Generator,
+    order: Order,
+    *,
+    withdrawn: bool,
+    amended_rate: float,
+    note_rate: float,
+) -> tuple[str, dict[str, int]]:
+    """Draw the note of an order, and the pieces that it takes after that.
+
+    Args:
+        rng: The generator to draw from.
+        order: What its lines say.
+        withdrawn: Whether the customer takes the order back.
+        amended_rate: The probability that the note asks for changes.
+        note_rate: See `write_note`.
+    """
+    facts = draw_changes(rng, order) if rng.random() < amended_rate else []
+    if withdrawn:
+        facts.append(("withdrawn", {}))
+    elif rng.random() < _RESTORED:
+        facts = [("withdrawn", {}), ("restored", {}), *facts]
+    asides = _draw_asides(rng, order, facts)
+    return write_note(rng, "furniture", facts, asides, note_rate), amend(order, facts)
+
+
+def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
+    """Draw the changes that a customer asks for, some of which are taken back in the end."""
+    facts: list[Fact] = []
+    for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
+        facts += _draw_change(rng, amend(order, facts))
+        if facts[-1][0] == "same":
+            break  # would "as many as of the other" follow a later change of the other?
+    if taken_back := _draw_return(rng, order, facts):
+        facts += taken_back
+        if rng.integers(2):
+            facts += _draw_change(rng, amend(order, facts))
+    return facts
+
+
+def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
+    """Draw a change of a product that is still on the order; none if there is no such product."""
+    held = [product for product, count in now.items() if count]
+    if not held:
+        return []
+    first, *rest = shuffled(rng, held)
+    count, one = now[first], {"product": first}
+    fewer, more, new = (int(rng.integers(1, most + 1)) for most in (count, 3, _MOST_PIECES - 1))
+    options: list[Fact] = [
+        ("set", {**one, "count": new + (new >= count)}),
+        ("drop", one),
+        ("more", {**one, "count": more}),
+        ("fewer", {**one, "count": fewer}),
+    ]
+    if count <= _MOST_PIECES:
+        options.append(("double", one))
+    if rest:
+        both = {**one, "other_product": rest[0]}
+        options += [("only", one), *([("exchange", {**both, "count": fewer})] * 3)]
+        if now[rest[0]] != count:
+            options += [("same", both), ("swap", both)] * 2
+    return [pick(rng, options)]
+
+
+def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
+    """Draw what takes changes back; a single one only if no other depends on it."""
+    roll = rng.random()
+    if roll < _BACK:
+        return [("back", {})]
+    if roll < _BACK + _UNDO and all(kind in _OF_ONE for kind, _ in facts):
+        now = amend(order, facts)
+        changed = [product for product, count in order.items() if now[product] != count]
+        if changed:
+            return [("undo", {"product": pick(rng, changed)})]
+    return []
+
+
+def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
+    """Draw sentences that change nothing; what they say of this order is true of it."""
+    kinds = {kind for kind, _ in facts}
+    products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
+    counts = [int(count) for count in rng.integers(1, 4, size=4)]
+    asides: list[Fact] = [
+        (kind, {"product": product, "count": count})
+        for kind, product, count in zip(
+            ("former", "later", "others"), products, counts, strict=False
+        )
+    ]
+    if "withdrawn" not in kinds and rng.random() < _STANDS:
+        asides.append(("stands", {}))
+    named = {product for _, said in facts for product in said.values()}
+    rest = [product for product in order if product not in named]
+    if rest and not kinds & {"withdrawn", "only"}:
+        product = pick(rng, rest)
+        asides += [
+            ("kept", {"product": product, "count": order[product]}),
+            ("pondered", {"product": product, "count": counts[3]}),
+        ]
+    return shuffled(rng, asides, int(rng.integers(_ASIDES[0], _ASIDES[1] + 1)))

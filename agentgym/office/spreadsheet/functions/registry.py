@@ -1,0 +1,82 @@
+"""The functions that formulas may call, and how they take ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentgym.office.spreadsheet.cell_values import to_truth
+from agentgym.office.spreadsheet.functions.aggregates import AGGREGATES
+from agentgym.office.spreadsheet.functions.arrays import ARRAYS
+from agentgym.office.spreadsheet.functions.dates import DATES
+from agentgym.office.spreadsheet.functions.lookups import LOOKUPS
+from agentgym.office.spreadsheet.functions.math_functions import MATH
+from agentgym.office.spreadsheet.functions.texts import TEXTS
+from agentgym.office.spreadsheet.query import query
+
+_OTHER_NAMES = {
+    "CEILING.MATH": "CEILING",
+    "FLOOR.MATH": "FLOOR",
+    "MODE.SNGL": "MODE",
+    "PERCENTILE.INC": "PERCENTILE",
+    "QUARTILE.INC": "QUARTILE",
+    "RANK.EQ": "RANK",
+    "STDEV.P": "STDEVP",
+    "STDEV.S": "STDEV",
+    "UNICHAR": "CHAR",
+    "UNICODE": "CODE",
+    "VAR.P": "VARP",
+    "VAR.S": "VAR",
+}
+"""Names of functions that have two."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **MATH,
+    **TEXTS,
+    **DATES,
+    **AGGREGATES,
+    **LOOKUPS,
+    **ARRAYS,
+    "NOT": lambda a: not to_truth(a),
+    "QUERY": query,
+}
+FUNCTIONS |= {name: FUNCTIONS[other] for name, other in _OTHER_NAMES.items()}
+"""Functions that compute all their arguments first; a name here is one that spreadsheets have."""
+
+_SINGLES: dict[str, tuple[int, ...] | None] = {
+    **dict.fromkeys((*MATH, *TEXTS, *DATES, "NOT", "ADDRESS")),
+    **dict.fromkeys(("NETWORKDAYS", "WORKDAY"), (0, 1)),
+    **dict.fromkeys(("VLOOKUP", "HLOOKUP"), (0, 2, 3)),
+    **dict.fromkeys(("MATCH", "XMATCH"), (0, 2)),
+    **dict.fromkeys(("XLOOKUP",), (0, 3)),
+    **dict.fromkeys(("LOOKUP", "RANK"), (0,)),
+    **dict.fromkeys(
+        ("LARGE", "SMALL", "PERCENTILE", "QUARTILE", "COUNTIF", "SUMIF", "AVERAGEIF"), (1,)
+    ),
+    "INDEX": (1, 2),
+    **dict.fromkeys(("COUNTIFS",), tuple(range(1, 60, 2))),
+    **dict.fromkeys(("SUMIFS", "AVERAGEIFS", "MINIFS", "MAXIFS"), tuple(range(2, 60, 2))),
+    "QUERY": (1, 2),
+    "SEQUENCE": None,
+}
+SINGLES: Mapping[str, tuple[int, ...] | None] = {
+    **_SINGLES,
+    **{name: _SINGLES[other] for name, other in _OTHER_NAMES.items() if other in _SINGLES},
+}
+"""Positions of the arguments that are single values, all for None; a function that is not named here
+takes ranges at all positions.
+"""
+
+ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SORTN", "SUMPRODUCT", "ARRAY_CONSTRAIN", "FLATTEN"})
+"""Functions whose arguments are computed for each cell of ranges without ARRAYFORMULA."""
+
+MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
+"""Functions whose work goes with the length of a text, which is not that of their value."""
+
+ARRAY_RESULTS = frozenset(
+    {
+        *ARRAYS, "ARRAYFORMULA", "BYCOL", "BYROW", "INDEX", "INDIRECT", "MAKEARRAY", "MAP", "OFFSET", "QUERY", "REGEXEXTRACT",
+        "REDUCE", "SCAN", "SPLIT", "XLOOKUP",
+    }
+)  # fmt: skip
+"""Functions whose value can be an array, which expands into the cells below and to the right."""

@@ -1,0 +1,1 @@
+"""GoogleSQL and Snowflake SQL, translated to DuckDB's dialect with SQLGlot."""

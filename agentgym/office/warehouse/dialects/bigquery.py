@@ -1,0 +1,260 @@
+"""GoogleSQL, the dialect of BigQuery, on DuckDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
+from agentgym.office.warehouse.dialects.translation import Warehouse
+from agentgym.office.warehouse.dialects.trees import default_name
+from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.scripting.interpreter import Script, check_lasting
+from agentgym.office.warehouse.scripting.parser import Sql, parse_script, statements_of
+from agentgym.office.warehouse.scripting.scope import (
+    TEMPORARY,
+    Binding,
+    Scope,
+    create_function,
+    drop_function,
+    expand_stored_functions,
+)
+from agentgym.office.warehouse.statements import run
+from agentgym.office.warehouse.tables import Table, TableName
+from agentgym.office.warehouse.values import ConversionResult, View, bigquery_type
+from agentgym.text.tools import ToolError, echo
+
+
+class GoogleSQL(Warehouse):
+    """BigQuery's dialect; a schema of the engine is a dataset of the one project.
+
+    Args:
+        engine: The tables.
+        now: The present.
+        project: The project that names may begin with.
+        scope: The names of the script that the statements are in.
+    """
+
+    dialect: ClassVar[str] = "bigquery"
+    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    rewrites = REWRITES
+    cascades: ClassVar[bool] = False
+
+    def __init__(
+        self, engine: Engine, now: datetime, project: str, scope: Scope | None = None
+    ) -> None:
+        super().__init__(engine, now)
+        self.project = project
+        self.scope = Scope() if scope is None else scope
+        self._binding: Binding | None = None
+
+    def run_script(self, sql: str, limit: int) -> ConversionResult:
+        """Carry out the statements of a script; the result is that of the last one.
+
+        Raises:
+            ToolError: It is malformed, or one is refused; those before it have been carried out.
+        """
+        body = parse_script(sql)
+        if len(body) == 1 and isinstance(body[0], Sql):
+            tree = self.parse(body[0].text)
+            check_lasting(tree)
+            return run(self, tree, writes=True, limit=limit)
+        return Script(self, limit).run(body)
+
+    def in_scope(self, scope: Scope) -> GoogleSQL:
+        """Return the same dialect for a statement with the names of a script."""
+        return GoogleSQL(self.engine, self.now, self.project, scope)
+
+    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
+        """See the class above."""
+        actions = {"CREATE FUNCTION": create_function, "DROP FUNCTION": drop_function}
+        return actions.get(self.kind(tree))
+
+    def check_script(self, sql: str) -> str:
+        """Return the kind of what a script does, without running it; of a query alone, names and
+        types are checked, too.
+
+        Raises:
+            ToolError: It is malformed, a statement of SQL in it cannot be parsed, or the query
+                cannot run.
+        """
+        body = parse_script(sql)
+        trees = [self.parse(each.text) for each in statements_of(body)]
+        if len(body) != 1 or len(trees) != 1:
+            return "SCRIPT"
+        kind = self.kind(trees[0])
+        if self.reads(trees[0]):
+            sql, needed, _ = self.translate(trees[0])
+            self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
+        return kind
+
+    def resolve_table(self, table: exp.Table) -> TableName:
+        """See the class above."""
+        if table.catalog and table.catalog != self.project:
+            raise ToolError(
+                f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
+            )
+        if not table.db and (TEMPORARY, table.name) in self.engine.tables:
+            return TEMPORARY, table.name
+        if not table.db:
+            raise ToolError(
+                f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
+            )
+        self.check_schema(table.db)
+        return table.db, table.name
+
+    def resolve_schema(self, table: exp.Table, kind: str) -> str:
+        """See the class above."""
+        if kind != "SCHEMA":
+            raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
+        parts = filter(None, (table.catalog, table.db, table.name))
+        *project, name = ".".join(parts).split(".")
+        if project not in ([], [self.project]):
+            raise ToolError(
+                f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}"
+            )
+        return self.check_dataset(name)
+
+    def check_dataset(self, name: str) -> str:
+        """Return a name that a dataset can have.
+
+        Raises:
+            ToolError: It cannot.
+        """
+        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
+            raise ToolError(
+                f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}"
+            )
+        return name
+
+    def default_column_name(self, item: exp.Expression, number: int) -> str:
+        """See the class above."""
+        return f"f{number}_"
+
+    def wildcard_tables(self, table: exp.Table) -> list[TableName]:
+        """See the class above."""
+        if not table.name.endswith("*"):
+            return []
+        dataset, pattern = self.resolve_table(table)
+        matches = [
+            name
+            for name, each in self._named(dataset)
+            if name[1].startswith(pattern[:-1]) and not each.view
+        ]
+        if not matches:
+            raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
+        return matches
+
+    def parse_command(self, text: str) -> exp.Expression | None:
+        """See the class above."""
+        match = re.fullmatch(
+            r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
+            # Without an end, each ALTER COLUMN would look for one.
+            text if text.endswith(")") else "",
+            re.S | re.I,
+        )
+        if not match:
+            return None
+        tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
+        descriptions = [
+            item for item in tree.find_all(exp.Property) if item.name.lower() == "description"
+        ]
+        column = exp.AlterColumn(
+            this=exp.to_identifier(match[2]),
+            comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string(""),
+        )
+        tree.set("actions", [column])
+        return tree
+
+    def information_schema(self, table: exp.Table) -> View | None:
+        """See the class above."""
+        if table.name == "__TABLES__":
+            names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
+            return ("project_id", "dataset_id", "table_id", "row_count"), [
+                (self.project, *name, self.engine.table(name).rows) for name in names
+            ]
+        head, dot, view = table.name.upper().partition(".")
+        if head != "INFORMATION_SCHEMA" or not dot:
+            return None
+        within = (
+            None
+            if not table.db or table.db.lower().startswith("region-")
+            else self.resolve_table(table)[0]
+        )
+        views: dict[str, Callable[[str | None], View]] = {
+            "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
+            "VIEWS": self._views,
+        }  # fmt: skip
+        if view not in views:
+            raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
+        if within is None and not table.db and view != "SCHEMATA":
+            raise ToolError(
+                f"invalid argument: INFORMATION_SCHEMA.{view} must be qualified with a dataset or region"
+            )
+        return views[view](within)
+
+    def _named(self, within: str | None) -> list[tuple[TableName, Table]]:
+        return [
+            (name, table)
+            for name, table in sorted(self.engine.tables.items())
+            if within in (None, name[0])
+        ]
+
+    def _tables(self, within: str | None) -> View:
+        return (
+            "table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time",
+        ), [
+            (self.project, *name, "VIEW" if table.view else "BASE TABLE", "NO" if table.view else "YES", table.created)
+            for name, table in self._named(within)
+        ]  # fmt: skip
+
+    def _columns(self, within: str | None) -> View:
+        return (
+            "ordinal_position", "table_catalog", "table_schema", "table_name", "column_name", "field_path", "is_nullable",
+            "data_type", "column_default", "description",
+        ), [
+            (k, self.project, *name, c.name, c.name, "YES" if c.nullable else "NO", bigquery_type(c.type), default_name(c),
+             c.comment or None)
+            for name, table in self._named(within)
+            for k, c in enumerate(table.columns, 1)
+        ]  # fmt: skip
+
+    def _schemata(self, within: str | None) -> View:
+        return ("catalog_name", "schema_name", "creation_time", "location"), [
+            (self.project, name, schema.created, schema.notes or "US")
+            for name, schema in sorted(self.engine.schemas.items())
+            if name != TEMPORARY
+        ]
+
+    def _views(self, within: str | None) -> View:
+        return ("table_catalog", "table_schema", "table_name", "view_definition"), [
+            (self.project, *name, table.definition)
+            for name, table in self._named(within)
+            if table.view
+        ]
+
+    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
+        """See the class above."""
+        expand_stored_functions(self, tree)
+        if not self.scope.is_empty:
+            # An INSERT cannot name the columns of its target.
+            within = tree.expression if isinstance(tree, exp.Insert) else tree
+            names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
+            visible = [self.engine.tables[name] for name in names if name in self.engine.tables]
+            self._binding = Binding(self.scope, tree, visible)
+        needed, seed = super().prepare(tree)
+        return needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
+
+    def transpile(self, tree: exp.Expression) -> None:
+        """See the class above."""
+        if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
+            raise ToolError(
+                f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"
+            )
+        super().transpile(tree)
+        if self._binding is not None:
+            self._binding.fill(tree)

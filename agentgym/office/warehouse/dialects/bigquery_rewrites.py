@@ -1,0 +1,226 @@
+"""Rewrites of what SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES, in_format
+from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, Node, duck, library
+from agentgym.office.warehouse.tables import quote
+
+FUNCTIONS = frozenset(
+    {
+        "error",
+        "bit_count",
+        "ascii",
+        "chr",
+        "array_reverse",
+        "array_first",
+        "array_last",
+        "unicode",
+        "cbrt",
+        "ieee_divide",
+    }
+)
+"""Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+
+
+def _cast(node: Node) -> Node:
+    if isinstance(node.this, exp.Literal) and node.this.is_int:
+        return node
+    if node.args.get("format"):
+        return in_format(node.this, node.args["format"])
+    if node.to.this == exp.DType.BIGINT:
+        return library("try_whole" if isinstance(node, exp.TryCast) else "whole", node.this)
+    return library("text", node.this) if node.to.this == exp.DType.TEXT else node
+
+
+def _type(node: Node) -> Node:
+    if node.this == exp.DType.DECIMAL and not node.expressions:
+        return exp.DataType.build("DECIMAL(38, 9)", dialect="duckdb")
+    if node.this == exp.DType.BIGDECIMAL:
+        return exp.DataType.build("DECIMAL(38, 18)", dialect="duckdb")
+    if node.this in (exp.DType.TEXT, exp.DType.VARCHAR) and node.expressions:
+        return exp.DataType.build("VARCHAR", dialect="duckdb")
+    return node
+
+
+def _array_agg(node: Node) -> Node:
+    """ARRAY_AGG with LIMIT, which DuckDB has not: a part of the whole array."""
+    limit = node.find(exp.Limit)
+    if limit is None or limit.find_ancestor(exp.ArrayAgg) is not node:
+        return node
+    count = limit.expression
+    limit.replace(limit.this)
+    return duck(f"({{0}})[1:{int(count.name)}]", node)
+
+
+def _ignore_nulls(node: Node) -> Node:
+    """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes with the order in it."""
+    call = node.this
+    # A part of an array, made above.
+    inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
+    if not isinstance(inner, exp.ArrayAgg):
+        return node
+    filtered = _without_nulls(inner)
+    if inner is call:
+        return filtered
+    inner.replace(filtered)
+    return call
+
+
+def _without_nulls(agg: Node) -> Node:
+    """Return an aggregate of those of its values that are not NULL."""
+    item = agg.this.this if isinstance(agg.this, exp.Order) else agg.this
+    bare = item.expressions[0] if isinstance(item, exp.Distinct) else item
+    condition = exp.Not(this=exp.Is(this=bare.copy(), expression=exp.Null()))
+    return exp.Filter(this=agg.copy(), expression=exp.Where(this=condition))
+
+
+def _string_agg(node: Node) -> Node:
+    limit = node.this
+    if not isinstance(limit, exp.Limit):
+        return node
+    return duck(
+        f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})",
+        _without_nulls(exp.ArrayAgg(this=limit.this)),
+        node.args.get("separator") or exp.Literal.string(","),
+    )
+
+
+def _array(node: Node) -> Node:
+    """Fields of the first of several structs are those of all."""
+    first = node.expressions[0] if node.expressions else None
+    if not isinstance(first, exp.Struct) or not all(map(_has_name, first.expressions)):
+        return node
+    labels = [
+        field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"]
+        for field in first.expressions
+    ]
+    for item in node.expressions[1:]:
+        plain = isinstance(item, (exp.Tuple, exp.Struct)) and len(item.expressions) == len(labels)
+        if plain and not any(map(_has_name, item.expressions)):
+            fields = [
+                exp.PropertyEQ(this=label.copy(), expression=value)
+                for label, value in zip(labels, item.expressions, strict=True)
+            ]
+            item.replace(exp.Struct(expressions=fields))
+    return node
+
+
+def _has_name(field: Node) -> bool:
+    return isinstance(field, (exp.PropertyEQ, exp.Alias))
+
+
+def _struct(node: Node) -> Node:
+    """Make a struct without names, in the rows of an INSERT, a ROW."""
+    if any(map(_has_name, node.expressions)) or not node.find_ancestor(exp.Insert):
+        return node
+    return exp.Anonymous(this="ROW", expressions=node.expressions)
+
+
+def _unnest(node: Node) -> Node:
+    """Unnest an array of structs into a column for each field."""
+    array, offset = node.expressions[0], node.args.get("offset")
+    structs = (
+        isinstance(array, exp.Array)
+        and array.expressions
+        and isinstance(array.expressions[0], exp.Struct)
+    )
+    if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
+        return node
+    alias = node.args.get("alias")
+    columns = alias.columns if alias else []
+    label = columns[0].name if columns else alias.name if alias and alias.this else "unnested"
+    item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
+    number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
+    select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
+    # `x` alone is to mean the item, not the record.
+    outer = label if structs else f"{label} and its place"
+    return exp.Subquery(
+        this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True))
+    )
+
+
+def _pivot(node: Node) -> Node:
+    """Rename the columns of a PIVOT: they are called `sum_x` where DuckDB calls them `x_sum`."""
+    table = node.parent
+    labels = [item.alias for item in node.expressions if item.alias]
+    fields = node.args.get("fields") or []
+    if (
+        node.args.get("unpivot")
+        or not labels
+        or len(fields) != 1
+        or not isinstance(fields[0], exp.In)
+    ):
+        return node
+    values = [item.alias or item.name for item in fields[0].expressions]
+    renames = [
+        exp.alias_(exp.column(f"{v}_{n}", quoted=True), f"{n}_{v}", quoted=True)
+        for v in values
+        for n in labels
+    ]
+    alias, holder = node.args.get("alias") or table.args.get("alias"), exp.Paren(this=table.copy())
+    query = exp.Select(expressions=[exp.Star(rename=renames)], from_=exp.From(this=holder.this))
+    table.replace(exp.Subquery(this=query, alias=alias.copy() if alias else None))
+    return node
+
+
+def _literal(node: Node) -> Node:
+    """Make a number with a point a FLOAT64 (a decimal in DuckDB), but for one that is a value of a
+    row to insert.
+    """
+    holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
+    if (
+        node.is_string
+        or node.is_int
+        or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast))
+    ):
+        return node
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+
+
+def _insert_row(node: Node) -> Node:
+    if isinstance(node.this, exp.Var) and node.this.name.upper() == "ROW":
+        node.set("this", exp.Star())
+    return node
+
+
+def _substring(node: Node) -> Node:
+    """Count from the first character where a text is said to begin before it."""
+    return library("part", node.this, node.args["start"], node.args.get("length"))
+
+
+def _by_name(node: Node) -> Node:
+    """Return a call of a function that neither SQLGlot nor DuckDB has."""
+    return library("ieee", *node.expressions) if node.name.lower() == "ieee_divide" else node
+
+
+REWRITES: dict[type, Callable[[Node], Node]] = {
+    exp.Div: lambda node: library("div", node.this, node.expression),
+    exp.Mod: lambda node: library("modulo", node.this, node.expression),
+    exp.IntDiv: lambda node: library("quotient", node.this, node.expression),
+    **COMMON_REWRITES,
+    **DATE_REWRITES,
+    exp.Substring: _substring,
+    exp.Anonymous: _by_name,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.DataType: _type,
+    exp.ArrayAgg: _array_agg,
+    exp.IgnoreNulls: _ignore_nulls,
+    exp.GroupConcat: _string_agg,
+    exp.Array: _array,
+    exp.Struct: _struct,
+    exp.Unnest: _unnest,
+    exp.Pivot: _pivot,
+    exp.Literal: _literal,
+    exp.Format: lambda node: exp.Anonymous(
+        this="printf", expressions=[library("style", node.this), *node.expressions]
+    ),
+    exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
+    exp.SessionUser: lambda node: exp.Literal.string("user@example.com"),
+    exp.Insert: _insert_row,
+}

@@ -1,0 +1,407 @@
+"""Statements in the dialect of a warehouse: parsed, checked, resolved against the catalogue,
+written in the SQL of DuckDB.
+
+Every table that a statement names is looked up in the catalogue and every function is one
+that the dialect has, so nothing of the engine itself can be reached.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
+from agentgym.office.warehouse.dialects.trees import (
+    Growth,
+    Node,
+    check_length,
+    comment_in,
+    is_cte,
+    nodes_of,
+    set_name,
+)
+from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.tables import Column, Schema, TableName
+from agentgym.office.warehouse.values import ConversionResult, Rows, View
+from agentgym.office.warehouse.work_limits import limit_work
+from agentgym.text.tools import ToolError, echo
+
+logging.getLogger("sqlglot").addHandler(
+    logging.NullHandler()
+)  # it warns on standard error otherwise
+
+_PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""Errors that SQLGlot raises besides its own, for some texts that are no statements."""
+
+_RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
+"""Expressions that give other results each time, unless they are seeded."""
+
+READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
+"""Statements that give records."""
+
+
+_CACHED_CHARACTERS = 10_000
+"""Length up to which statements are kept with their trees, so that these stay small together."""
+
+
+_parse_cached = functools.lru_cache(maxsize=256)(parse_sql)
+"""The trees of statements, which must not be changed."""
+
+
+class Warehouse(ABC):
+    """A dialect on an engine, at a moment.
+
+    Args:
+        engine: The tables.
+        now: The present.
+    """
+
+    dialect: ClassVar[str]
+    functions: ClassVar[frozenset[str]]
+    """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+    rewrites: Mapping[type, Callable[[Node], Node]]
+    """The rewrite of each kind of node that SQLGlot does not translate."""
+    cascades: ClassVar[bool]
+    """A schema is dropped with the tables in it."""
+
+    def __init__(self, engine: Engine, now: datetime) -> None:
+        self.engine = engine
+        self.now = now
+        self.virtual_tables: list[str] = []
+
+    # Hooks of a dialect.
+
+    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
+        """Return what carries out a statement that this dialect alone has; None for any other."""
+        return None
+
+    @abstractmethod
+    def resolve_table(self, table: exp.Table) -> TableName:
+        """Return the engine's name for a table, which need not be there."""
+
+    @abstractmethod
+    def resolve_schema(self, table: exp.Table, kind: str) -> str:
+        """Return the schema that a CREATE or DROP of a schema or database names."""
+
+    @abstractmethod
+    def information_schema(self, table: exp.Table) -> View | None:
+        """Return columns and records of a view of the information schema, if the name is that of
+        one.
+        """
+
+    @abstractmethod
+    def default_column_name(self, item: exp.Expression, number: int) -> str:
+        """Return the name of a column that a query does not name."""
+
+    def wildcard_tables(self, table: exp.Table) -> list[TableName]:
+        """Return the tables that a name with a `*` stands for, if it is one."""
+        return []
+
+    def show(self, tree: exp.Expression) -> Rows:
+        """Return the records of SHOW or DESCRIBE."""
+        raise ToolError(
+            f"invalid argument: {tree.key.upper()} is not a statement of {self.dialect}; query "
+            "INFORMATION_SCHEMA"
+        )
+
+    @abstractmethod
+    def parse_command(self, text: str) -> exp.Expression | None:
+        """Return the tree of a statement that SQLGlot cannot parse; None if it is another."""
+
+    # What all dialects have in common.
+
+    def reads(self, tree: exp.Expression) -> bool:
+        """Tell a statement that can change nothing: a query, SHOW or DESCRIBE without one of
+        another kind in it.
+        """
+        return (
+            isinstance(tree, READS)
+            and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into)
+            and not isinstance(tree, exp.DML)
+        )
+
+    def kind(self, tree: exp.Expression) -> str:
+        """Return the kind of a statement in capitals, such as INSERT or CREATE TABLE."""
+        if isinstance(tree, exp.Command):
+            return str(tree.this).upper()
+        kind = tree.args.get("kind")
+        if not kind or kind is True:  # a COPY has True for its INTO
+            return tree.key.upper()
+        return f"{tree.key.upper()} {str(kind).upper()}"
+
+    def transpile(self, tree: exp.Expression) -> None:
+        """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
+
+        Raises:
+            ToolError: It is malformed in a way that the parser lets pass, or nested too deeply.
+        """
+        try:
+            # Children come before their parents, whose rewrites copy them.
+            growth = Growth()
+            for node in nodes_of(tree)[::-1]:
+                rewrite = self.rewrites.get(type(node))
+                growth.check(node, rewrite is not None)
+                new = rewrite(node) if rewrite else node
+                if new is not node:
+                    node.replace(new)
+        except _PARSER_ERRORS:
+            raise ToolError(
+                "invalid argument: the statement has a part that cannot be understood"
+            ) from None
+
+    def parse(self, sql: str) -> exp.Expression:
+        """Return the tree of one statement.
+
+        Raises:
+            ToolError: It cannot be parsed, or there are several.
+        """
+        text = sql.strip().rstrip(";")
+        parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
+        try:
+            parsed = parse(check_length(sql), self.dialect)
+        except sqlglot.errors.SqlglotError as error:
+            other = self.parse_command(text)
+            if other is not None:
+                return other
+            problem = getattr(error, "errors", None) or [
+                {"description": str(error), "line": 1, "col": 1}
+            ]
+            what = str(problem[0]["description"]).rstrip(".")
+            raise ToolError(
+                f"invalid argument: syntax error: {what} at "
+                f"[{problem[0]['line']}:{problem[0]['col']}]"
+            ) from None
+        except RecursionError:
+            raise ToolError(
+                "invalid argument: syntax error: the statement is nested too deeply"
+            ) from None
+        except _PARSER_ERRORS:
+            raise ToolError(
+                "invalid argument: syntax error: the statement cannot be parsed"
+            ) from None
+        trees = [tree.copy() for tree in parsed if tree is not None]
+        if len(trees) != 1:
+            raise ToolError(
+                f"invalid argument: one statement a call, got {len(trees)}; make a call for each"
+            )
+        tree: exp.Expression = trees[0]
+        return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
+
+    def find_table(self, table: exp.Table) -> TableName:
+        """Return the table that is named.
+
+        Raises:
+            ToolError: There is none.
+        """
+        name = self.resolve_table(table)
+        if name not in self.engine.tables:
+            raise ToolError(f"not found: there is no table {'.'.join(name)}")
+        return name
+
+    def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
+        """Return a statement in the SQL of DuckDB, with what `prepare` returns; its tree is of no
+        use after that.
+        """
+        needed, seed = self.prepare(tree)
+        return self.to_duckdb(tree, copy=False), needed, seed
+
+    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
+        """Change a tree so that it can be written in the SQL of DuckDB.
+
+        Returns:
+            The tables that it needs, and what its random functions depend on.
+        """
+        is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
+        seed = tree.sql(self.dialect) if is_random else ""
+        self.check(tree)
+        self._name_columns(tree)
+        needed = self._resolve(tree)
+        self.transpile(tree)
+        if tree.args.get("kind") != "VIEW":
+            limit_work(tree, self.engine.rows_bound)
+        return needed, seed
+
+    def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
+        """Return a tree in the SQL of DuckDB.
+
+        Args:
+            tree: The tree.
+            copy: Whether it is of use after that.
+
+        Raises:
+            ToolError: It has a part that cannot be written there with the same meaning.
+        """
+        options: dict[str, Any] = {"copy": copy, "comments": False}
+        try:
+            return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
+        except sqlglot.errors.UnsupportedError as error:
+            raise ToolError(f"invalid argument: not supported here: {error}") from None
+
+    def check(self, tree: exp.Expression) -> None:
+        """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
+        versions of a table.
+        """
+        for node in nodes_of(tree):
+            if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
+                raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
+            if isinstance(
+                node, (exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Command, exp.Into)
+            ):
+                raise ToolError(
+                    f"invalid argument: {echo(node.sql(self.dialect))} cannot be used here; write "
+                    "the value itself"
+                )
+            if isinstance(node, exp.Table) and (node.args.get("when") or node.args.get("version")):
+                raise ToolError(
+                    "invalid argument: tables are kept as they are now only; earlier versions "
+                    "cannot be read"
+                )
+
+    def _name_columns(self, tree: exp.Expression) -> None:
+        query: Any = tree.expression if isinstance(tree, (exp.Insert, exp.Create)) else tree
+        while isinstance(query, (exp.SetOperation, exp.Subquery)):
+            query = query.this
+        items = query.expressions if isinstance(query, exp.Select) else []
+        unnamed = [
+            item
+            for item in items
+            if not isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) and not item.is_star
+        ]
+        for number, item in enumerate(unnamed):
+            name = (
+                item.output_name
+                if isinstance(item, exp.Dot)
+                else self.default_column_name(item, number)
+            )
+            item.replace(exp.alias_(item.copy(), name, quoted=True))
+
+    def _resolve(self, tree: exp.Expression) -> list[TableName]:
+        """Write the engine's name for every table; those tables, without repetition."""
+        needed: dict[TableName, None] = {}
+        nodes = nodes_of(tree)
+        for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
+            if not isinstance(table.this, exp.Identifier):
+                raise ToolError(
+                    f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"
+                )
+            if view := self.information_schema(table):
+                name = ("lib", f"information {len(self.virtual_tables)}")
+                self.engine.add_virtual_table(name, *view)
+                self.virtual_tables.append(name[1])
+                set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
+            elif many := self.wildcard_tables(table):
+                name = self.engine.merge(many, len(table.name) - 1)
+                set_name(table, name, alias=table.alias or table.name)
+            else:
+                name = self.find_table(table)
+                needed[name] = None
+                set_name(table, name)
+        for column in nodes:
+            if isinstance(column, exp.Column):
+                column.set("db", None)
+                column.set("catalog", None)
+        return list(needed)
+
+    def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
+        """Make a schema."""
+        if name in self.engine.schemas:
+            if tree.args.get("exists"):
+                return ConversionResult(
+                    f"CREATE_{kind}", message=f"{name} already exists, statement succeeded."
+                )
+            raise ToolError(f"conflict: {name} already exists")
+        self.engine.schemas[name] = Schema(
+            comment_in(tree.args.get("properties")), self.now.isoformat()
+        )
+        return ConversionResult(
+            f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created."
+        )
+
+    def check_schema(self, name: str) -> None:
+        """Refuse a schema that there is not."""
+        if name not in self.engine.schemas:
+            raise ToolError(
+                f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} "
+                f"{name}"
+            )
+
+    def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
+        """Return a column as a statement declares it."""
+        column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
+        if not isinstance(item, exp.ColumnDef) or not item.kind:
+            return column
+        kind = exp.Paren(this=item.kind.copy())
+        self.transpile(kind)
+        column = replace(column, type=self.to_duckdb(kind.this))
+        for constraint in item.constraints:
+            column = self._with_constraint(column, constraint.kind)
+        return column
+
+    def _with_constraint(self, column: Column, kind: Any) -> Column:
+        if isinstance(kind, exp.NotNullColumnConstraint):
+            return replace(column, nullable=bool(kind.args.get("allow_null")))
+        if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+            return replace(column, key=True, nullable=False)
+        if isinstance(kind, exp.DefaultColumnConstraint):
+            return replace(column, default=self.default_value(kind.this))
+        if isinstance(kind, exp.CommentColumnConstraint):
+            return replace(column, comment=kind.this.name)
+        if isinstance(
+            kind,
+            (
+                exp.AutoIncrementColumnConstraint,
+                exp.GeneratedAsIdentityColumnConstraint,
+                exp.ComputedColumnConstraint,
+            ),
+        ):
+            raise ToolError(
+                f"invalid argument: column {column.name}: values that make themselves are not "
+                "supported; give them"
+            )
+        return (
+            replace(column, comment=comment_in(kind))
+            if isinstance(kind, exp.Properties)
+            else column
+        )
+
+    def default_value(self, item: exp.Expression) -> str:
+        """Return an expression without tables, in the SQL of DuckDB."""
+        holder = exp.Paren(this=item.copy())
+        self.check(holder)
+        if holder.find(exp.Table, exp.Query):
+            raise ToolError("invalid argument: a default value cannot be a query")
+        self.transpile(holder)
+        return self.to_duckdb(holder.this)
+
+    def set_comment(self, name: TableName, column: str, text: str) -> None:
+        """Set the comment of a table or, with its name, of a column."""
+        table = self.engine.tables[name]
+        if column:
+            changed = self.column_of(name, column)
+            self.engine.tables[name] = replace(
+                table,
+                columns=tuple(
+                    replace(c, comment=text) if c is changed else c for c in table.columns
+                ),
+            )
+        else:
+            self.engine.tables[name] = replace(table, comment=text)
+
+    def column_of(self, name: TableName, column: str) -> Column:
+        """Return a column of a table, in whatever case its name is written.
+
+        Raises:
+            ToolError: There is none.
+        """
+        for candidate in self.engine.tables[name].columns:
+            if candidate.name.lower() == column.lower():
+                return candidate
+        raise ToolError(f"not found: {'.'.join(name)} has no column {echo(column)}")

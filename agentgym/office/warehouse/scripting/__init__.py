@@ -1,0 +1,1 @@
+"""GoogleSQL scripts: variables, control flow and several statements in one query."""

@@ -1,0 +1,43 @@
+"""Tool results as the policy sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agentgym.text.messages import Content
+from agentgym.text.tools import BoundTool
+
+
+def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
+    """Run a tool that belongs to no world and return its result as the policy sees it.
+
+    Raises:
+        ToolError: The tool rejected the call.
+    """
+    return bound.run(arguments, to_content)
+
+
+def to_content(result: Any, indent: int | None) -> str | Content:
+    """Convert the result of a tool: text and content stay, other data becomes JSON."""
+    if isinstance(result, (str, Content)):
+        return result
+    text = json.dumps(result, ensure_ascii=False)
+    if indent is None:
+        return text
+    try:
+        # The standard library's encoder is three times slower with indentation.
+        return msgspec.json.format(text, indent=indent)
+    except (msgspec.DecodeError, UnicodeEncodeError):  # NaN and lone surrogates are not JSON
+        return json.dumps(result, ensure_ascii=False, indent=indent)
+
+
+def cut_result(text: str, limit: int) -> str:
+    """Return the beginning of a tool result and a notice that states what was cut."""
+    return (
+        f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
+        "ask for less at a time]"
+    )

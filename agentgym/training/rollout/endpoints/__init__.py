@@ -1,0 +1,1 @@
+"""Clients of chat-completions endpoints and of the Anthropic Messages API."""

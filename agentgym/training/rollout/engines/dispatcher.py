@@ -1,0 +1,315 @@
+"""Episodes under way in their slots: begun, recorded, timed, played again if they break."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from agentgym.play.policy import PolicyError, Reply
+from agentgym.text.messages import Chat
+from agentgym.training.rollout.engines.base import (
+    NEVER,
+    Answer,
+    Answers,
+    Engine,
+    Failure,
+    MakeEnv,
+    Slot,
+    describe,
+    start_thread,
+)
+from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.trajectory import Trajectory
+
+
+class CollectionError(RuntimeError):
+    """Episode after episode breaks, so the cause is not in one of them."""
+
+
+@dataclass
+class Counts:
+    """What became of the episodes that were asked for.
+
+    Attributes:
+        begun: Those that were begun. Each has ended, broken or been cancelled, or is under way.
+        ended: Those that were played to their end.
+        broken: Those that were reported with a failure.
+        cancelled: Those that were under way, or not yet yielded, when the collection was left.
+        retried: How often one that broke was begun again.
+        recovered: How often one was brought back to where it was, for its worker had to be ended for
+            the sake of another.
+        late: Answers of slots that had been given up, which count for nothing.
+    """
+
+    begun: int = 0
+    ended: int = 0
+    broken: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    recovered: int = 0
+    late: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Episode that begins or is under way in a slot, and its place among the seeds."""
+
+    place: int
+    seed: int
+    attempt: int = 1
+    recording: Recording | None = None
+    asked: int = 0  # the number of the request that its slot has not answered; 0 if there is none
+
+
+class Dispatcher:
+    """The slots of a collector, and the episodes in them.
+
+    Args:
+        engine: Opens the slots.
+        make_env: Makes the env of a slot.
+        spec: The spec of the env as JSON text.
+        num_slots: The most slots.
+        timeout: Seconds that a slot may take for an answer; None for no limit.
+        retries: The most times that an episode which broke is played again.
+
+    Attributes:
+        counts: What became of the episodes.
+        ready: The slots whose chats wait for a reply, in the order in which they came.
+        ended: Places and trajectories of episodes that have ended and were not taken.
+        pending: The number of slots that have yet to answer.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_env: MakeEnv,
+        spec: str,
+        num_slots: int,
+        timeout: float | None,
+        retries: int,
+    ) -> None:
+        self._engine, self._make_env, self._spec = engine, make_env, spec
+        self._num_slots, self._timeout, self._retries = num_slots, timeout, retries
+        self._answers = Answers()
+        self._idle: list[Slot] = []
+        self._free = list(reversed(range(num_slots)))
+        self._runs: dict[Slot, _Run] = {}
+        self._deadlines: list[tuple[float, int, Slot]] = []
+        self._requests = count(1)
+        self._broken = 0  # since an episode was played to its end
+        self._labels: Mapping[str, Any] = {}
+        self._policy: Any = None
+        self.counts = Counts()
+        self.ready: list[Slot] = []
+        self.ended: deque[tuple[int, Trajectory]] = deque()
+        self.pending = 0
+
+    def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
+        """Give slots this policy, unless it is None, and trajectories these labels, from now on."""
+        self._policy, self._labels = policy, labels
+        for slot in self._idle if policy is not None else ():
+            slot.use(policy)
+
+    def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
+        """Begin episodes as long as there are seeds and room; return whether any is under way."""
+        while len(self._runs) < self._num_slots and (following := next(seeds, None)) is not None:
+            slot = self._idle.pop() if self._idle else self._open(self._free.pop())
+            self.counts.begun += 1
+            self._begin(slot, _Run(*following))
+        return bool(self._runs)
+
+    def advance(self, wait: float | None) -> None:
+        """Record the answers that have come, and give up the slots that hang.
+
+        Args:
+            wait: The most seconds to wait if there is no answer; None for no limit.
+        """
+        if self._deadlines:
+            rest = max(0.0, self._deadlines[0][0] - time.monotonic())
+            wait = rest if wait is None else min(rest, wait)
+        for slot, answer in self._answers.get(wait):
+            if slot in self._runs:
+                self._record(slot, answer)
+            else:
+                self.counts.late += 1
+        for slot in list(self._hung()):
+            self._record(slot, Failure(f"it hung: no answer in {self._timeout:g} seconds"))
+
+    @contextmanager
+    def advancing(
+        self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
+    ) -> Iterator[None]:
+        """Play replies, and record the answers that come meanwhile, in another thread. Nothing else
+        may be asked of this object until the end.
+        """
+        ended = threading.Event()
+        errors: list[Exception] = []
+
+        def advance() -> None:
+            try:
+                self.reply(slots, replies)
+                while not ended.is_set():
+                    self.advance(None)
+            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
+                errors.append(error)
+
+        thread = start_thread(advance, "agentgym-dispatcher")
+        try:
+            yield
+        finally:
+            ended.set()
+            self._answers.wake()
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    def take(self, most: int) -> list[Slot]:
+        """Take slots that are ready, those that came first and with each the others of its seed,
+        whose chats begin alike; return them in the order of the seeds, so that a policy that draws
+        does not depend on which slots are open.
+        """
+        alike: dict[int, list[Slot]] = {}
+        for slot in self.ready:
+            alike.setdefault(self._runs[slot].seed, []).append(slot)
+        ordered = [slot for slots in alike.values() for slot in slots]
+        self.ready = ordered[most:]
+        return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
+
+    def chats(self, slots: Sequence[Slot]) -> list[Chat]:
+        """Return the chats that slots wait with."""
+        return [run.recording.chat for slot in slots if (run := self._runs[slot]).recording]
+
+    def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
+        """Play a reply in each slot, its own policy's if it is None; end the episodes that have
+        none.
+        """
+        silent: list[tuple[Slot, PolicyError]] = []
+        for slot, reply in zip(slots, replies, strict=True):
+            if isinstance(reply, PolicyError):
+                silent.append((slot, reply))
+            else:
+                self._await_answer(slot)
+                slot.step(reply)
+        for slot, error in silent:
+            self._idle.append(slot)
+            self._break_off(self._runs.pop(slot), describe(error))
+
+    @property
+    def under_way(self) -> int:
+        """Return the number of episodes that are under way."""
+        return len(self._runs)
+
+    def give_up_all(self) -> None:
+        """End the episodes that are under way, and forget those that were not taken."""
+        slots = list(self._runs)
+        self.counts.cancelled += len(slots)
+        for slot in slots:
+            slot.dead = True  # all, before a worker goes on with one of them
+        for slot in slots:
+            self._give_up(slot)
+            self._free.append(slot.number)
+        for _, trajectory in self.ended:
+            self.counts.cancelled += 1
+            self.counts.broken -= bool(trajectory.failure)
+            self.counts.ended -= not trajectory.failure
+        self.ended.clear()
+        self.ready, self.pending = [], 0
+        self._deadlines.clear()
+
+    def close(self) -> None:
+        """End the slots, those that hang too."""
+        self.give_up_all()
+        for slot in self._idle:
+            slot.close()
+        self._idle = []
+        self._engine.close()
+
+    def _open(self, number: int) -> Slot:
+        slot = self._engine.slot(self._make_env, number, self._answers)
+        if self._policy is not None:
+            slot.use(self._policy)
+        return slot
+
+    def _begin(self, slot: Slot, run: _Run) -> None:
+        self._runs[slot] = run
+        self._await_answer(slot)
+        slot.reset(run.seed)
+
+    def _await_answer(self, slot: Slot) -> None:
+        self.pending += 1
+        self._runs[slot].asked = request = next(self._requests)
+        if self._timeout is not None:
+            heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
+
+    def _hung(self) -> Iterator[Slot]:
+        """Yield the slots that have worked too long on what they were asked.
+
+        A deadline is looked at when it is due. If what was asked has been answered it is dropped;
+        if the work on it began later than it was asked for, it is put off.
+        """
+        now = time.monotonic()
+        while self._deadlines and self._deadlines[0][0] < now:
+            _, request, slot = heappop(self._deadlines)
+            run = self._runs.get(slot)
+            if run is None or run.asked != request:
+                continue
+            began = slot.began
+            due = (now if began == NEVER else began) + (self._timeout or 0.0)
+            if due < now:
+                yield slot
+            else:
+                heappush(self._deadlines, (due, request, slot))
+
+    def _record(self, slot: Slot, answer: Answer) -> None:
+        run = self._runs[slot]
+        run.asked = 0
+        self.pending -= 1
+        if isinstance(answer, Failure):
+            self._fail(slot, answer)
+        elif isinstance(answer, Chat):
+            run.recording = Recording(self._spec, run.seed, answer, self._labels)
+            self.ready.append(slot)
+        elif run.recording is not None:
+            run.recording.add(*answer)
+            if run.recording.over:
+                del self._runs[slot]
+                self._idle.append(slot)
+                self._broken = 0
+                self.counts.ended += 1
+                self.ended.append((run.place, run.recording.trajectory()))
+            else:
+                self.ready.append(slot)
+
+    def _fail(self, slot: Slot, failure: Failure) -> None:
+        """Begin the episode of a slot again, in a new one of the same number, or give it up."""
+        run = self._runs[slot]
+        self._give_up(slot)
+        if run.attempt > self._retries or failure.by_policy:
+            self._free.append(slot.number)
+            self._break_off(run, failure.cause)
+            return
+        self.counts.retried += 1
+        self._begin(self._open(slot.number), _Run(run.place, run.seed, run.attempt + 1))
+
+    def _break_off(self, run: _Run, cause: str) -> None:
+        self._broken += 1
+        self.counts.broken += 1
+        # Twice over, since all slots may fail together for a cause that passes.
+        if self._broken > 2 * self._num_slots:
+            raise CollectionError(
+                f"{self._broken} episodes broke one after the other; the last one: {cause}"
+            )
+        recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
+        attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""
+        self.ended.append((run.place, recording.trajectory(cause + attempts)))
+
+    def _give_up(self, slot: Slot) -> None:
+        del self._runs[slot]
+        slot.close()

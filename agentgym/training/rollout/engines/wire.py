@@ -1,0 +1,120 @@
+"""The bytes in which requests and answers cross to a worker process and back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from socket import socket
+from typing import Any
+
+import msgspec
+
+from agentgym.training.rollout.engines.base import describe
+from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+
+SentChat = tuple[int, ChatDelta]
+SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
+"""A reply of the worker's own policy, and the outcome of its step."""
+FarAnswer = tuple[bool, Any]
+"""Whether a request succeeded, and the answer, or the error and whether it was the policy's."""
+
+_PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
+_FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
+_DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
+    _CHAT: msgspec.msgpack.Decoder(SentChat),
+    _STEP: msgspec.msgpack.Decoder(SentStep),
+}
+_encode = msgspec.msgpack.Encoder().encode
+_BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
+"""What msgspec raises for a value that MessagePack has no form for, such as an integer of more than
+64 bits, a lone surrogate or an array.
+"""
+_HEAD = 8
+"""Bytes of the length of a frame, since the weights of a policy may be longer than 4 GiB."""
+_READ = 1 << 16
+"""Bytes that are read at once: some two hundred answers."""
+
+
+def encode_answer(method: str, answer: FarAnswer) -> bytes:
+    """Return an answer to a request for this method as bytes.
+
+    MessagePack takes a fifth of the time of pickle, which looks up the class of each object; what it
+    has no form for is pickled. What cannot be pickled either is answered with the error.
+    """
+    succeeded, content = answer
+    if succeeded and method in _FORMS:
+        try:
+            return _FORMS[method] + _encode(content)
+        except _BEYOND:
+            pass
+    try:
+        return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
+        return _PICKLED + pickle.dumps((False, (f"cannot be sent: {describe(error)}", False)))
+
+
+def decode_answer(data: bytes) -> FarAnswer:
+    """Return the answer that some bytes are the form of; the error, if its values are not of the
+    types that they should be.
+    """
+    form = data[:1]
+    if form == _PICKLED:
+        return pickle.loads(data[1:])  # type: ignore[no-any-return]
+    try:
+        return True, _DECODERS[form].decode(memoryview(data)[1:])
+    except msgspec.DecodeError as error:
+        return False, (f"cannot be sent: {describe(error)}", False)
+
+
+class Frames:
+    """One end of a stream of frames.
+
+    All that has come is read at once: each read lets go of the interpreter, for which it then has to
+    wait.
+
+    Args:
+        stream: The socket.
+    """
+
+    def __init__(self, stream: socket) -> None:
+        stream.settimeout(None)  # the default may be another one
+        self._stream = stream
+        self._data = bytearray()
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame.
+
+        Raises:
+            OSError: The other end is gone.
+        """
+        head = len(frame).to_bytes(_HEAD, "little")
+        if len(frame) < _READ:
+            self._stream.sendall(head + frame)
+        else:
+            self._stream.sendall(head)
+            self._stream.sendall(frame)
+
+    def receive(self) -> bytes:
+        """Wait for a frame and return it.
+
+        Raises:
+            EOFError: The other end is gone.
+            OSError: So it is.
+        """
+        end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
+        frame = bytes(memoryview(self._read(end))[_HEAD:end])
+        del self._data[:end]
+        return frame
+
+    def close(self) -> None:
+        """Close this end."""
+        self._stream.close()
+
+    def _read(self, size: int) -> bytearray:
+        """Return what has come, as soon as it is at least this many bytes."""
+        while len(self._data) < size:
+            data = self._stream.recv(_READ)
+            if not data:
+                raise EOFError
+            self._data += data
+        return self._data

@@ -1,0 +1,1 @@
+"""Local models as policies: chat templates, sampling with token ids, vLLM."""

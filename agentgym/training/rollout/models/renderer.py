@@ -1,0 +1,295 @@
+"""Chats as token ids, for the chat templates that models come with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message, Messages
+from agentgym.text.token_ids import TokenIds
+from agentgym.text.tools import Tool
+from agentgym.training.rollout.engines.deltas import as_token_ids
+from agentgym.training.rollout.models.plain_chat import as_text, join_messages
+
+_REMEMBERED = 4_096
+"""Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
+_PROMPTS = 2
+"""Prompts of an episode whose text is kept: the newest one and the one that it goes on from."""
+_Prompt = tuple[tuple[Tool, ...], str]
+_FIXED = {"date_string": "26 Jul 2024"}
+"""Variables of every template. Those of Llama 3 write today's date unless they get this variable
+(the value is their own default), and the same seed must give the same prompt tomorrow.
+"""
+_USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
+"""Texts that a template is tried with: plain ones, which no template trims or escapes."""
+
+
+class ChatTemplate:
+    """Chat template of a tokenizer, with the roles that it accepts.
+
+    A template that refuses or drops a role gets it in another form: tool results as user messages,
+    the system message at the head of the first user message, and neighbours of one role as one
+    message where roles must alternate.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        options: Variables of the template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the template too.
+
+    Attributes:
+        takes_tool: It accepts the role `tool`.
+        takes_system: It accepts the role `system`, or leaves it out on purpose.
+        takes_neighbours: It accepts several messages of one role in a row.
+
+    Raises:
+        ValueError: The tokenizer has no chat template, or its template cannot be used.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        options: Mapping[str, Any] | None = None,
+        *,
+        native_tools: bool = False,
+    ) -> None:
+        if not tokenizer.chat_template:
+            raise ValueError(
+                f"the tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no chat "
+                "template; take an instruct model, or set tokenizer.chat_template"
+            )
+        self.tokenizer, self.options = tokenizer, {**_FIXED, **(options or {})}
+        if native_tools and "tools" not in str(tokenizer.chat_template):
+            raise ValueError(
+                "native_tools is True and the chat template has no place for tools; leave it "
+                "False: the system message describes them"
+            )
+        self.native_tools = native_tools
+        user, reply = Message("user", _USER), Message("assistant", _REPLY)
+        if not self._accepts([user]):
+            raise ValueError(
+                f"the chat template of {tokenizer.name_or_path!r} does not show a user message; "
+                "set tokenizer.chat_template to one that does"
+            )
+        self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
+        self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
+        # A template that names system messages and shows none leaves them out on purpose; one that
+        # knows nothing of them leaves them out by accident.
+        with_system = [Message("system", _SYSTEM), user]
+        names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
+        self.takes_system = self._accepts(with_system) or (
+            names_system and self._try(with_system) is not None
+        )
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
+    ) -> str:
+        """Return messages as text.
+
+        Args:
+            messages: The messages of a chat; replies appear exactly as they were written.
+            tools: The tools on offer.
+            prompt: Open the turn of the assistant at the end.
+        """
+        if not (self.takes_tool and self.takes_neighbours):
+            messages = as_text(messages).messages
+        if not self.takes_system:
+            messages = _system_as_user(messages)
+        return self._apply(messages, tools, prompt=prompt)
+
+    def _accepts(self, messages: Sequence[Message]) -> bool:
+        """Return whether the template shows the text of each message."""
+        text = self._try(messages)
+        return text is not None and all(message.text in text for message in messages)
+
+    def _try(self, messages: Sequence[Message]) -> str | None:
+        """Return messages as text; None if the template refuses one of their roles, which it does
+        with whatever error comes to hand.
+        """
+        with suppress(TemplateError, LookupError, TypeError, ValueError):
+            return self._apply(messages)
+        return None
+
+    def _apply(
+        self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
+    ) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                [{"role": m.role, "content": m.raw or m.text} for m in messages],
+                tools=[tool.to_openai() for tool in tools] if tools and self.native_tools else None,
+                tokenize=False,
+                add_generation_prompt=prompt,
+                **self.options,
+            )
+        )
+
+
+def _system_as_user(messages: Sequence[Message]) -> list[Message]:
+    """Return messages whose system messages are user messages, joined to a user message after
+    them.
+    """
+    out: list[Message] = []
+    for message in messages:
+        if message.role == "user" and out and out[-1].role == "user":
+            out.append(join_messages(out.pop(), message))
+        else:
+            out.append(replace(message, role="user") if message.role == "system" else message)
+    return out
+
+
+class Renderer:
+    """Turns chats into token ids, reusing the ids of earlier prompts and replies.
+
+    An assistant message is rendered as the exact text that was written. A template that edits
+    history (one that strips earlier thinking, say) makes a prompt that does not begin with the one
+    before; it is tokenised again, and training cuts there.
+
+    Args:
+        tokenizer: With a chat template.
+        stops: Ids that end a reply, beside those that tokenizer and template end one with: those of
+            the model's `generation_config`.
+        options: Variables of the template, such as `enable_thinking`.
+        native_tools: Pass the schemas of the tools to the template too.
+
+    Attributes:
+        template: The chat template.
+        stops: All ids that end a reply.
+        pad: The id to pad with.
+
+    Raises:
+        ValueError: The template cannot be used, or nothing ends a reply.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        stops: Iterable[int] = (),
+        options: Mapping[str, Any] | None = None,
+        *,
+        native_tools: bool = False,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.template = ChatTemplate(tokenizer, options, native_tools=native_tools)
+        named = {*stops, *list_ids(tokenizer.eos_token_id)}
+        self._end = self._turn_end(named)
+        self.stops = frozenset({*named, self._end})
+        self.pad = pad_id(tokenizer)
+        self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
+        self._prompts: WeakKeyDictionary[Any, dict[int, _Prompt]] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_prompts"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _prompts=WeakKeyDictionary())
+
+    def ids(self, chat: Chat) -> TokenIds:
+        """Return the prompt for the next reply; those of an episode share their memory."""
+        text = self._text(chat, len(chat.messages))
+        last = max(
+            (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
+            default=None,
+        )
+        if last is not None:
+            start = self._text(chat, last) + chat.messages[last].raw
+            ids = self._cache.get(_digest(start))
+            if ids is not None and text.startswith(start):
+                return ids.add(self._encode(self._after(text[len(start) :], ids)))
+        return TokenIds(self._encode(text))
+
+    def encode_reply(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of a reply that was not sampled, with the end mark."""
+        return (*self._encode(text), self._end)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of a sampled reply, without its end mark."""
+        shown = ids[:-1] if ids and ids[-1] in self.stops else ids
+        # Some tokenizers would tidy up spaces before punctuation, and change what was written.
+        return str(
+            self.tokenizer.decode(
+                list(shown), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def remember(self, chat: Chat, reply: Reply) -> None:
+        """Keep the ids of a prompt and its reply, for the prompt that continues them."""
+        key = _digest(self._text(chat, len(chat.messages)) + reply.text)
+        self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
+        self._cache.move_to_end(key)
+        if len(self._cache) > _REMEMBERED:
+            self._cache.popitem(last=False)
+
+    def _after(self, text: str, ids: Sequence[int]) -> str:
+        """Return the text after a reply, without the end mark that the reply already has."""
+        if ids[-1] not in self.stops:
+            return text
+        return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
+
+    def _text(self, chat: Chat, count: int) -> str:
+        """Return the prompt of the first messages of a chat.
+
+        Each prompt is asked for three times: for its ids, when its reply is remembered, and when the
+        chat goes on after it. It is rendered once, and whole: a template may write earlier messages
+        in another way once there are later ones.
+        """
+        if not isinstance(chat.messages, Messages):
+            return self.template.render(chat.messages[:count], chat.tools)
+        buffer, shared = chat.messages.lineage()
+        if count > shared:  # it has messages that later chats do not share
+            return self.template.render(chat.messages[:count], chat.tools)
+        prompts = self._prompts.setdefault(buffer, {})
+        tools, text = prompts.get(count, (None, ""))
+        if tools != chat.tools:
+            text = self.template.render(chat.messages[:count], chat.tools)
+            prompts[count] = chat.tools, text
+            for earlier in sorted(prompts)[:-_PROMPTS]:
+                prompts.pop(earlier, None)  # another thread may play on from the same messages
+        return text
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        # Templates write the mark of the beginning themselves, so a tokenizer adds none.
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def _turn_end(self, named: set[int]) -> int:
+        """Return the id that the template writes after a reply, else one that was named."""
+        text = self.template.render(
+            [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
+        )
+        marks = named | {
+            i for i, mark in self.tokenizer.added_tokens_decoder.items() if mark.special
+        }
+        end = next(
+            (i for i in self._encode(text.rpartition(_REPLY)[2]) if i in marks),
+            min(named, default=None),
+        )
+        if end is None:
+            raise ValueError(
+                f"nothing ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
+                "eos_token and its chat template writes no special token after a reply; set one"
+            )
+        return end
+
+
+def _digest(text: str) -> bytes:
+    """Return what stands for a text in the cache, which keeps no texts."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return an id to pad with: any will do, since nothing attends to it."""
+    return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
+
+
+def list_ids(ids: Any) -> list[int]:
+    """Return the ids of a setting that is one id, a list of ids or None."""
+    if ids is None:
+        return []
+    return [int(i) for i in ids] if isinstance(ids, (list, tuple)) else [int(ids)]

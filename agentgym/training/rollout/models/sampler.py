@@ -1,0 +1,371 @@
+"""Sampler over a model of transformers in this process, which keeps the key-value states of episodes
+between turns.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from agentgym.text.validation import check_int
+from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
+
+States = Sequence[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of each layer, of shape (heads, tokens, width)."""
+_SHORTEST = 16
+"""Tokens that prompts must have in common to be worth a pass of their own."""
+BATCH = 32
+"""Prompts that go through a model together, unless told otherwise: more of them hardly raise the
+throughput of a processor, and bound the memory that key-value states take.
+"""
+
+
+class TransformersSampler:
+    """Sampler over a causal language model of transformers in this process.
+
+    A prompt is computed from where it departs from one that was seen before, and what several
+    prompts of a request have in common is computed once. Whatever state a training loop has left
+    the model in (dropout, gradient checkpointing), it samples in evaluation mode with its cache,
+    and is as before afterwards. The global random generators are not touched.
+
+    Models with sliding windows or recurrent states keep no positions that could be returned to;
+    their prompts are computed whole.
+
+    Args:
+        model: The model; its device is where it runs.
+        pad: An id to pad with.
+        seed: Seeds the draws.
+        batch_size: The most prompts that go through the model together.
+        cache_bytes: Memory for the states of earlier prompts; 0 keeps none; None for a quarter of
+            the free memory of the device, of a processor 1 GiB at least.
+
+    Attributes:
+        prefilled: Prompt tokens that went through the model so far.
+        context: The most tokens of a prompt and its reply.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        pad: int = 0,
+        seed: int = 0,
+        batch_size: int = BATCH,
+        cache_bytes: int | None = None,
+    ) -> None:
+        check_int("batch_size", batch_size, 1, 1_000_000)
+        self.model, self.pad, self.batch_size = model, pad, batch_size
+        self.context: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        self.prefilled = 0
+        self._generator = torch.Generator(device=model.device).manual_seed(seed)
+        self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
+        # Other layers do not keep all positions.
+        if any(type(x) is not DynamicLayer for x in DynamicCache(config=model.config).layers):
+            self._cache = PrefixCache(0)
+        self._short_logits = takes_logits_to_keep(model)
+        self._weights: tuple[object, ...] = ()
+        self._version = 0
+        self._past: Any = None
+        self._mask = torch.empty(0)
+
+    def seed(self, seed: int) -> None:
+        """Seed the draws."""
+        self._generator.manual_seed(seed)
+
+    def update(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
+        """Take over the weights of a model of the same kind; the sampler's own model has them."""
+        if model is not self.model:
+            self.model.load_state_dict(model.state_dict())
+
+    @property
+    def version(self) -> int:
+        """Return the number of times that the weights were found changed."""
+        weights = _fingerprint(self.model)
+        if weights != self._weights:
+            self._weights = weights
+            self._version += 1
+            self._cache.clear()
+        return self._version
+
+    @torch.inference_mode()
+    def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
+        """Return a sample for each prompt, in order; each prompt must be shorter than the
+        context.
+        """
+        version = self.version
+        samples: list[Sample] = []
+        with sampling_mode(self.model):
+            for start in range(0, len(prompts), self.batch_size):
+                pairs = self._sample(prompts[start : start + self.batch_size], options)
+                samples += [Sample(*pair, version) for pair in pairs]
+        return samples
+
+    def _sample(
+        self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
+    ) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+        if self._cache.limit:
+            for common in shared_runs(prompts, [self._cache.match(p)[1] for p in prompts]):
+                self._prefill([common], [self._cache.match(common)])
+                self._cache.add(common, self._states(0, len(common)), shared=True)
+        matches = [self._cache.match(prompt) for prompt in prompts]
+        logits = self._prefill(prompts, matches)
+        rows = self._decode(logits, torch.tensor([len(p) for p in prompts]), options)
+        if self._cache.limit:
+            self._cache.discard([prefix for prefix, _ in matches])
+            for k, (prompt, (ids, _)) in enumerate(zip(prompts, rows, strict=True)):
+                sequence = prompt + ids[:-1]  # the last one has not been through the model
+                self._cache.add(sequence, self._states(k, len(sequence)))
+        self._past = None
+        yield from rows
+
+    def _prefill(
+        self, prompts: Sequence[tuple[int, ...]], matches: Sequence[tuple[Prefix | None, int]]
+    ) -> torch.Tensor:
+        """Run the model on what is new in each prompt; return the logits after the last token.
+
+        Both the states at hand and the new tokens are padded on the left, so all rows end together.
+        """
+        device = self.model.device
+        known = [length for _, length in matches]
+        new = [prompt[length:] for prompt, length in zip(prompts, known, strict=True)]
+        width, depth = max(map(len, new)), max(known)
+        self.prefilled += sum(map(len, new))
+        ids = torch.tensor([[self.pad] * (width - len(n)) + list(n) for n in new], device=device)
+        self._mask = torch.tensor(
+            [
+                [0] * (depth - k) + [1] * k + [0] * (width - len(n)) + [1] * len(n)
+                for k, n in zip(known, new, strict=True)
+            ],
+            device=device,
+        )
+        positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, depth:]
+        self._past = _join_states(matches, depth) if depth else None
+        return self._forward(ids, positions)
+
+    def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        out: Any = self.model(
+            input_ids=ids,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._past,
+            use_cache=True,
+            **({"logits_to_keep": 1} if self._short_logits else {}),
+        )
+        self._past = out.past_key_values
+        logits: torch.Tensor = out.logits[:, -1].float()
+        return logits
+
+    def _decode(
+        self, logits: torch.Tensor, lengths: torch.Tensor, options: SamplingOptions
+    ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Sample until all rows have ended; return the ids of each with their log-probabilities."""
+        device, context = logits.device, self.context
+        stops = torch.tensor(sorted(options.stops), device=device)
+        last = lengths.to(device)  # the position of the next token
+        going = torch.ones(len(logits), dtype=torch.bool, device=device)
+        tokens: list[torch.Tensor] = []
+        scores: list[torch.Tensor] = []
+        alive: list[torch.Tensor] = []
+        while True:
+            token, score = self._draw(logits, options.temperature)
+            tokens.append(token)
+            scores.append(score)
+            alive.append(going)
+            going = going & ~torch.isin(token, stops) & (last < context - 1)
+            if len(tokens) == options.max_new_tokens or not bool(going.any()):
+                break
+            self._mask = torch.cat([self._mask, self._mask.new_ones(len(logits), 1)], 1)
+            # Rows that have ended go on to the end of the batch, and must stay in the context.
+            logits = self._forward(token[:, None], last.clamp(max=context - 1)[:, None])
+            last = last + 1
+        counts = torch.stack(alive).sum(0).tolist()
+        rows = zip(
+            torch.stack(tokens, 1).tolist(), torch.stack(scores, 1).tolist(), counts, strict=True
+        )
+        return [(tuple(row[:count]), tuple(score[:count])) for row, score, count in rows]
+
+    def _draw(self, logits: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+        if temperature == 0:
+            token = logits.argmax(-1)
+            logprobs = logits.log_softmax(-1)
+        else:
+            logprobs = (logits / temperature).log_softmax(-1)
+            token = torch.multinomial(logprobs.exp(), 1, generator=self._generator)[:, 0]
+        return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+    def _states(self, row: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the keys and values of the first tokens of a row, for each layer."""
+        places = self._mask[row].nonzero()[:length, 0]
+        return [
+            (layer.keys[row].index_select(-2, places), layer.values[row].index_select(-2, places))
+            for layer in self._past.layers
+        ]
+
+
+@contextmanager
+def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and each of its modules back into its own afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> DynamicCache:
+    """Return the first states of each match as one batch, padded on the left."""
+    example = next(prefix for prefix, _ in matches if prefix is not None)
+    cache = DynamicCache()
+    for number, pair in enumerate(example.states):
+        joined = [
+            part.new_zeros(len(matches), part.shape[0], depth, part.shape[2]) for part in pair
+        ]
+        for row, (prefix, length) in enumerate(matches):
+            if prefix is not None:
+                for side, batch in enumerate(joined):
+                    batch[row, :, depth - length :] = prefix.states[number][side][:, :length]
+        cache.update(joined[0], joined[1], number)
+    return cache
+
+
+def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
+    """Return a value that changes when the weights do: PyTorch counts the writes to each tensor."""
+    parameters = list(model.parameters())
+    return (
+        sum(p._version for p in parameters if not p.is_inference()),
+        hash(tuple(p.data_ptr() for p in parameters)),
+        torch.is_autocast_enabled(model.device.type),
+    )
+
+
+def takes_logits_to_keep(model: torch.nn.Module) -> bool:
+    """Return whether a model computes logits for some positions alone, if asked to."""
+    base = getattr(model, "get_base_model", lambda: model)()
+    return "logits_to_keep" in inspect.signature(base.forward).parameters
+
+
+def _cache_bytes(model: PreTrainedModel) -> int:
+    if model.device.type == "cuda":
+        return int(torch.cuda.mem_get_info(model.device)[0] // 4)
+    # The states of a batch of long chats of a small model already take more than 1 GiB.
+    return max(2**30, _free_memory() // 4)
+
+
+def _free_memory() -> int:
+    """Return the bytes of memory that no process uses; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows, macOS
+        return 0
+
+
+@dataclass(eq=False, slots=True)
+class Prefix:
+    """States of a token sequence.
+
+    Attributes:
+        ids: The sequence.
+        states: Its keys and values.
+        shared: It is the common beginning of several prompts, and others may begin so too.
+        size: Bytes of the states.
+    """
+
+    ids: np.ndarray
+    states: States
+    shared: bool
+    size: int
+
+
+class PrefixCache:
+    """Sequences with their states; those that were not used for the longest time are dropped.
+
+    Args:
+        limit: The most bytes of states; 0 keeps none.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._prefixes: OrderedDict[int, Prefix] = OrderedDict()
+        self._bytes = 0
+
+    def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
+        """Return the sequence that a prompt has most in common with, and how many tokens; the last
+        token of the prompt is not counted, since the model has to be run on something.
+        """
+        prompt = np.asarray(ids[:-1])
+        best, length = None, 0
+        for prefix in self._prefixes.values():
+            if (common := common_length(prefix.ids, prompt)) > length:
+                best, length = prefix, common
+        if best is not None:
+            self._prefixes.move_to_end(id(best))
+        return best, length
+
+    def add(self, ids: Sequence[int], states: States, *, shared: bool = False) -> None:
+        """Keep a sequence."""
+        size = sum(part.numel() * part.element_size() for pair in states for part in pair)
+        prefix = Prefix(np.asarray(ids), states, shared, size)
+        self._prefixes[id(prefix)] = prefix
+        self._bytes += size
+        while self._bytes > self.limit:
+            self._bytes -= self._prefixes.popitem(last=False)[1].size
+
+    def discard(self, prefixes: Iterable[Prefix | None]) -> None:
+        """Drop sequences of episodes, which have been continued."""
+        for prefix in prefixes:
+            if prefix is not None and not prefix.shared and id(prefix) in self._prefixes:
+                self._bytes -= self._prefixes.pop(id(prefix)).size
+
+    def clear(self) -> None:
+        """Drop all sequences."""
+        self._prefixes.clear()
+        self._bytes = 0
+
+
+def common_length(first: np.ndarray, second: np.ndarray) -> int:
+    """Return the number of tokens with which two sequences begin alike."""
+    size = min(len(first), len(second))
+    differing = first[:size] != second[:size]
+    return int(differing.argmax()) if differing.any() else size
+
+
+def shared_runs(
+    prompts: Sequence[tuple[int, ...]], known: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """Yield common beginnings of several prompts that are worth computing once.
+
+    Args:
+        prompts: The prompts.
+        known: The tokens of each whose states are at hand.
+    """
+    new = sorted(
+        (prompt, length)
+        for prompt, length in zip(prompts, known, strict=True)
+        if len(prompt) - length > _SHORTEST
+    )
+    common, count = np.empty(0, dtype=int), 0
+    deepest = 0
+    for prompt, length in new:
+        ids = np.asarray(prompt[:-1])
+        shared = common_length(common, ids)
+        # A run ends where it would lose more than half of what its prompts have in common.
+        if count and shared - max(deepest, length) >= _SHORTEST and 2 * shared >= len(common):
+            common, count, deepest = common[:shared], count + 1, max(deepest, length)
+            continue
+        if count > 1:
+            yield tuple(common.tolist())
+        common, count, deepest = ids, 1, length
+    if count > 1:
+        yield tuple(common.tolist())

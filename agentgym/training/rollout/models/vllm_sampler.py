@@ -1,0 +1,109 @@
+"""Sampler over vLLM in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, SamplingParams  # type: ignore[import-not-found,unused-ignore]
+from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+
+from agentgym.play.policy import PolicyError
+from agentgym.training.rollout.models.pretrained import has_adapter, save_model
+from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
+from agentgym.training.rollout.models.server_sampler import ADAPTER_NAME, ENDINGS, PLAIN_SAMPLING
+
+
+class VLLMSampler:
+    """Samples with vLLM in this process. Untested on a GPU: its calls are checked against the
+    interface that the wheel of vLLM 0.33.0 has (`tests/training/rollout/vllm_facts.json`).
+
+    Args:
+        model: What `vllm.LLM` loads: a folder of transformers, the tokenizer included.
+        folder: Where the weights of a training are handed over; it is made.
+        seed: Seeds the draws: each request has a seed of its own.
+        sleeps: Give the GPU's memory back while weights change, and take it again to sample.
+        **options: Of `vllm.LLM`, such as `gpu_memory_utilization`, `max_model_len`, and
+            `enable_lora=True` with `max_lora_rank` for adapters.
+
+    Attributes:
+        context: The most tokens of a prompt and its reply.
+        version: The number of times that weights were handed over.
+    """
+
+    def __init__(
+        self, model: str, folder: Path, seed: int = 0, *, sleeps: bool = False, **options: Any
+    ) -> None:
+        # Else the log-probabilities would be those before the temperature.
+        options = {"logprobs_mode": "processed_logprobs", "enable_sleep_mode": sleeps, **options}
+        self._llm = LLM(model=model, seed=seed, **options)
+        self.folder, self.sleeps = folder, sleeps
+        self.context: int = self._llm.model_config.max_model_len
+        self._adapter: Any = None
+        self.version, self._seeds = 0, RequestSeeds(seed)
+
+    def seed(self, seed: int) -> None:
+        """Seed the draws."""
+        self._seeds = RequestSeeds(seed)
+
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
+    ) -> Sequence[Sample | PolicyError]:
+        """Return a sample for each prompt, in order, or the cause why that one has none."""
+        if not prompts:
+            return []
+        params = [
+            SamplingParams(
+                temperature=options.temperature,
+                max_tokens=min(options.max_new_tokens, self.context - len(prompt)),
+                stop_token_ids=sorted(options.stops),
+                logprobs=0,  # of the token that was drawn alone
+                seed=seed,
+                detokenize=False,
+                **PLAIN_SAMPLING,
+            )
+            for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
+        ]
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": list(prompt)} for prompt in prompts],
+            params,
+            use_tqdm=False,
+            lora_request=self._adapter,
+        )
+        return [
+            _to_sample(output, prompt, self.version)
+            for output, prompt in zip(outputs, prompts, strict=True)
+        ]
+
+    def update(self, model: Any, tokenizer: Any) -> None:
+        """Write the weights of a model to the folder and have vLLM sample with them."""
+        save_model(model, tokenizer, self.folder)
+        path = str(self.folder.resolve())
+        self.version += 1
+        if has_adapter(model):  # one of a new number is read again, and shares no states
+            self._adapter = LoRARequest(ADAPTER_NAME, self.version, path)
+            return
+        if self.sleeps:
+            self._llm.sleep(level=2)
+            self._llm.wake_up(tags=["weights"])
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+        if self.sleeps:
+            self._llm.wake_up(tags=["kv_cache"])
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not forget the states of the weights before")
+
+
+def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | PolicyError:
+    """Return the sample in an output of vLLM, or the cause why it has none."""
+    if list(output.prompt_token_ids or ()) != list(prompt):
+        return PolicyError("vLLM sampled after another prompt")
+    completion = output.outputs[0]
+    if completion.finish_reason not in ENDINGS:
+        return PolicyError(f"a reply of vLLM ended by {completion.finish_reason!r}")
+    ids = tuple(completion.token_ids)
+    steps = completion.logprobs or ()
+    if len(steps) != len(ids) or any(i not in step for i, step in zip(ids, steps, strict=True)):
+        return PolicyError(f"vLLM gave {len(ids)} ids and the log-probabilities of others")
+    logprobs = (float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
+    return Sample(ids, tuple(logprobs), version)
