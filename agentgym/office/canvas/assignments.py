@@ -257,6 +257,7 @@ class Assignments(CanvasPart):
             url: Address, for online_url.
             file_ids: Your files, for online_upload.
         """
+        # Teachers cannot submit, as in Canvas.
         assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
         me = self._records.me()["id"]
         types = assignment["submission_types"]
@@ -362,7 +363,7 @@ class Assignments(CanvasPart):
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
         state = "unsubmitted"
-        if current:
+        if current:  # a grade without a submission counts, too
             state = "graded"
         elif submitted:
             state = "submitted"

@@ -183,6 +183,7 @@ class Conversations(CanvasPart):
         key = {"conversation_id": conversation_id, "user_id": self._records.me()["id"]}
         if not 0 < conversation_id <= MAX_ID or not self._store.find("participants", "1", **key):
             raise ToolError(f"not found: you have no conversation with id {echo(conversation_id)}")
+        # The table has no id to update by.
         self._store.delete("participants", **key)
         self._store.insert("participants", **key, workflow_state="read")
         return self._show_conversation(conversation_id)
@@ -201,6 +202,7 @@ class Conversations(CanvasPart):
         me = self._records.me()["id"]
         line("body", body, MAX_TEXT)
         title = line("subject", subject or "(No Subject)")
+        # `course_…` includes the sender.
         users = [user for user in self._recipients(recipients) if user != me]
         if not users:
             raise ToolError("invalid argument: recipients must name a user other than yourself")
@@ -258,7 +260,9 @@ class Conversations(CanvasPart):
 def _show_topic(row: Row, author: str) -> Row:
     """Return a topic or announcement; only topics can be locked."""
     url = f"{SITE}/courses/{row['course_id']}/discussion_topics/{row['id']}"
-    hidden = ("user_id", "is_announcement", *(["locked"] if row["is_announcement"] else []))
+    hidden = ["user_id", "is_announcement"]
+    if row["is_announcement"]:
+        hidden.append("locked")
     return {
         **fields_of(row, *hidden),
         "author": {"id": row["user_id"], "display_name": author},

@@ -84,7 +84,7 @@ class Courses(CanvasPart):
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
         existing: int | None = self._store.value(sql, *enrollment.values())
         now = self._records.now()
-        if existing is not None:
+        if existing is not None:  # a user has one enrollment per role
             self._store.update("enrollments", existing, enrollment_state=state, updated_at=now)
             return existing
         return self._records.add(

@@ -121,7 +121,7 @@ class Dashboard(CanvasPart):
         me = self._records.me()["id"]
         start = moment("start_date", start_date) or self._records.now()[:10]
         end = moment("end_date", end_date) or _END_OF_TIME
-        if end_date is not None and len(end_date.strip()) == len("2025-01-15"):
+        if end_date is not None and len(end_date.strip()) == len("2025-01-15"):  # a whole day
             end = f"{end[:10]}T23:59:59Z"
         return self._store.rows(_EVENTS, user=me, start=start, end=end)
 
@@ -137,10 +137,11 @@ class Dashboard(CanvasPart):
         rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
         courses = [self._store.get("courses", key) for key in {row["course_id"] for row in rows}]
         shown = {course["id"]: course for course in show_courses(self._records, courses)}
-        return [
-            {"assignment": assignment, "course": shown[assignment["course_id"]]}
-            for assignment in show_assignments(self._records, rows)
-        ]
+        upcoming = []
+        for assignment in show_assignments(self._records, rows):
+            course = shown[assignment["course_id"]]
+            upcoming.append({"assignment": assignment, "course": course})
+        return upcoming
 
     @tool
     def canvas_get_dashboard(self) -> Row:

@@ -13,11 +13,11 @@ from agentgym.text.tools import ToolError, echo
 Text: TypeAlias = str | None
 When: TypeAlias = str | datetime | None
 
-MAX_TEXT = 64_000  # maximum length of a long text; Canvas stores them in 64 KB columns
+MAX_TEXT = 64_000  # Canvas stores long texts in 64 KB columns
 
-MAX_URL = 2_000  # maximum length of a URL; browsers and proxies cut longer ones
+MAX_URL = 2_000  # browsers and proxies cut longer URLs
 
-_MAX_LINE = 255  # maximum length of a name or title, Canvas's column width
+_MAX_LINE = 255  # Canvas's column width for names and titles
 
 _MAX_POINTS = 1e9  # largest score that a ten-digit grade shows without an exponent
 

@@ -78,6 +78,7 @@ class People(CanvasPart):
             password: Password.
         """
         users = self._store.find("users", login_id=login_id)
+        # One message for both cases reveals no login ids.
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]

@@ -365,16 +365,19 @@ class Quizzes(CanvasPart):
         """Return a quiz with its questions and optional fields."""
         given = {name: quiz[name] for name in _OPTIONAL if quiz[name]}
         if quiz["access_code"] and not self._records.may(quiz["course_id"], "edit"):
-            given["has_access_code"] = given.pop("access_code") is not None
-        questions = self._questions(quiz)
-        return {
+            del given["access_code"]  # students must not read it
+            given["has_access_code"] = True
+        shown = {
             **fields_of(quiz, "created_at", *_OPTIONAL),
             **given,
             "description": quiz["description"] or "",
             "points_possible": whole(quiz["points_possible"]),
             "html_url": f"{SITE}/courses/{quiz['course_id']}/quizzes/{quiz['id']}",
-            **({"questions": questions} if questions else {}),
         }
+        questions = self._questions(quiz)
+        if questions:
+            shown["questions"] = questions
+        return shown
 
     def _questions(self, quiz: Row) -> list[Row]:
         """Return the questions that the user may see.

@@ -20,7 +20,7 @@ SITE = "https://canvas.example.edu"  # address of Canvas; `example.edu` is reser
 
 ROOT_ACCOUNT = 1  # id of the top account
 
-_MAX_NAME = 255  # maximum length of an assignment name, shown in its record
+_MAX_NAME = 255  # shown in the record of each assignment
 
 # Canvas's defaults, the same for all courses here.
 _COURSE: Row = {
@@ -138,6 +138,7 @@ class CanvasRecords(ServerState):
         Raises:
             ToolError: No record has this id and the given column values.
         """
+        # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
             raise ToolError(
@@ -154,6 +155,7 @@ class CanvasRecords(ServerState):
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         user, store = self.session["user"], self.store
+        # A copy, because callers may change the row and the cache must not.
         return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
@@ -288,9 +290,11 @@ def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
 
 def _show_course(course: Row, teachers: Sequence[str]) -> Row:
     uuid = _uuid("course", course)
+    shown = fields_of(course, "syllabus_body", "created_at")
+    if teachers:
+        shown["teacher_name"] = ", ".join(teachers)
     return {
-        **fields_of(course, "syllabus_body", "created_at"),
-        **({"teacher_name": ", ".join(teachers)} if teachers else {}),
+        **shown,
         **_COURSE,
         "uuid": uuid,
         "calendar": {"ics": f"{SITE}/feeds/calendars/course_{uuid}.ics"},
@@ -306,8 +310,9 @@ def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
     graded = {course for course in courses if records.may(course, "grade")}
+    now = records.now()
     return [
-        _show_assignment(row, counts[row["id"]], records.now(), row["course_id"] in graded)
+        _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)
         for row in assignments
     ]
 

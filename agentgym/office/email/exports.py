@@ -16,7 +16,7 @@ from agentgym.office.email.messages import Mail, addresses, format_address
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-MAX_IMPORTED = 5_000  # maximum mails in a file; an import takes seconds at most
+MAX_IMPORTED = 5_000  # so an import takes seconds at most
 
 
 class _File(TypedDict):

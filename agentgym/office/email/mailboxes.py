@@ -19,7 +19,7 @@ UserIds: TypeAlias = Callable[[str], int | None]
 
 SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # folders of every mailbox, in listing order
 
-MAX_RECIPIENTS = 500  # maximum recipients of a mail, as in Gmail
+MAX_RECIPIENTS = 500  # as in Gmail
 
 # Maximum bytes of attachments in all mailboxes, which keeps many offices in memory. A mail in
 # several mailboxes counts once.
@@ -294,10 +294,11 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
     """Return a row of `Mailboxes.rows` as a mail with its text and attachment list."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
+    given = {"from_name": name} if name and not is_mine else {}  # as in the published server
     return {
         "id": str(row["id"]),
         "from": address,
-        **({"from_name": name} if name and not is_mine else {}),
+        **given,
         **_show_text(row),
         "date": row["date"],
         "attachments": _attachments(boxes, row),

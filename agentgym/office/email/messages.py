@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_SUBJECT = 998  # maximum length of a subject: the line limit of RFC 5322, section 2.1.1
+MAX_SUBJECT = 998  # the line limit of RFC 5322, section 2.1.1
 
-MAX_ATTACHMENTS_BYTES = 25 * 2**20  # maximum total size of a mail's attachments, as in Gmail
+MAX_ATTACHMENTS_BYTES = 25 * 2**20  # of one mail, as in Gmail
 
-MAX_ATTACHMENTS = 100  # maximum attachments of a mail; thousands of parts would take long to parse
+MAX_ATTACHMENTS = 100  # of one mail, as many as any task needs
 
 # Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255.
 MAX_NAME = 200

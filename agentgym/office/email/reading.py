@@ -14,7 +14,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 _DOWNLOADS = "attachments"  # workspace directory for downloaded attachments
 
-_MAX_TERMS = 50  # maximum words of a query; SQLite compares each with every mail of the folder
+_MAX_TERMS = 50  # SQLite compares each word with every mail of the folder
 
 # Header for each key of `get_email_headers`.
 _HEADERS = {

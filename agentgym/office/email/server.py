@@ -166,6 +166,7 @@ class Email(Server):
             email: Email address.
             password: Password.
         """
+        # An empty password disables the login.
         sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
         user = self.store.row(sql, email, password)
         if user is None:

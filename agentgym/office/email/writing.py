@@ -244,6 +244,7 @@ class Writing(EmailPart):
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
+        # The clock advances only for mails that pass all checks.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
         if unknown := boxes.unknown_recipients(mail):

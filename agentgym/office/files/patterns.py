@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from agentgym.text.tools import ToolError
 
-MAX_PATTERN_CHARS = 256  # maximum pattern length, which bounds the matching time
-MAX_PATTERNS = 100  # maximum number of patterns after brace expansion, which grows exponentially
+MAX_PATTERN_CHARS = 256  # bounds the matching time
+MAX_PATTERNS = 100  # braces expand to exponentially many patterns
 
 _CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces, which are expanded first
 

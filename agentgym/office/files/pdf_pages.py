@@ -56,7 +56,7 @@ def set_page(blocks: Sequence[Block], size: tuple[float, float]) -> PageLayout |
     try:
         for block in blocks:
             page.add(block)
-    except (_Special, UnicodeEncodeError):  # which it refuses
+    except (_Special, UnicodeEncodeError):  # reportlab reports unsupported characters
         return None
     return PageLayout(page.content(), "".join(page.texts), page.bold) if page.texts else None
 
@@ -86,7 +86,7 @@ class _Page:
         self._y = height - _EDGE
         self._space = -1.0  # below the last block; negative at the top of the page
         self._parts = ["1 0 0 1 0 0 cm  BT /F1 12 Tf 14.4 TL ET"]
-        self._next_line = (math.inf, 0.0)  # where one more line would stand, and its size
+        self._next_line = (math.inf, 0.0)  # height and font size of a following line
         self.texts: list[str] = []
         self.bold = False
 
@@ -130,7 +130,7 @@ class _Page:
         shown = " ".join(line.shown() for line in lines)
         y = self._place(height, _text_parts(height - text.size, text, leading, shown))
         below = float(_number(height - text.size))
-        for _ in lines:  # in the order in which readers add, since the last digit may matter
+        for _ in lines:  # add as PDF readers do: the last digit may matter
             below -= float(_number(leading))
         self._next_line = below + y, text.size
         self.texts += [f"{line.text}\n" for line in lines]
@@ -170,13 +170,14 @@ class _Page:
         height = len(rows) * _CELL_HEIGHT
         parts = ["q", "0 0 0 rg"]
         for number, row in enumerate(rows):
-            if number < 2:  # the head is bold
-                parts.append(f"BT /{'F1' if number else 'F2'} 10 Tf 12 TL ET")
+            if number == 0:
+                parts.append("BT /F2 10 Tf 12 TL ET")  # the header is bold
+            elif number == 1:
+                parts.append("BT /F1 10 Tf 12 TL ET")
             y = height - (number + 1) * _CELL_HEIGHT + _CELL_BASE
-            parts += [
-                f"BT 1 0 0 1 {_number(x + PADDING)} {_number(y)} Tm ({_escape(cell)}) Tj T* ET"
-                for x, cell in zip(columns, row, strict=False)
-            ]
+            for x, cell in zip(columns, row, strict=False):
+                place = f"1 0 0 1 {_number(x + PADDING)} {_number(y)} Tm"
+                parts.append(f"BT {place} ({_escape(cell)}) Tj T* ET")
         heights = [height - number * _CELL_HEIGHT for number in range(len(rows) + 1)]
         parts += [*_frame_parts(columns, heights, 0.5), "Q"]
         x = _EDGE + 0.5 * (self._width - columns[-1])
@@ -191,11 +192,9 @@ class _Page:
         """Record the text of cells. If the first cell is level with the next line, PDF readers
         insert a space before it.
         """
-        first, *others = cells
-        self.texts += [
-            f" {first}\n" if is_beside else f"{first}\n",
-            *(f"{cell}\n" for cell in others),
-        ]
+        self.texts += [f"{cell}\n" for cell in cells]
+        if is_beside:
+            self.texts[-len(cells)] = f" {cells[0]}\n"
         self.bold = True
 
 
@@ -260,10 +259,12 @@ def _break_lines(text: str, size: float, bold: bool, width: float) -> list[_Line
             lines.append((width - used, line))
             line, used = [word], own
     lines.append((width - used, line))
-    return [
-        _Line(" ".join(words), rest / (len(words) - 1) if rest <= -_SHORT else 0.0)
-        for rest, words in lines
-    ]
+    broken = []
+    for rest, words in lines:
+        is_squeezed = rest <= -_SHORT
+        spacing = rest / (len(words) - 1) if is_squeezed else 0.0
+        broken.append(_Line(" ".join(words), spacing))
+    return broken
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -289,4 +290,6 @@ def _escape(text: str) -> str:
 
 def _escaped(match: re.Match[bytes]) -> bytes:
     sign = match[0]
-    return b"\\%03o" % sign[0] if sign[0] >= 0x80 else b"\\" + sign
+    if sign[0] >= 0x80:
+        return b"\\%03o" % sign[0]  # an octal escape keeps the file ASCII
+    return b"\\" + sign

@@ -12,8 +12,8 @@ from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import HostLimitError, ToolError, echo, tool
 
-MAX_MATCHES = 2_000  # maximum matches of a search; they are stored in every snapshot
-MAX_SEARCHES = 20  # maximum stored searches; the oldest is dropped
+MAX_MATCHES = 2_000  # matches are stored in every snapshot
+MAX_SEARCHES = 20  # the oldest search is dropped
 # Maximum pattern length: compiling a regular expression has no time limit.
 MAX_PATTERN_CHARS = 1_000
 

@@ -25,7 +25,7 @@ from agentgym.office.files.pdf_pages import (
 from agentgym.office.libraries import pdf_library
 from agentgym.text.tools import ToolError
 
-MAX_PAGES = 500  # maximum pages of a file; reading one takes milliseconds
+MAX_PAGES = 500  # reading a page takes milliseconds
 
 # Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a page
 # or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
@@ -58,8 +58,13 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
         ImportError: reportlab is not installed.
     """
     size = pdf_library("reportlab.lib.pagesizes").A4
-    layouts = [layout for blocks in pages if (layout := set_page(blocks, size))]
-    if not layouts or len(layouts) < len(pages):
+    layouts = []
+    for blocks in pages:
+        layout = set_page(blocks, size)
+        if layout is None:
+            return _build_pdf(pages, title)
+        layouts.append(layout)
+    if not layouts:
         return _build_pdf(pages, title)
     bold = next((k for k, layout in enumerate(layouts) if layout.bold), len(layouts))
     frame = _page_frame(title, len(layouts), bold)
@@ -84,7 +89,9 @@ def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
-        story += [platypus.PageBreak()] if story else []
+        if story:
+            story.append(platypus.PageBreak())
+        # Reportlab drops a page without content.
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
     margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
@@ -141,7 +148,8 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
         ToolError: The data cannot be read as a PDF file.
         ImportError: pypdf is not installed.
     """
-    if (texts := _written_texts.get(data)) is not None:
+    texts = _written_texts.get(data)
+    if texts is not None:
         return texts
     return _read(data) if len(data) <= _CACHED_BYTES else _read.__wrapped__(data)
 
@@ -204,7 +212,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # pypdf has errors of its own for this, and leaves out what a form says
+            self._check()  # pypdf raises other errors here, and drops the texts of forms
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -217,7 +225,9 @@ class _Work:
 def _follow(value: Any, *keys: str) -> Any:
     """Return the object under nested dictionary keys, or None."""
     for key in keys:
-        value = value[key].get_object() if isinstance(value, dict) and key in value else None
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key].get_object()
     return value
 
 

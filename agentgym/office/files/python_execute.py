@@ -13,7 +13,7 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120  # maximum run time of a program in seconds
+MAX_SECONDS = 120  # a step of an episode must end
 FOLDER = ".python_tmp"  # workspace directory of the programs
 
 

@@ -18,7 +18,7 @@ from agentgym.office.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.text.tools import ToolError, echo, tool
 
-SECONDS = 60  # time limit of a command, as in the published tasks
+SECONDS = 60  # as in the published tasks
 
 # The published tasks' commands, except those that need a network or are missing on some hosts.
 ALLOWED_COMMANDS = tuple(
@@ -27,7 +27,7 @@ ALLOWED_COMMANDS = tuple(
     "zip unzip tree python".split()
 )
 
-MAX_CHARS = 2_048  # maximum length of a line, as in the published tasks
+MAX_CHARS = 2_048  # as in the published tasks
 
 _ENV = "/usr/bin/env"  # runs a program by name without a shell
 

@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000  # maximum length of an edited text: each replacement copies it
-MAX_DIFF_LINES = 20_000  # maximum lines to compare: a diff takes quadratic time at worst
+MAX_EDIT_CHARS = 2_000_000  # each replacement copies the text
+MAX_DIFF_LINES = 20_000  # a diff takes quadratic time at worst
 
 
 class EditOperation(TypedDict):
@@ -64,9 +64,9 @@ def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
         depth = len(_space(line))
-        lines.append(
-            space + " " * max(0, depth - before) + line.lstrip() if before and depth else line
-        )
+        if before and depth:
+            line = space + " " * max(0, depth - before) + line.lstrip()  # noqa: PLW2901
+        lines.append(line)
     return lines
 
 
@@ -101,4 +101,6 @@ _CONTEXT = 4  # lines around a change in a diff, as in the published server
 
 def _lines(text: str) -> list[str]:
     *lines, last = text.split("\n")
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+    if last:
+        lines.append(f"{last}\n\\ No newline at end of file")
+    return lines

@@ -18,14 +18,14 @@ from agentgym.text.tools import ToolError, echo
 
 ROOT = "/workspace"  # the directory that policies see; relative paths start here
 
-MAX_FILES = 5_000  # maximum number of files and directories, since a listing scans all of them
+MAX_FILES = 5_000  # a listing scans all files and directories
 MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
 # Maximum total size: files stay in memory, and snapshots refer to them.
 MAX_TOTAL_BYTES = 128 * 2**20
 # Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory.
 MAX_PATH_CHARS = 1_024
-MAX_NAME_BYTES = 255  # maximum length of a name, as on Linux
-MAX_DEPTH = 32  # maximum nesting of directories, since walks recurse
+MAX_NAME_BYTES = 255  # as on Linux
+MAX_DEPTH = 32  # walks recurse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # file time before a clock is set
 

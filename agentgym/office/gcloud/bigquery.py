@@ -180,7 +180,7 @@ class BigQuery:
                 f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
             )
         if state_filter in ("pending", "running"):
-            max_results = 0
+            max_results = 0  # every job is done when its call returns
         jobs = self._server.store.rows(
             "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
         )

@@ -39,9 +39,9 @@ FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
 
-MAX_CHARS = 20_000  # maximum length of a filter, as in Cloud Logging
-MAX_TERMS = 100  # maximum comparisons of a filter, each of which scans all entries
-MAX_DEPTH = 20  # maximum nesting of parentheses, since the parser recurses
+MAX_CHARS = 20_000  # as in Cloud Logging
+MAX_TERMS = 100  # each comparison scans all entries
+MAX_DEPTH = 20  # the parser recurses
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -51,7 +51,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escape sequences
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escape sequences of a filter's text
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -149,6 +149,7 @@ class _Reader:
     def _term(self) -> Test:
         """Parse a comparison, a function or text in any field."""
         token = self._take()
+        # `-5` is a number, `-error` a negated text.
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
         word = token[1:] if negated else token
         if word.endswith("("):
@@ -326,7 +327,7 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
             ) from None
         return {text for (text,) in rows}
 
-    matching([""])
+    matching([""])  # reports an invalid pattern before any entry is read
 
     def test(entries: Sequence[Entry]) -> list[bool]:
         groups = [_texts(_at(entry, path)) for entry in entries]

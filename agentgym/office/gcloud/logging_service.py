@@ -52,11 +52,11 @@ INSERT INTO log_sinks VALUES
     (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})');
 """
 
-MAX_ENTRY_BYTES = 256 * 1024  # maximum bytes of an entry, as in Cloud Logging
-MAX_SINKS = 200  # maximum sinks of a project, as in Cloud Logging
-MAX_BUCKETS = 100  # maximum log buckets of a project, as in Cloud Logging
-MAX_SHOWN = 200  # length at which the published server cuts messages in lists
-_MAX_NESTING = 50  # maximum nesting of an entry, since filters recurse
+MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
+MAX_SINKS = 200  # as in Cloud Logging
+MAX_BUCKETS = 100  # as in Cloud Logging
+MAX_SHOWN = 200  # the published server cuts messages in lists here
+_MAX_NESTING = 50  # filters recurse
 _CHUNK = 2_000  # entries read at a time for a selective filter, which bounds the memory
 
 
@@ -117,13 +117,14 @@ class Logging:
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
-        size = max_entries + 1
+        size = max_entries + 1  # one more shows whether there is a next page
         while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
             passed = test([_show(row) for row in rows])
             matches += itertools.compress(rows, passed)
             if len(rows) < size:
                 break
+            # A selective filter reads larger and larger chunks.
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
         if not matches:
             return "No log entries match."
@@ -324,7 +325,7 @@ class Logging:
         )
         routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
-            if entry not in routed:
+            if entry not in routed:  # only a storage sink, or no sink, took it
                 self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:

@@ -30,7 +30,7 @@ CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
 PAGE = 20  # default page size, as in the published server
-MAX_BYTES = 256 * 2**20  # maximum bytes of all objects, including noncurrent versions
+MAX_BYTES = 256 * 2**20  # of all objects, including noncurrent versions
 
 CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # storage classes from warmest to coldest
 # Three multi-regions, six dual-regions, and all regions.
@@ -48,6 +48,7 @@ LOCATIONS = (
 )
 # All columns except the data, which is large.
 _PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
+# Cloud Storage reserves names that look like Google's.
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
@@ -103,6 +104,7 @@ class Storage:
         live = "" if versions else " AND deleted IS NULL"
         where = f"bucket = ? AND substr(name, 1, length(?)) = ?{live}"
         key = (bucket_name, prefix, prefix)
+        # A page starts after a record, so objects written meanwhile do not shift it.
         count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
         sql = (
             f"SELECT {_PLAIN} FROM objects WHERE {where} AND (name, generation) > (?, ?) "
@@ -438,6 +440,7 @@ class Storage:
         with store.change():
             if live is not None:
                 self._delete_object(live, when)
+            # Generations are microseconds, as in Cloud Storage, and grow within a second too.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), deleted=None, storage_class=CLASSES[0], size=len(data), md5=hashlib.md5(data).hexdigest(),

@@ -15,10 +15,10 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-MAX_BATCH = 100  # maximum batch size, as in WooCommerce's REST API
+MAX_BATCH = 100  # as in WooCommerce's REST API
 
 _SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
-MAX_WORDS = 50  # maximum words of a search, each of which is compared with every record
+MAX_WORDS = 50  # each word is compared with every record
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
 

@@ -136,6 +136,7 @@ class Customers(ShopPart):
         """
         data = validate(CustomerData, customerData, "customerData")
         row = self._store.get("customers", customerId)
+        # WordPress never changes user names.
         if data.get("username", row["username"]) != row["username"]:
             raise ToolError("invalid argument: username: a user name cannot be changed")
         sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"

@@ -64,7 +64,9 @@ class OrderLines(ShopPart):
         """Read the products that orders name."""
         lines = [line for data in records for line in data.get("line_items", [])]
         names = ("product_id", "variation_id")
-        ids = {line[name] for line in lines for name in names if line.get(name)}
+        ids: set[int] = set()
+        for line in lines:
+            ids.update(line[name] for name in names if line.get(name))
         skus = sorted({line["sku"] for line in lines if line.get("sku")})
         products = {row["id"]: row for row in self._shop.rows_by_id("products", ids)}
         sql = "SELECT * FROM products WHERE sku IN (SELECT value FROM json_each(?))"

@@ -227,7 +227,7 @@ class Orders(ShopPart):
                 item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
             self._store.insert_all("items", items)
             self._store.update("orders", **new | _checked_totals(items))
-            self._refunds.check_total(orderId)
+            self._refunds.check_total(orderId)  # undoes the change if it raises
             if new["status"] != old["status"]:
                 self._notes.add_status_change(orderId, old["status"], new["status"])
                 if new["status"] == "refunded":
@@ -294,6 +294,7 @@ class Orders(ShopPart):
     def _merge(self, order: Row, data: Row, now: str) -> Row:
         """Return an order after a change of anything but its items."""
         status = data.get("status", order["status"])
+        # Payment moves an unpaid order on, as in WooCommerce.
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
             status = "processing"
         new = {

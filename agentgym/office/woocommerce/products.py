@@ -306,6 +306,7 @@ class Products(ShopPart):
         self._store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
+        # Once per parent, after all variations are stored.
         for parent in dict.fromkeys(row["parent_id"] for row in rows):
             self._sync_parent(parent)
         return [row["id"] for row in rows]

@@ -174,7 +174,7 @@ class Refunds(ShopPart):
             if (
                 sum(line["quantity"] for line in same) > item["quantity"]
                 or sum(line["total"] for line in same) > item["total"]
-                or tax > 0
+                or tax > 0  # no order is taxed
             ):
                 raise ToolError(
                     f"invalid argument: lineItems.{number}: this exceeds what is left to refund of "

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-MAX_AMOUNT = 10**9  # maximum amount; order totals in cents stay far below 64 bits
+MAX_AMOUNT = 10**9  # order totals in cents stay far below 64 bits
 
 # Order statuses that a caller may set.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")

@@ -47,12 +47,12 @@ class Stock(ShopPart):
             target: New quantity.
         """
         item["reduced"] = min(reduced, target)
-        is_changed = item["type"] == "line_item" and reduced != target
-        if is_changed and any(
-            product_id and self._add(product_id, reduced - target)
-            for product_id in (item["variation_id"], item["product_id"])
-        ):
-            item["reduced"] = target
+        if item["type"] != "line_item" or reduced == target:
+            return
+        for product_id in (item["variation_id"], item["product_id"]):
+            if product_id and self._add(product_id, reduced - target):
+                item["reduced"] = target
+                return
 
     def put_back(self, item_id: int, count: int) -> None:
         """Return part of an item's quantity to the stock."""

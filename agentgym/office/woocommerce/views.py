@@ -151,12 +151,14 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
     by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": []}
     for item in items:
         by_type[item["type"]].append(item)
-    given = {
-        **{name: row[name] for name in ("date_paid", "date_completed") if row[name]},
-        **given_fields({name: text for name, text in details.items() if name not in _ADDRESSES}),
-        **{name: given_fields(details[name]) for name in _ADDRESSES if details[name]},
-        **({"meta_data": show_meta(row["meta_data"])} if row["meta_data"] else {}),
-    }
+    given = {name: row[name] for name in ("date_paid", "date_completed") if row[name]}
+    texts = {name: text for name, text in details.items() if name not in _ADDRESSES}
+    given |= given_fields(texts)
+    for name in _ADDRESSES:
+        if details[name]:
+            given[name] = given_fields(details[name])
+    if row["meta_data"]:
+        given["meta_data"] = show_meta(row["meta_data"])
     return {
         "id": row["id"],
         "number": str(row["id"]),
