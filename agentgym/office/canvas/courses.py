@@ -118,8 +118,9 @@ class Courses(CanvasPart):
         """
         course = self._records.course(course_id)
         [shown] = show_courses(self._records, [course])
-        syllabus = course["syllabus_body"]
-        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
+        if course["syllabus_body"] is not None:
+            shown["syllabus_body"] = course["syllabus_body"]
+        return shown
 
     @tool
     def canvas_create_course(

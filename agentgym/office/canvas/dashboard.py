@@ -112,7 +112,7 @@ class Dashboard(CanvasPart):
     def canvas_list_calendar_events(
         self, start_date: Text = None, end_date: Text = None
     ) -> list[Row]:
-        """List your events, those of your courses and due assignments, by time.
+        """List your events, your course events and due assignments, by time.
 
         Args:
             start_date: From this date or moment; today by default.

@@ -60,11 +60,15 @@ def moment(field: str, value: When) -> str | None:
     Raises:
         ToolError: The value is not a date, or before 1900.
     """
-    if value is None or value == "":
-        return None if value is None else ""
+    if value is None:
+        return None
+    if value == "":
+        return ""
     try:
-        parsed = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        in_utc = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if parsed.tzinfo is None:
+            parsed = parsed.replace(tzinfo=UTC)
+        in_utc = parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ToolError(
             f"invalid argument: {field} must be like 2025-01-15T09:00:00Z, got {echo(value)}"
@@ -129,7 +133,9 @@ def grade_text(score: float) -> str:
 
 def percent(score: float | None, possible: float | None) -> float | None:
     """Return a score as a percentage, or None if it is undefined."""
-    return round(100 * score / possible, 2) if score is not None and possible else None
+    if score is None or not possible:
+        return None
+    return round(100 * score / possible, 2)
 
 
 def parse_grade(grade: Any, possible: float) -> float | None:

@@ -151,12 +151,12 @@ def show_user(user: Row, known: bool = True) -> Row:
 def show_profile(user: Row) -> Row:
     """Return a profile without the password."""
     names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
-    return {
-        **{key: user[key] for key in names},
-        "primary_email": user["email"],
-        "time_zone": user["time_zone"] or "UTC",
-        **{key: user[key] for key in ("bio", "title", "sis_user_id") if user[key]},
-    }
+    profile = {key: user[key] for key in names}
+    profile |= {"primary_email": user["email"], "time_zone": user["time_zone"] or "UTC"}
+    for key in ("bio", "title", "sis_user_id"):
+        if user[key]:
+            profile[key] = user[key]
+    return profile
 
 
 def _family_name_first(name: str) -> str:

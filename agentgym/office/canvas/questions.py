@@ -54,9 +54,9 @@ def show_question(row: Row) -> Row:
 
 def without_key(question: Row) -> Row:
     """Return a question as students see it, without the key."""
-    answers = question["answers"] if question["question_type"] in _CHOICES else []
-    shown = [
-        {key: value for key, value in answer.items() if _field_of(key) in ("text", "blank_id")}
-        for answer in answers
-    ]
+    shown = []
+    if question["question_type"] in _CHOICES:
+        for answer in question["answers"]:
+            visible = [key for key in answer if _field_of(key) in ("text", "blank_id")]
+            shown.append({key: answer[key] for key in visible})
     return {**question, "answers": shown}

@@ -68,7 +68,7 @@ class Exports(EmailPart):
             folder: Folder name; all folders if omitted.
             export_path: Path of the file.
             max_emails: Maximum emails of each folder, newest first; all if omitted.
-            export_all_folders: Export all folders, whatever folder is given.
+            export_all_folders: Export all folders, ignoring folder.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         if max_emails is not None and max_emails < 1:

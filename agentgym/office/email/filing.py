@@ -147,7 +147,8 @@ class Filing(EmailPart):
             email_id: Email ID.
         """
         removed = self._delete([email_id])
-        return f"Email {email_id} deleted{' permanently' if removed else ' (moved to Trash)'}"
+        how = "permanently" if removed else "(moved to Trash)"
+        return f"Email {email_id} deleted {how}"
 
     @tool
     def delete_emails(self, email_ids: list[str]) -> str:
@@ -158,7 +159,9 @@ class Filing(EmailPart):
         """
         removed = self._delete(email_ids)
         text = f"Deleted {len(set(email_ids))} emails"
-        return f"{text} ({removed} of them permanently)" if removed else f"{text} (moved to Trash)"
+        if removed:
+            return f"{text} ({removed} of them permanently)"
+        return f"{text} (moved to Trash)"
 
     def _delete(self, email_ids: Sequence[str]) -> int:
         """Delete mails and return how many were deleted for good."""

@@ -46,7 +46,9 @@ def _message_type(mail: Mail) -> str:
         return _multipart_type("mixed", mail)
     if mail.html is None:
         return _text_type(mail.body, "plain")
-    return _multipart_type("alternative", mail) if mail.body else _text_type(mail.html, "html")
+    if not mail.body:
+        return _text_type(mail.html, "html")
+    return _multipart_type("alternative", mail)
 
 
 def _multipart_type(kind: str, mail: Mail) -> str:
@@ -59,4 +61,5 @@ def _text_type(text: str, kind: str) -> str:
     has_control = CONTROL.search(text.replace("\t", "").replace("\n", ""))
     longest = max(len(line) for line in text.split("\n"))
     is_legal = text.isascii() and not has_control and longest < MAX_SUBJECT
-    return f'text/{kind}; charset="{"us-ascii" if is_legal else "utf-8"}"'
+    charset = "us-ascii" if is_legal else "utf-8"
+    return f'text/{kind}; charset="{charset}"'

@@ -185,7 +185,7 @@ class Mailboxes(ServerState):
     ) -> list[int]:
         """Store a checked mail in folders and return its ids there.
 
-        A mail in Drafts is a draft, whatever its origin.
+        Any mail in Drafts is a draft.
         """
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"

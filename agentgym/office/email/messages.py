@@ -94,8 +94,9 @@ class Mail:
     def parts(self) -> list[str]:
         """Texts in the order that mail programs prefer: HTML first, even if it is empty."""
         html, body = (self.html or "").strip(), self.body.strip()
-        texts = [_html_to_text(html)] if html else []
-        return [*texts, body] if body or not texts else texts
+        if not html:
+            return [body]
+        return [_html_to_text(html), body] if body else [_html_to_text(html)]
 
     @property
     def recipients(self) -> list[str]:
@@ -132,7 +133,9 @@ def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
                 "Ada <b@y.org>"
             )
         quoted, plain = entry[1], entry[2]
-        name = (plain or "") if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        name = plain or ""
+        if quoted is not None:
+            name = re.sub(r"\\(.)", r"\1", quoted)
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
@@ -253,5 +256,9 @@ def numbered_names(name: str) -> Iterator[str]:
     """Yield a file name and then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
+    if not dot or not stem:  # such as `README` or `.profile`
+        stem, suffix = name, ""
+    else:
+        suffix = f".{suffix}"
     for count in itertools.count(2):
-        yield f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"
+        yield f"{stem} ({count}){suffix}"

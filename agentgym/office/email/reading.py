@@ -96,11 +96,11 @@ class Reading(EmailPart):
             email_id: Email ID.
         """
         headers = headers_of(self._mailboxes.to_mail(self._mailboxes.mine(email_id)))
-        thread = {"in_reply_to": "In-Reply-To", "references": "References"}
-        return {
-            **{key: headers.get(name, "") for key, name in _HEADERS.items()},
-            **{key: headers[name] for key, name in thread.items() if name in headers},
-        }
+        shown = {key: headers.get(name, "") for key, name in _HEADERS.items()}
+        for key, name in (("in_reply_to", "In-Reply-To"), ("references", "References")):
+            if name in headers:
+                shown[key] = headers[name]
+        return shown
 
     @tool
     def download_attachment(self, email_id: str, attachment_filename: str) -> Row:

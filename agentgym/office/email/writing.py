@@ -69,7 +69,9 @@ class Writing(EmailPart):
         """
         old = self._original(email_id)
         me = self._mailboxes.me()["email"].casefold()
-        to = old.to if addresses(old.sender)[0][1].casefold() == me else old.sender
+        to = old.sender
+        if addresses(old.sender)[0][1].casefold() == me:
+            to = old.to  # a reply to one's own mail goes to its recipients
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}

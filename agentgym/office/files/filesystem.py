@@ -150,10 +150,10 @@ class Filesystem(Server):
             path: The directory.
             sortBy: By name, or by size with the largest first.
         """
-        entries = [
-            (name, 0 if folder else self.context.files.size(full), folder)
-            for name, full, folder in self._entries(path)
-        ]
+        entries = []
+        for name, full, is_folder in self._entries(path):
+            size = 0 if is_folder else self.context.files.size(full)
+            entries.append((name, size, is_folder))
         if sortBy == "size":
             entries.sort(key=lambda entry: -entry[1])
         lines = []
@@ -218,15 +218,18 @@ class Filesystem(Server):
         """
         files = self.context.files
         modified = files.modified(path)
-        folder = files.is_dir(path)
+        is_folder = files.is_dir(path)
+        size, created, permissions = _FOLDER_BYTES, modified, "755"
+        if not is_folder:
+            size, created, permissions = files.size(path), files.file(path).created, "644"
         facts = {
-            "size": str(_FOLDER_BYTES if folder else files.size(path)),
-            "created": _date(modified if folder else files.file(path).created),
+            "size": size,
+            "created": _date(created),
             "modified": _date(modified),
-            "accessed": _date(modified),
-            "isDirectory": json.dumps(folder),
-            "isFile": json.dumps(not folder),
-            "permissions": "755" if folder else "644",
+            "accessed": _date(modified),  # reading is not recorded
+            "isDirectory": json.dumps(is_folder),
+            "isFile": json.dumps(not is_folder),
+            "permissions": permissions,
         }
         return "\n".join(f"{name}: {fact}" for name, fact in facts.items())
 

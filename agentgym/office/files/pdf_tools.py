@@ -246,9 +246,10 @@ class PdfTools(Server):
             f"Pattern: {search['pattern']}",
             f"Total matches: {total}",
             f"Page: {page}/{_pages(search)}",
-            *([f"Results per page: {size}"] if first else []),
-            "",
         ]
+        if first:
+            lines.append(f"Results per page: {size}")
+        lines.append("")
         first_match = (page - 1) * size
         shown = matches[first_match : first_match + size]
         for k, (number, text, before, after) in enumerate(shown, first_match + 1):

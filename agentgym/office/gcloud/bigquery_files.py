@@ -66,11 +66,16 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
         raise ToolError(f"invalid argument: the file is not valid CSV: {error}") from None
     if "\0" in text:
         raise ToolError("invalid argument: the file has a NUL character")
-    return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
+    head = None
+    if 0 < skip <= len(rows):
+        head = rows[skip - 1]
+    return head, rows[skip:]
 
 
 def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
-    width = len(head) if head is not None else len(rows[0]) if rows else 0
+    width = len(rows[0]) if rows else 0
+    if head is not None:
+        width = len(head)
     if not 1 <= width <= _MAX_COLUMNS:
         raise ToolError(
             f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}"

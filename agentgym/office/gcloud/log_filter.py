@@ -133,7 +133,7 @@ class _Reader:
             if self._terms > MAX_TERMS:
                 raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
             test = leaf()
-        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+        return _negation(test) if negated else test
 
     def _group(self, leaf: Callable[[], Test]) -> Test:
         self._take()
@@ -158,7 +158,7 @@ class _Reader:
             test = self._comparison(_path(word), self._take())
         else:
             test = _anywhere(_value(word))
-        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+        return _negation(test) if negated else test
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
@@ -180,6 +180,10 @@ class _Reader:
 
 def _bad(problem: str) -> ToolError:
     return ToolError(f"invalid argument: invalid filter in the Logging query language: {problem}")
+
+
+def _negation(test: Test) -> Test:
+    return lambda entries: [not passed for passed in test(entries)]
 
 
 def _any_passes(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
@@ -217,10 +221,12 @@ def _value(token: str) -> str:
 
 
 def _path(word: str) -> tuple[str, ...]:
-    path = tuple(_unquote(match[1]) if match[1] else match[2] for match in _SEGMENT.finditer(word))
+    path = []
+    for quoted, plain in _SEGMENT.findall(word):
+        path.append(_unquote(quoted) if quoted else plain)
     if not path or path[0] not in FIELDS:
         raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
-    return path
+    return tuple(path)
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:

@@ -236,12 +236,10 @@ class Logging:
         self._server.store.insert(
             "log_sinks", name=sink_name, destination=target, filter=log_filter
         )
-        text = details(
-            f"Created log sink {sink_name}",
-            ("Destination", target),
-            *([("Filter", log_filter)] if log_filter else []),
-            ("Writer Identity", _WRITER),
-        )
+        fields = [("Destination", target), ("Writer Identity", _WRITER)]
+        if log_filter:
+            fields.insert(1, ("Filter", log_filter))
+        text = details(f"Created log sink {sink_name}", *fields)
         return f"{text}\n\nThe writer identity already has access to the destination."
 
     @tool

@@ -247,7 +247,8 @@ class Storage:
             enabled: False to disable it; existing versions stay.
         """
         self._set_bucket(bucket_name, versioning=enabled)
-        return f"Versioning {'enabled' if enabled else 'disabled'} for bucket {bucket_name}"
+        state = "enabled" if enabled else "disabled"
+        return f"Versioning {state} for bucket {bucket_name}"
 
     @tool
     def storage_get_bucket_size(self, bucket_name: str) -> str:
@@ -480,10 +481,12 @@ def _rule(rule: Row) -> str:
 
 def _show(row: Row, with_generation: bool) -> str:
     """Return an object's line: name, size and unusual properties."""
-    notes = [
-        *([] if row["storage_class"] == CLASSES[0] else [row["storage_class"]]),
-        *([f"generation {row['generation']}"] if with_generation else []),
-        *([f"noncurrent since {row['deleted']}"] if row["deleted"] else []),
-    ]
+    notes = []
+    if row["storage_class"] != CLASSES[0]:
+        notes.append(row["storage_class"])
+    if with_generation:
+        notes.append(f"generation {row['generation']}")
+    if row["deleted"]:
+        notes.append(f"noncurrent since {row['deleted']}")
     note = f" ({', '.join(notes)})" if notes else ""
     return f"{row['name']}: {row['size']} bytes{note}"

@@ -67,7 +67,9 @@ class ShopContext(ServerState):
     def site_time(self, gmt: str | None) -> str | None:
         """Convert a stored date to site time, as in all answers."""
         offset = self.offset()
-        return (datetime.fromisoformat(gmt) + offset).isoformat() if offset and gmt else gmt
+        if not gmt or not offset:
+            return gmt
+        return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
         """Return the fields that are always shown or differ from a new record, with dates in site
@@ -101,7 +103,9 @@ class ShopContext(ServerState):
                 f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, got "
                 f"{echo(text)}"
             ) from None
-        return stamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC) - self.offset())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC) - self.offset()
+        return stamp(moment)
 
     # -- records -------------------------------------------------------------------------------
 

@@ -157,7 +157,9 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
 
 def _scale(amount: int, quantity: int, before: int) -> int:
     """Scale a line's amount to a new quantity, rounding half up."""
-    return amount if quantity == before else (2 * amount * quantity + before) // (2 * before)
+    if quantity == before:
+        return amount
+    return (2 * amount * quantity + before) // (2 * before)
 
 
 def _price(product: Row, quantity: int) -> Row:

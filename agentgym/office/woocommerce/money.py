@@ -21,8 +21,10 @@ def money(amount: int) -> str:
 
 def totals(items: Sequence[Row]) -> dict[str, int]:
     """Return discount, shipping cost and total of an order."""
-    return {
-        "discount_total": sum(item["subtotal"] - item["total"] for item in items),
-        "shipping_total": sum(item["total"] for item in items if item["type"] == "shipping"),
-        "total": sum(item["total"] for item in items),
-    }
+    sums = {"discount_total": 0, "shipping_total": 0, "total": 0}
+    for item in items:
+        sums["discount_total"] += item["subtotal"] - item["total"]
+        sums["total"] += item["total"]
+        if item["type"] == "shipping":
+            sums["shipping_total"] += item["total"]
+    return sums

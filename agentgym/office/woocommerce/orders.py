@@ -192,7 +192,7 @@ class Orders(ShopPart):
     @tool
     def woo_orders_create(self, orderData: NewOrder) -> Row:
         """Create an order; other fields of the REST API (status, customer_id, fee_lines …) are accepted too.
-        Prices are those of the products unless a line gives its total.
+        Prices come from the products unless a line gives its total.
 
         Args:
             orderData: The order.

@@ -96,9 +96,9 @@ class Products(ShopPart):
             ToolError: A value is invalid, or a SKU is taken.
         """
         products = []
-        ids = {
-            table: {row["name"]: row["id"] for row in self._store.find(table)} for table in TERMS
-        }
+        ids = {}
+        for table in TERMS:
+            ids[table] = {row["name"]: row["id"] for row in self._store.find(table)}
         with self._store.change():
             for given in records:
                 record = dict(given)
@@ -360,7 +360,9 @@ def _price_bound(text: str | None, name: str) -> float | None:
 
 
 def _split(text: str | None) -> list[str] | None:
-    return [part.strip() for part in text.split(",")] if text else None
+    if not text:
+        return None
+    return [part.strip() for part in text.split(",")]
 
 
 def _id_list(text: str | None, name: str) -> list[int] | None:

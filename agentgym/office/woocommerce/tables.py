@@ -146,7 +146,9 @@ _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
 def _literal(value: object) -> str:
     if isinstance(value, int):
         return str(value)
-    return "'" + (value if isinstance(value, str) else json.dumps(value)).replace("'", "''") + "'"
+    text = value if isinstance(value, str) else json.dumps(value)
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _insert(table: str, record: Mapping[str, object]) -> str:
@@ -159,6 +161,7 @@ def _statements() -> Iterator[str]:
         yield _insert(table, record)
     for line in _SETTINGS.strip().splitlines():
         group, key, label, kind, default, *choices = line.split("|")
+        options = {name: name for name in choices[0].split(",")} if choices else {}
         yield _insert(
             "settings",
             {
@@ -168,7 +171,7 @@ def _statements() -> Iterator[str]:
                 "type": kind,
                 "default_value": default,
                 "value": default,
-                "options": {name: name for name in choices[0].split(",")} if choices else {},
+                "options": options,
             },
         )
 

@@ -196,16 +196,16 @@ def _show_extras(item: Row) -> Row:
 
 def _show_line(item: Row) -> Row:
     price = Decimal(item["total"]) / item["quantity"] / 100
-    exact = item["total"] % item["quantity"] == 0
-    return {
+    shown = {
         "id": item["id"],
         "name": item["name"],
         "product_id": item["product_id"] or 0,
         "quantity": item["quantity"],
-        "price": f"{price:.2f}" if exact else f"{price:.6f}",
-        **({} if exact else {"total": money(item["total"])}),
-        **_show_extras(item),
+        "price": f"{price:.2f}",
     }
+    if item["total"] % item["quantity"]:  # the rounded price does not give the total
+        shown |= {"price": f"{price:.6f}", "total": money(item["total"])}
+    return shown | _show_extras(item)
 
 
 def _show_shipping(item: Row) -> Row:
