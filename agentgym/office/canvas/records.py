@@ -331,7 +331,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _ASSIGNMENT | shown  # its own fields come first, and count
+    return shown | _ASSIGNMENT | shown  # own fields come first and take priority
 
 
 def _uuid(kind: str, record: Row) -> str:

@@ -68,7 +68,7 @@ class PdfTools(Server):
                 facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
         lines = [
             "PDF file information:",
-            *(f"{name}: {fact[:1_000]}" for name, fact in facts.items()),
+            *(f"{name}: {fact}" for name, fact in facts.items()),
         ]
         return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 

@@ -32,7 +32,7 @@ def run_on(
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")
-    except ImportError as error:  # it needs modules that Python has on Unix only
+    except ImportError as error:  # some of its modules exist on Unix only
         raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
     files, start = context.files, len(ROOT) + 1
     entries = {}

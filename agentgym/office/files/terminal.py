@@ -232,6 +232,6 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 def _names_file(argument: str, files: Workspace) -> bool:
     """Return whether an argument with a slash names an existing file or directory."""
-    with contextlib.suppress(ToolError):  # no path, or one that leads out of the workspace
+    with contextlib.suppress(ToolError):  # not a path, or outside the workspace
         return "/" in argument and files.exists(argument)
     return False

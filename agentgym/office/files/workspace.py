@@ -39,7 +39,7 @@ class WorkspaceFile:
     modified: datetime
 
     def __deepcopy__(self, memo: object) -> WorkspaceFile:
-        return self  # nothing in it can change
+        return self  # immutable
 
 
 def _epoch() -> datetime:

@@ -33,7 +33,7 @@ _SHOWN = {
 class Categories(ShopPart):
     """Categories and tags of products, which WordPress calls terms."""
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, name: str, parent: int = 0) -> int:
         """Add a category and return its id."""
@@ -43,7 +43,7 @@ class Categories(ShopPart):
         """Return all categories in API form, by id."""
         return self._show("categories", self._shop.select_ids("categories", {}, "id"))
 
-    # -- for other parts -----------------------------------------------------------------------
+    # For other parts.
 
     def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
         """Return the id of a term given by name or id; add it if the name is new.
@@ -78,12 +78,12 @@ class Categories(ShopPart):
                 for term in terms:
                     self._store.get(table, term, name)
                 if not terms and table == "categories":
-                    terms = [1]  # a product is Uncategorized at least
+                    terms = [1]  # every product has at least Uncategorized
                 self._store.delete(f"product_{table}", product_id=product_id)
                 links = [{"product_id": product_id, "term_id": term} for term in terms]
                 self._store.insert_all(f"product_{table}", links)
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_products_categories_list(
@@ -138,7 +138,7 @@ class Categories(ShopPart):
         }
         return self._show("tags", self._shop.select_ids("tags", where, "id", page, perPage))
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _create(self, data: Row) -> Row:
         name, parent = data["name"], data.get("parent", 0)

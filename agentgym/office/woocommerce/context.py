@@ -46,7 +46,7 @@ class ShopContext(ServerState):
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
-    # -- dates ---------------------------------------------------------------------------------
+    # Dates.
 
     def tick(self) -> str:
         """Advance the clock and return the time; each event has a different time."""
@@ -107,7 +107,7 @@ class ShopContext(ServerState):
             moment = moment.replace(tzinfo=UTC) - self.offset()
         return stamp(moment)
 
-    # -- records -------------------------------------------------------------------------------
+    # Records.
 
     def select_ids(
         self,
@@ -203,7 +203,7 @@ class ShopContext(ServerState):
             record = show(id)
         return record
 
-    # -- batches -------------------------------------------------------------------------------
+    # Batches.
 
     def run_batch(
         self, create: BatchJob, update: BatchJob, delete: BatchJob

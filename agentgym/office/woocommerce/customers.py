@@ -44,7 +44,7 @@ _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_cr
 class Customers(ShopPart):
     """Customers; the first is the administrator."""
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
         """Add a customer like `add_all` and return the id."""
@@ -73,7 +73,7 @@ class Customers(ShopPart):
         """Return all customers, including the administrator, in API form, by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_customers_list(
@@ -102,7 +102,7 @@ class Customers(ShopPart):
             "email = ?": email,
             "role = ?": None if role == "all" else role,
         }
-        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # the id makes the order total
+        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # ids break ties
         return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
 
     @tool
@@ -148,7 +148,7 @@ class Customers(ShopPart):
         self._store.update("customers", **_merge(row, data, self._shop.tick()))
         return self.woo_customers_get(customerId)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
         """Add validated customers with a `date_created`."""

@@ -93,7 +93,7 @@ class Orders(ShopPart):
         self._notes = notes
         self._refunds = refunds
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, **record: Any) -> int:
         """Add an order like `add_all` and return its id."""
@@ -131,7 +131,7 @@ class Orders(ShopPart):
         """Return all orders, including those in the trash, in API form, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_orders_list(
@@ -264,7 +264,7 @@ class Orders(ShopPart):
             delete=(delete, self.woo_orders_delete),
         )
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
         """Add validated orders with a `date_created`."""

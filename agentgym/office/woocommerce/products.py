@@ -76,7 +76,7 @@ class Products(ShopPart):
         super().__init__(shop)
         self._categories = categories
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, name: str, **fields: Any) -> int:
         """Add a product like `add_all` and return its id."""
@@ -118,7 +118,7 @@ class Products(ShopPart):
         """Return all products except variations, including the trash, in API form."""
         return select_products(self._shop, {"type <> ?": "variation"}, "id")
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_products_list(
@@ -274,7 +274,7 @@ class Products(ShopPart):
         self._store.get("products", productId)
         return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
         """Add validated products with a `date_created`."""

@@ -71,7 +71,7 @@ class Refunds(ShopPart):
         self._stock = stock
         self._notes = notes
 
-    # -- for other parts -----------------------------------------------------------------------
+    # For other parts.
 
     def check_total(self, order_id: int) -> None:
         """Raise if an order's total is below its refunds.
@@ -92,7 +92,7 @@ class Refunds(ShopPart):
         if rest:
             self._add(order_id, rest, "Order fully refunded.", [])
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_orders_refunds_create(
@@ -138,7 +138,7 @@ class Refunds(ShopPart):
                 self._notes.add_status_change(orderId, order["status"], "refunded")
         return self._show(self._store.get("refunds", new_id))
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _total(self, order_id: int) -> int:
         return int(self._store.value("SELECT total FROM orders WHERE id = ?", order_id))

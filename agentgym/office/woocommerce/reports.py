@@ -162,7 +162,7 @@ class Reports(ShopPart):
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
         return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _sales(self, where: str, values: tuple[str, ...]) -> defaultdict[int, Row]:
         """Return the sales by product, with zeros for unsold products."""

@@ -33,7 +33,7 @@ STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refun
 # Accept numbers for text, as the REST API does: prices come with and without quotes.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
 
-_ECHO_CHARS = 120  # a path into a record can be as long as its caller likes; errors stay short
+_ECHO_CHARS = 120  # callers choose the length of a path into a record
 
 
 def _amount(value: object) -> str:
@@ -59,7 +59,7 @@ Amount = Annotated[str, BeforeValidator(_amount)]
 Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
-Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
+Quantity = Annotated[int, Field(ge=0, le=10**6)]  # multiplied by an amount it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
@@ -121,7 +121,7 @@ class ProductData(TypedDict, total=False):
         ProductType | Literal["variation"],
         Field(description="Kind of product"),
         WithJsonSchema({"type": "string", "enum": list(get_args(ProductType))}),
-    ]  # a variation may be sent back as it was read, and not be made
+    ]  # variations may be sent back, but not created
     status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
     featured: Annotated[bool, Field(description="Show among the featured products")]
     catalog_visibility: Annotated[
