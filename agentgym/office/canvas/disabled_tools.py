@@ -47,7 +47,7 @@ class NewLogin(TypedDict, total=False):  # noqa: D101
     send_confirmation: Annotated[bool, Field(description="Ignored: no mails are sent")]
 
 
-class DisabledTools:
+class DisabledCanvasTools:
     """Signatures of the disabled tools, which give the published schemas."""
 
     @disabled_tool(_FILES)

@@ -11,7 +11,7 @@ from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.communication import Conversations, Discussions
 from agentgym.office.canvas.courses import Courses
 from agentgym.office.canvas.dashboard import Dashboard
-from agentgym.office.canvas.disabled_tools import DisabledTools
+from agentgym.office.canvas.disabled_tools import DisabledCanvasTools
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
 from agentgym.office.canvas.records import CanvasRecords
@@ -130,5 +130,5 @@ class Canvas(Server):
             self.quizzes,
             self.conversations,
             self.dashboard,
-            DisabledTools(),
+            DisabledCanvasTools(),
         )

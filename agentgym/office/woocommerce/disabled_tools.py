@@ -74,7 +74,7 @@ class CouponData(TypedDict, total=False):
 NewCoupon = Annotated[dict[str, Any], schema_of(CouponData, ["code", "amount", "discount_type"])]
 
 
-class DisabledTools:
+class DisabledShopTools:
     """Signatures of the disabled tools, which give the published schemas."""
 
     @disabled_tool(_COUPONS)

@@ -9,7 +9,7 @@ from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories, Reviews
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
-from agentgym.office.woocommerce.disabled_tools import DisabledTools
+from agentgym.office.woocommerce.disabled_tools import DisabledShopTools
 from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
@@ -99,5 +99,5 @@ class WooCommerce(Server):
             self.customers,
             self.reports,
             self.settings,
-            DisabledTools(),
+            DisabledShopTools(),
         )
