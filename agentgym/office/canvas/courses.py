@@ -46,7 +46,6 @@ class Courses(CanvasPart):
         syllabus_body: Text = None,
         is_public: bool = False,
         time_zone: str = "UTC",
-        sis_course_id: Text = None,
         account_id: int = 1,
         **extra: Any,
     ) -> int:
@@ -65,7 +64,6 @@ class Courses(CanvasPart):
                 syllabus_body=prose("syllabus_body", syllabus_body),
                 is_public=is_public,
                 time_zone=line("time_zone", time_zone),
-                sis_course_id=sis_course_id,
                 created_at=self._records.now(),
                 extra=extra,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentgym.office.canvas.fields import Text, line, prose, updates
-from agentgym.office.canvas.records import CanvasPart
+from agentgym.office.canvas.records import ROOT_ACCOUNT, CanvasPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -28,19 +28,11 @@ class People(CanvasPart):
         login_id: str,
         password: str,
         *,
-        email: Text = None,
         admin: bool = False,
-        sis_user_id: Text = None,
-        short_name: Text = None,
-        sortable_name: Text = None,
-        title: Text = None,
-        bio: Text = None,
-        time_zone: Text = None,
-        account_id: int = 1,
     ) -> int:
         """Add a user and return the id.
 
-        An administrator has all rights. The login id is the default e-mail address.
+        An administrator has all rights. The login id is also the e-mail address.
         """
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
@@ -48,17 +40,13 @@ class People(CanvasPart):
         return self._records.add(
             "users",
             name=name,
-            sortable_name=sortable_name or _family_name_first(name),
-            short_name=short_name or name,
+            sortable_name=_family_name_first(name),
+            short_name=name,
             login_id=login_id,
             password=password,
-            email=email or login_id,
-            sis_user_id=sis_user_id,
-            title=title,
-            bio=bio,
-            time_zone=time_zone,
+            email=login_id,
             admin=admin,
-            account_id=account_id,
+            account_id=ROOT_ACCOUNT,
             created_at=self._records.now(),
             updated_at=self._records.now(),
         )
@@ -153,7 +141,7 @@ def show_profile(user: Row) -> Row:
     names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
     profile = {key: user[key] for key in names}
     profile |= {"primary_email": user["email"], "time_zone": user["time_zone"] or "UTC"}
-    for key in ("bio", "title", "sis_user_id"):
+    for key in ("bio", "title"):
         if user[key]:
             profile[key] = user[key]
     return profile

@@ -9,7 +9,7 @@ CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
 INSERT INTO accounts (id, name) VALUES (1, 'University');
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, sortable_name TEXT NOT NULL,
   short_name TEXT NOT NULL, login_id TEXT NOT NULL UNIQUE COLLATE NOCASE, password TEXT NOT NULL,
-  email TEXT, sis_user_id TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
+  email TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
   account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL, last_login TEXT);
 CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id),
