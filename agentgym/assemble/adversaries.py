@@ -1,6 +1,6 @@
 """Registry of adversaries: policies that try to win a world without doing its task.
 
-`agentgym audit` plays a battery of general ones in every world. A world's module registers those
+`agentgym audit` plays a general battery in every world. A world's module registers further ones
 that only its author can think of.
 """
 
@@ -13,24 +13,24 @@ from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
 PolicyFactory = Callable[[str], Policy]
-"""Returns a policy for the id of a world or of one of its presets."""
+"""Returns a policy for the id of a world or a preset."""
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}
 
 
 def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactory) -> None:
-    """Let `agentgym audit` play a policy in a world and those derived from it.
+    """Add a policy that `agentgym audit` plays in a world and its subclasses.
 
     Args:
         world: The class of the world.
-        name: The name of the policy in the tables, in a few words.
-        factory: Makes the policy, which sees the chat alone.
+        name: A short name for the tables.
+        factory: Makes the policy, which sees only the chat.
     """
     _adversaries.setdefault(world, {})[name] = factory
 
 
 def adversaries(world: type[World[Any]]) -> Mapping[str, PolicyFactory]:
-    """Return the adversaries of a world and of its bases, by name."""
+    """Return the adversaries of a world and its bases, by name."""
     return {
         name: factory
         for base in reversed(world.__mro__)

@@ -1,8 +1,7 @@
-"""Context strategies as text, with their arguments: `clear_results:trigger=60k:keep=3+compaction`.
+"""Context strategies with arguments as text: `clear_results:trigger=60k:keep=3+compaction`.
 
-Strategies are joined by `+`; each may be followed by arguments, `:name=value`. Those of the window
-that a stack shares (`BUDGET`) may stand at any strategy, and at `none`, which takes those of the
-trimming too.
+`+` joins strategies, and `:name=value` adds arguments. Arguments of the shared window (`BUDGET`)
+may follow any strategy, or `none`, which also accepts those of the trimming.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 from agentgym.text.validation import list_names, parse_count
 
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
-"""The arguments of the window that all strategies of a stack share, with their types."""
+"""The arguments of the window that a stack's strategies share, with their types."""
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
 
 
 Context = str | Sequence[str] | None
-"""Context strategies: joined by `+`, or one after the other."""
+"""Context strategies as a text joined by `+`, or as a sequence."""
 
 
 def join_context(context: Context) -> str:
-    """Return context strategies as one text; empty for None.
+    """Join context strategies into one text; empty for None.
 
     Raises:
-        ValueError: It is no text and no sequence of texts.
+        ValueError: The value is neither a text nor a sequence of texts.
     """
     if context is None or isinstance(context, str):
         return context or ""
@@ -41,22 +40,22 @@ def join_context(context: Context) -> str:
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the strategies in a text, each with its arguments as text.
+    """Split a text into strategies, each with its arguments as text.
 
-    A part without `=` belongs to what stands before it, so names and values may hold a `:`, as
-    `package.module:name` does.
+    A part without `=` belongs to the part before it, so names and values may contain a `:`, as in
+    `package.module:name`.
 
     Raises:
-        ValueError: An argument is given twice at one strategy.
+        ValueError: A strategy has an argument twice.
     """
-    return [split_knobs(text) for text in context.split("+")]
+    return [split_arguments(text) for text in context.split("+")]
 
 
-def split_knobs(text: str) -> tuple[str, dict[str, str]]:
-    """Return a name with its arguments as text: `noisy:p=0.1` is `noisy` with `p`.
+def split_arguments(text: str) -> tuple[str, dict[str, str]]:
+    """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
 
     Raises:
-        ValueError: An argument is given twice.
+        ValueError: An argument occurs twice.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}
@@ -78,8 +77,8 @@ def check_values(name: str, owners: Container[str]) -> None:
     """Raise `ValueError` if an argument without a value follows a name that takes arguments.
 
     Args:
-        name: A name as `split_knobs` returns it.
-        owners: The names that take arguments, none of which is a module.
+        name: A name as returned by `split_arguments`.
+        owners: The names that take arguments; none of them is a module.
     """
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
@@ -88,51 +87,51 @@ def check_values(name: str, owners: Container[str]) -> None:
         )
 
 
-def read_context_knobs(
+def read_context_arguments(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a wrapper, and those of the window, from their texts.
+    """Parse the arguments of a wrapper and of the window.
 
     Args:
         strategy: The name of the strategy, for errors.
-        wrapper: Its class, whose annotations say how a text is read.
+        wrapper: Its class, whose annotations determine the types.
         texts: The texts by name.
 
     Raises:
-        ValueError: There is no argument of a name, or its text cannot be read.
+        ValueError: An argument is unknown or invalid.
     """
     own = {name: text for name, text in texts.items() if name not in BUDGET}
     shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
-    return read_knobs(strategy, wrapper, own, tuple(BUDGET)), shared
+    return read_arguments(strategy, wrapper, own, tuple(BUDGET)), shared
 
 
-def read_knobs(
+def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the arguments of a class or a function from their texts.
+    """Parse the arguments of a class or function.
 
     Args:
         owner: Its name, for errors.
-        factory: The class or function, whose annotations say how a text is read.
+        factory: The class or function, whose annotations determine the types.
         texts: The texts by name.
-        more: Names that the error about an unknown one lists besides.
+        more: Further names for the error about an unknown one.
 
     Raises:
-        ValueError: There is no argument of a name, or its text cannot be read.
+        ValueError: An argument is unknown or invalid.
     """
-    check_knobs(owner, factory, texts, more)
+    check_arguments(owner, factory, texts, more)
     function = cast(Any, factory).__init__ if isinstance(factory, type) else factory
     hints = get_type_hints(function) if texts else {}
     return {name: _read(name, hints.get(name, str), text) for name, text in texts.items()}
 
 
-def check_knobs(
+def check_arguments(
     owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
 ) -> None:
-    """Raise `ValueError` if a class or a function has no argument of a name; the other arguments
-    are those of `read_knobs`.
+    """Raise `ValueError` if a class or function lacks an argument; the parameters are those of
+    `read_arguments`.
     """
-    known = _knobs_of(factory)
+    known = _parameters_of(factory)
     if known is None:
         return
     for name in names:
@@ -145,8 +144,8 @@ def check_knobs(
 
 
 @functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
-def _knobs_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
-    """Return the arguments of a class or a function with their defaults; None if it takes any."""
+def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
+    """Return the parameters of a class or function with their defaults; None if it accepts any."""
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -154,7 +153,7 @@ def _knobs_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
 
 
 def _write(name: str, default: Any) -> str:
-    """Return an argument with its default, as they are written in a text."""
+    """Format an argument with its default."""
     if default is inspect.Parameter.empty:
         return name
     if default is None or isinstance(default, bool):
@@ -165,11 +164,10 @@ def _write(name: str, default: Any) -> str:
 
 
 def _read(name: str, hint: Any, text: str) -> Any:
-    """Return the value of a text for an argument of a type; what no type explains stays text, for
-    the wrapper to read.
+    """Parse an argument's text; texts of unknown types stay texts for the wrapper.
 
     Raises:
-        ValueError: The text is no value of the type.
+        ValueError: The text does not fit the type.
     """
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if text == "none" and type(None) in kinds:

@@ -1,7 +1,7 @@
-"""Worlds of other packages, which name them in the entry-point group `agentgym.worlds`.
+"""Worlds of other packages, named in the entry-point group `agentgym.worlds`.
 
-An entry is `module:Class`, or a module that calls `agentgym.register` when it is imported. Reading
-the entries imports nothing; a package that is broken costs a warning and its own worlds.
+An entry is `module:Class`, or a module that calls `agentgym.register` on import. Reading the
+entries imports nothing. A broken package causes a warning, and only its own worlds are missing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
 
+# The entries whose modules have not been imported yet, by value.
 _unused: dict[str, EntryPoint] = {}
-"""The entries whose modules were not imported yet, by their value."""
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Register the worlds that the entries of all installed packages name by their class.
+    """Register the worlds that installed packages name by class.
 
     Args:
-        register: Is called with `module:Class` and the package that it is in.
+        register: Called with `module:Class` and the name of the package.
     """
     for entry in _entries():
         try:
@@ -37,11 +37,11 @@ def register_each(register: Callable[[str, str], None]) -> None:
 
 
 def _entries() -> Iterator[EntryPoint]:
-    """Yield the entries of the packages whose metadata can be read."""
+    """Yield the entries of all packages with readable metadata."""
     try:
         yield from entry_points(group=GROUP)
     except Exception:  # noqa: BLE001 - the metadata are files of anyone
-        # Which package it is, and what the others offer, only a look at each says.
+        # Inspect the packages one by one to find the broken one and read the others.
         for package in distributions():
             try:
                 yield from package.entry_points.select(group=GROUP)
@@ -50,13 +50,13 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of the entries that were not imported yet.
+    """Import the modules of entries that have not been imported yet.
 
     Args:
-        namespace: Only those of this package, or with this name.
+        namespace: Only entries of this package or with this name.
 
     Returns:
-        The `module:Class` of those that cannot be imported.
+        The `module:Class` of the entries that failed to import.
     """
     broken = []
     for value, entry in list(_unused.items()):

@@ -1,4 +1,4 @@
-"""Registry of worlds and teams, and the spec of an env from an id with options."""
+"""Registry of worlds and teams, and env specs from ids with options."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from agentgym.world.splits import config_for_split
 from agentgym.world.world import World, check_defined, check_world, load_world, world_path
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
-"""The kinds of teams (`agentgym.multi`), with the last part of their ids."""
+"""The kinds of teams (`agentgym.multi`), with the suffix of their ids."""
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
+# Keyword arguments of `ToolEnv`; all others are fields of the world's configuration.
 _ENV_OPTIONS = (
     "world",
     "dialect",
@@ -44,20 +45,19 @@ _ENV_OPTIONS = (
     "render_mode",
     "split",
 )
-"""Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
+# Further keyword arguments of teams.
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
-"""Keyword arguments that a team has besides."""
+# The tests check these worlds' presets; checking them here would slow the import.
 _OWN_WORLDS = "agentgym.envs."
-"""Worlds whose presets are checked by the tests: checking them here would slow their import."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered world: its id, its class or `module:Class`, and the options that the id presets.
+    """A registered world: its id, its class or `module:Class`, and its preset options.
 
-    A class that is given by name is imported when it is first asked for.
+    A class given by path is imported on first use.
     """
 
     id: str
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """Return the `module:Class` by which specs name the world."""
+        """Return the `module:Class` that names the world in specs."""
         return self.source if isinstance(self.source, str) else world_path(self.source)
 
     @property
@@ -74,8 +74,8 @@ class Entry:
         """Return the class of the world.
 
         Raises:
-            MissingHook: The class lacks a hook that every world must fill, or `Config`.
-            ValueError: The class is given by name, and cannot be imported.
+            MissingHook: The class lacks a required hook or `Config`.
+            ValueError: The path cannot be imported.
         """
         return load_world(self.source)
 
@@ -94,20 +94,19 @@ def register(
     """Register a world as `<namespace>/<Class>-v0`, and each preset as
     `<namespace>/<Class>-<preset>-v0`.
 
-    Teams that share it are `<namespace>/<Class>-team-v0` and `<namespace>/<Class>-manager-v0`.
+    Teams of the world are `<namespace>/<Class>-team-v0` and `<namespace>/<Class>-manager-v0`.
 
     Args:
-        world: The class; it must be importable from its module, since specs name it by its path.
-            Or that path, `module:Class`: then the module is imported when the world is first made
-            or inspected, and options of its presets are checked when they are used.
-        presets: Options of the world, and of `ToolEnv`, by the name of the preset.
-        teams: More kinds of teams that play it; see `TEAMS`.
-        namespace: The first part of the ids; for worlds of other packages, best their name.
+        world: The class, importable from its module, or its path `module:Class`. With a path, the
+            module is imported on first use, and preset options are checked then.
+        presets: Options of the world and of `ToolEnv`, by preset name.
+        teams: Further kinds of teams that can play it; see `TEAMS`.
+        namespace: The first part of the ids; other packages use their name.
 
     Raises:
-        MissingHook: The class lacks a hook that every world must fill, or `Config`.
-        ValueError: A preset has an option that the world's configuration refuses, a path is not
-            `module:Class`, or the namespace is no word.
+        MissingHook: The class lacks a required hook or `Config`.
+        ValueError: A preset option is invalid, a path is not `module:Class`, or the namespace is
+            not a word.
     """
     if not _NAMESPACES.fullmatch(namespace):
         raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
@@ -135,9 +134,9 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
-        # `gymnasium.register` would look through all ids for each. The envs enforce the order of
-        # calls themselves, and the tests check every world; Gymnasium's two wrappers for that would
-        # cost a twentieth of a step.
+        # `gymnasium.register` would search all ids each time. The envs enforce the order of calls
+        # themselves and the tests check every world; Gymnasium's two wrappers would add a twentieth
+        # to a step.
         gymnasium.registry[env_id] = EnvSpec(
             env_id,
             entry_point=entry_point(env_id),
@@ -148,37 +147,37 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
 
 
 def worlds(presets: bool = False) -> list[Entry]:
-    """Return the registered worlds in the order of registration, with their presets on request."""
+    """Return the registered worlds in order of registration, optionally with presets."""
     return [entry for entry in _worlds.values() if presets or not entry.options]
 
 
 def teams() -> list[Entry]:
-    """Return the registered teams in the order of registration; `options["team"]` is the kind."""
+    """Return the registered teams in order of registration; `options["team"]` is the kind."""
     return list(_teams.values())
 
 
 def is_team(env_id: str) -> bool:
-    """Report whether an id, in full or short, is that of a team.
+    """Report whether an id, full or short, is a team's.
 
     Raises:
-        ValueError: No such id.
+        ValueError: There is no such id.
     """
     return resolve(env_id) in _teams
 
 
 def register_plugins() -> None:
-    """Register the worlds that installed packages name in the entry-point group `agentgym.worlds`;
-    they are imported when they are first used.
+    """Register the worlds in the entry-point group `agentgym.worlds`; they are imported on first
+    use.
     """
     register_each(lambda path, package: register(path, namespace=package))
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the packages of the group `agentgym.worlds`, and leave out the worlds of those that
-    are broken, with a warning.
+    """Import the packages in the group `agentgym.worlds`; remove the worlds of broken ones with a
+    warning.
 
     Args:
-        namespace: Only that of this name.
+        namespace: Only the package with this name.
     """
     for path in import_plugins(namespace):
         for env_id in _ids_of(path):
@@ -190,12 +189,12 @@ def resolve(env_id: str) -> str:
     """Return the full id of a world.
 
     `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
-    The short name of a world of another package is enough too, if only one package has it. A class
-    that is in no package, or was not registered, is `package.module:MyWorld`; as in Gymnasium, a
-    module may also stand before an id that it registers.
+    A short name also finds another package's world if only one package has it.
+    `package.module:MyWorld` names a class, registered or not. As in Gymnasium, a module may precede
+    an id that it registers.
 
     Raises:
-        ValueError: No such world, or several.
+        ValueError: There is no such world, or there are several.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
@@ -223,7 +222,7 @@ def _short(env_id: str) -> str:
 
 
 def _find(name: str) -> str:
-    """Return the id of a registered world by its full or short name; empty if there is none."""
+    """Return the id of a registered world by full or short name; empty if there is none."""
     for full in (name, f"{name}-v0", f"{_NAMESPACE}{name}", f"{_NAMESPACE}{name}-v0"):
         if full in gymnasium.registry and "world" in gymnasium.registry[full].kwargs:
             return full
@@ -234,14 +233,12 @@ def _find(name: str) -> str:
 
 
 def _is_called(full: str, name: str) -> bool:
-    """Report whether the part of an id behind its namespace is a name, with or without version."""
+    """Report whether an id without its namespace equals a name, with or without version."""
     return full.rpartition("/")[2] in (name, f"{name}-v0")
 
 
 def _resolve_in_module(env_id: str) -> str:
-    """Return the id of a `module:name`; a world that its module does not register is registered in
-    the namespace of its package.
-    """
+    """Return the id of a `module:name`; register an unregistered world in its package's namespace."""
     name = import_owner(env_id)
     module = env_id.rpartition(":")[0]
     short = name.rpartition("/")[2]
@@ -257,7 +254,7 @@ def _resolve_in_module(env_id: str) -> str:
 
 
 def _ids_of(path: str) -> list[str]:
-    """Return all ids of a world by its `module:Class`."""
+    """Return all ids of a world's `module:Class`."""
     return [
         env_id for env_id, each in gymnasium.registry.items() if each.kwargs.get("world") == path
     ]
@@ -278,33 +275,34 @@ def spec(
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> EnvSpec:
-    """Return the spec of a world or a team with its wrappers, for `gymnasium.make` or a file.
+    """Return the spec of a world or team with its wrappers, for `gymnasium.make` or a file.
 
     Args:
-        env_id: The id, in full or short.
-        oracles: Which oracles help: letters of P (plan), S (state), H (history, which needs S) and,
-            for teams, C (communication), in any order. After a letter of P and S may stand the
-            probability with which a hint is right (`P0.5`; `P0` is always wrong), and after any but
-            H `_`, for a placebo of the same length.
-        hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
-            only.
-        oracle_options: Arguments of the oracles' wrappers by letter, such as
-            `{"H": {"keep_last_error": True}}`; those of oracles that do not help are not used.
-        shots: How many solved examples stand before the task.
-        labels: Whether `info` says if each step was optimal (`StepOptimality`).
-        wrappers: More wrappers, inner to outer, between the oracles and the examples.
-        context: Context strategies, joined by `+` or in a sequence, in any order; see `strategies`.
-        window: The tokens of the context window, such as 32_000 or `32k`. What does not fit any more is trimmed, oldest
-            turns first.
-        context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget`
-            too.
-        agents: For a team, which takes no `shots`: what is different for an agent, by its name.
+        env_id: The id, full or short.
+        oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
+            (communication). A probability after P or S makes hints right only with that probability
+            (`P0.5`; `P0` is always wrong). `_` after any letter but H gives a placebo of the same
+            length.
+        hint_scope: `persistent` hints stay in the chat; `ephemeral` hints show on the newest
+            message only.
+        oracle_options: Arguments of the oracles' wrappers by letter, such as `{"H":
+            {"keep_last_error": True}}`; inactive oracles are ignored.
+        shots: The number of solved examples before the task.
+        labels: Whether `info` tells if each step was optimal (`StepOptimality`).
+        wrappers: Further wrappers, inner to outer, between the oracles and the examples.
+        context: Context strategies, joined by `+` or as a sequence, in any order; see `strategies`.
+        window: The context window in tokens, such as 32_000 or `32k`. The oldest turns that exceed
+            it are trimmed.
+        context_options: Arguments of the strategies' wrappers by strategy, including `trim` and
+            `budget`.
+        agents: For a team, which takes no `shots`: overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
             of `agentgym.multi.game.Game`.
 
     Raises:
-        ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
-        MissingRequirement: The host lacks what the world or a wrapper needs.
+        ValueError: The id, an arm or an option is invalid; `MissingHook` if the world is
+            incomplete.
+        MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """
     env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)
     shared: dict[str, Any] = {
@@ -340,7 +338,7 @@ def spec(
 def _bare_spec(
     env_id: str, options: Mapping[str, Any], *, is_for_team: bool
 ) -> tuple[EnvSpec, type[World[Any]], Any]:
-    """Return the spec without wrappers, with its options checked, the class of the world, and its
+    """Return the spec without wrappers and with validated options, the class of the world, and its
     configuration.
     """
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
@@ -357,7 +355,8 @@ def _bare_spec(
     for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
         if isinstance(options[name], str):
             env_spec.kwargs[name] = getattr(config, name)
-    config_for_split(world, config, env_spec.kwargs.get("split"))  # refuses what has no split
+    # raises if the world cannot be split
+    config_for_split(world, config, env_spec.kwargs.get("split"))
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
@@ -370,9 +369,7 @@ def _team_stacks(
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
-    """Return the wrappers of the agents of a team by agent; those of `""` are for agents that are
-    not named.
-    """
+    """Return the wrappers of a team's agents; `""` stands for agents that are not named."""
     if shots:
         raise ValueError(
             f"a team takes no solved examples, got shots={shots!r}: an example shows one agent "
@@ -389,7 +386,7 @@ def _team_stacks(
 
 
 def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """Make an env; takes what `spec` takes.
+    """Make an env; takes the arguments of `spec`.
 
     Example:
         >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
@@ -406,13 +403,13 @@ def env_metadata(env_id: str) -> Mapping[str, Any]:
 
 
 def config_schema(env_id: str) -> dict[str, Any]:
-    """Return the JSON Schema of the options of a world, with bounds, defaults and descriptions.
+    """Return the JSON Schema of a world's options, with bounds, defaults and descriptions.
 
     Args:
-        env_id: The id, in full or short; the options that it presets are its defaults.
+        env_id: The id, full or short; its preset options become defaults.
 
     Raises:
-        ValueError: No such world.
+        ValueError: There is no such world.
     """
     preset = gymnasium.spec(resolve(env_id)).kwargs
     schema = json_schema(load_world(preset["world"]).Config)

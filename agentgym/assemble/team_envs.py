@@ -8,11 +8,11 @@ from agentgym.assemble.registry import TEAM_IDS, spec
 
 
 def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Make a team as a `pettingzoo.AECEnv`; takes what `agentgym.spec` takes for a team.
+    """Make a team as a `pettingzoo.AECEnv`; takes the arguments of `agentgym.spec`.
 
     Raises:
         ImportError: PettingZoo is not installed.
-        ValueError: The id is not that of a team, or an option is not right.
+        ValueError: The id is not a team's, or an option is invalid.
 
     Example:
         >>> env = aec_env("ListWorld-team", oracles="S", items=6)
@@ -33,14 +33,14 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
 
 
 def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Make a team as a `pettingzoo.ParallelEnv`; takes what `aec_env` takes.
+    """Make a team as a `pettingzoo.ParallelEnv`; takes the arguments of `aec_env`.
 
-    A step takes the replies of all agents and plays them in the order of `possible_agents`; it ends
+    A step takes the replies of all agents, plays them in the order of `possible_agents`, and ends
     the cycle.
 
     Raises:
         ImportError: PettingZoo is not installed.
-        ValueError: The id is not that of a team, or an option is not right.
+        ValueError: The id is not a team's, or an option is invalid.
     """
     env = aec_env(env_id, render_mode=render_mode, **options)
     from pettingzoo.utils.conversions import aec_to_parallel  # type: ignore[import-untyped]  # noqa: PLC0415 - as above

@@ -1,6 +1,4 @@
-"""Order of wrappers, inner to outer: those that add tools, add hints, edit the context, and report
-on it.
-"""
+"""The order of wrappers, inner to outer: tools, hints, context edits, reports."""
 
 from __future__ import annotations
 
@@ -15,11 +13,10 @@ from agentgym.play.env import tool_env
 
 
 class Stage(IntEnum):
-    """Place of a wrapper in a stack. An edit must see all that is added, and a report all that is
-    edited.
+    """Position of a wrapper in a stack. Edits must see everything that is added, and reports
+    everything that is edited.
 
-    Cheap edits come before lossy ones, so that a summary is asked for only where clearing was not
-    enough.
+    Cheap edits precede lossy ones, so that a summary is requested only if clearing was not enough.
     """
 
     TOOLS = 1
@@ -44,7 +41,7 @@ class StagedWrapper(
     gymnasium.Wrapper[WrapperObsType, WrapperActType, ObsType, ActType],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """Base of wrappers that keep the order of the stages and record their arguments for specs.
+    """Base of wrappers that keep the order of stages and record their arguments for specs.
 
     Args:
         env: The env.
@@ -54,8 +51,9 @@ class StagedWrapper(
         world_env: The env inside all wrappers.
 
     Raises:
-        ValueError: The env has a wrapper of a later stage; naming both and the right order.
-        TypeError: It plays something else than a world.
+        ValueError: The env has a wrapper of a later stage; the error names both and the right
+            order.
+        TypeError: The env does not play a world.
     """
 
     def __init__(self, env: gymnasium.Env[ObsType, ActType], **recorded: Any) -> None:

@@ -1,5 +1,5 @@
-"""Stacks of wrappers: oracles, labels, examples and context strategies register here, and `spec`
-asks for them by name.
+"""Wrapper stacks: oracles, labels, examples and context strategies register here, and `spec`
+requests them by name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gymnasium.envs.registration import WrapperSpec
 
 from agentgym.assemble.context_options import (
     Context,
-    check_knobs,
+    check_arguments,
     check_values,
     join_context,
-    read_context_knobs,
+    read_context_arguments,
     split_context,
 )
 from agentgym.assemble.wrapper_order import Stage
@@ -36,18 +36,15 @@ from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
 WINDOW = 128_000
-"""The tokens of a context window where a strategy is asked for and no window given: those of
-LOCA-bench's comparison.
-"""
+"""The default window for context strategies, as in LOCA-bench's comparison."""
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
+# Returns the arguments of an oracle's wrapper, given the letters of an arm with always-right hints
+# and a hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
-"""Returns the arguments of an oracle's wrapper for the letters of an arm whose hints are always
-right, and a hint scope.
-"""
 
 PLACEBO = "_"
-"""What follows the letter of an oracle whose hints are replaced by text without information."""
+"""Suffix of an oracle whose hints are replaced by text without information."""
 _HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
 
 _strategies: dict[str, Layer] = {}
@@ -64,7 +61,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Name the wrapper by the outermost package that exports it, which holds in stored specs
+        """Name the wrapper by the outermost package that exports it, so that stored specs survive
         when its file moves.
         """
         name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
@@ -77,8 +74,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle: its wrapper, the arguments that it takes in an arm, and the letter that
-    it needs, with the reason.
+    """A registered oracle: its wrapper, its arguments in an arm, and the letter it needs with the
+    reason.
     """
 
     layer: Layer
@@ -92,14 +89,14 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class; it must be importable from its module, since specs name it by its path.
-            Beside the env it takes what `context_options` give it; behind the stage of the
-            examples, it takes `budget` too, as `ContextWrapper` does.
-        stage: Where it stands; by default its attribute `stage`. Strategies of one stage stand in
-            the order of registration.
+        wrapper: The class, importable from its module because specs store its path. It accepts the
+            env and the `context_options`; after the examples' stage it also accepts `budget`, like
+            `ContextWrapper`.
+        stage: Its position; by default its attribute `stage`. Strategies of one stage keep the
+            order of registration.
 
     Raises:
-        ValueError: The name cannot be used, or the class has no stage or no `budget`.
+        ValueError: The name is invalid, or the class has no stage or no `budget`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
         raise ValueError(
@@ -131,13 +128,13 @@ def register_oracle(
     """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
 
     Args:
-        letter: The capital letter that stands for it in an arm.
-        name: The name that errors give it.
-        wrapper: The class, with its attribute `stage`.
-        arguments: Its arguments in an arm, by the letters of the arm whose hints are always right,
-            and the hint scope.
-        needs: The letter of another oracle without which it cannot stand.
-        reason: Why it needs the other.
+        letter: Its capital letter in an arm.
+        name: Its name in errors.
+        wrapper: The class, with an attribute `stage`.
+        arguments: Its arguments in an arm, given the letters with always-right hints and the hint
+            scope.
+        needs: The letter of an oracle it requires.
+        reason: Why it requires the other.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
@@ -184,9 +181,7 @@ def check_arm(oracles: str | None) -> str:
 
 
 def _read_arm(oracles: str | None) -> dict[str, str]:
-    """Return the letters of an arm with what follows each: nothing, a probability below 1, or
-    `PLACEBO`.
-    """
+    """Split an arm into letters with suffixes: nothing, a probability below 1, or `PLACEBO`."""
     text = "" if oracles in (None, "none") else oracles
     if not isinstance(text, str):
         raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
@@ -220,21 +215,21 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
 
 
 def _shorten(suffix: str) -> str:
-    """Return what follows a letter: a probability without zeros at its end, nothing for 1."""
+    """Normalise a suffix: a probability without trailing zeros, nothing for 1."""
     if suffix in ("", PLACEBO):
         return suffix
     return "" if float(suffix) == 1 else f"{float(suffix):g}"
 
 
 def _variant(suffix: str) -> dict[str, Any]:
-    """Return the arguments of a wrapper for what follows its letter."""
+    """Return the wrapper arguments for a letter's suffix."""
     if suffix == PLACEBO:
         return {"placebo": True}
     return {"accuracy": float(suffix)} if suffix else {}
 
 
 def _check_variant(oracles: str, letter: str, option: str) -> None:
-    """Refuse an oracle that cannot be wrong, or has no placebo."""
+    """Raise if an oracle has no wrong hints or no placebo."""
     layer = _oracles[letter].layer
     what = "wrong hints" if option == "accuracy" else "placebo"
     if option not in inspect.signature(layer.wrapper).parameters or (
@@ -244,14 +239,14 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the names of the strategies that are joined by `+`, or stand in a sequence; none for
-    None, an empty text or `none`.
+    """Return the names of the strategies in a text joined by `+` or in a sequence; none for None,
+    an empty text or `none`.
 
-    A strategy outside the package may be written `module:name`, and its module is then imported.
-    Each may have arguments (`agentgym.assemble.context_options`), which are not checked here.
+    A strategy outside the package is `module:name`, and its module is imported. Arguments
+    (`agentgym.assemble.context_options`) are not checked here.
 
     Raises:
-        ValueError: One is unknown or doubled.
+        ValueError: A strategy is unknown or occurs twice.
     """
     parts = split_context(join_context(context))
     if len(parts) == 1 and parts[0][0] in ("", "none"):
@@ -286,11 +281,11 @@ def build_stack(
     """Compose the wrappers of an env, inner to outer; the other arguments are those of
     `agentgym.spec`.
 
-    A wrapper names the hooks that it needs of the world in its attribute `hooks`.
+    A wrapper's attribute `hooks` names the world hooks it needs.
 
     Raises:
         MissingHook: The world lacks a hook that a wrapper needs.
-        ValueError: An arm, a strategy or an option is not right.
+        ValueError: An arm, a strategy or an option is invalid.
     """
     check_int("shots", shots, 0, 100)
     context_options = _read_options(
@@ -322,9 +317,7 @@ def build_stack(
 
 
 def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the hooks that a wrapper needs of a world: for wrong hints, those to make them of
-    too.
-    """
+    """Return the world hooks that a wrapper needs, including those for wrong hints."""
     hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
     wrong: tuple[str, ...] = getattr(wrapper, "wrong_hooks", ())
     return (*hooks, *(wrong if arguments.get("accuracy", 1.0) < 1.0 else ()))
@@ -341,7 +334,7 @@ def _oracle_layers(
                 f"{list_names(letter, tuple(_oracles), 'oracles')}"
             )
         layer = _oracles[letter].layer
-        check_knobs(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
+        check_arguments(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
     right = "".join(letter for letter, suffix in arm.items() if not suffix)
     return [
         (
@@ -358,10 +351,10 @@ def _oracle_layers(
 
 
 def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return an option that is a mapping of mappings, empty for None.
+    """Return an option that maps names to mappings; empty for None.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The option has another form.
     """
     given: object = {} if options is None else options
     if not isinstance(given, Mapping) or not all(
@@ -376,9 +369,7 @@ def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapp
 def _context_layers(
     context: str, window: int | str | None, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
-    """Return the context strategies and the wrapper that bounds the window, each with its
-    arguments.
-    """
+    """Return the context strategies and the trimming wrapper, each with its arguments."""
     names = check_context(context)
     owners = (*names, "trim", "budget")
     if unknown := [name for name in options if name not in owners]:
@@ -386,14 +377,14 @@ def _context_layers(
             f"context_options are given for {unknown[0]!r}, which is not in the context "
             f"{context!r}; {list_names(unknown[0], owners, 'it has')}"
         )
-    options, window = _with_knobs(context, options, window)
+    options, window = _with_arguments(context, options, window)
     if not names and window is None and not options:
         return []
     size = read_tokens("window", WINDOW if window is None else window, 1, 10**9)
     for name, own in options.items():
         if name != "budget":
             layer = _strategies.get(name) or _options[name]
-            check_knobs(f"{name} in context_options", layer.wrapper, own)
+            check_arguments(f"{name} in context_options", layer.wrapper, own)
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
@@ -402,14 +393,13 @@ def _context_layers(
     return [(layer, arguments[layer.name]) for layer in layers]
 
 
-def _with_knobs(
+def _with_arguments(
     context: str, options: Mapping[str, Mapping[str, Any]], window: int | str | None
 ) -> tuple[dict[str, dict[str, Any]], int | str | None]:
-    """Return the arguments of the strategies with those that the text of a context gives, and the
-    window.
+    """Merge the arguments in a context's text with the options, and return the window.
 
     Raises:
-        ValueError: There is no such argument, it cannot be read, or it is given in two places.
+        ValueError: An argument is unknown, invalid, or given twice.
     """
     merged = {name: dict(own) for name, own in options.items()}
     for written, texts in split_context(context):
@@ -417,7 +407,7 @@ def _with_knobs(
         name = "trim" if short in ("", "none") else short
         layer = _options["trim"] if name == "trim" else _strategies[name]
         for owner, values in zip(
-            (name, "budget"), read_context_knobs(name, layer.wrapper, texts), strict=True
+            (name, "budget"), read_context_arguments(name, layer.wrapper, texts), strict=True
         ):
             given = merged.setdefault(owner, {}) if values else {}
             if doubled := sorted(values.keys() & given.keys()):

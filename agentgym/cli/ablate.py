@@ -75,8 +75,8 @@ _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
 _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 
+# An agent with a little of every deficit, so that each oracle has something to repair.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
-"""An agent that lacks a little of everything, so that each oracle has something to mend."""
 
 ArmList = Annotated[
     str | None,
@@ -145,8 +145,8 @@ def ablate(
     reply_tokens: ReplyTokens = str(REPLY_TOKENS),
     estimate: EstimateOnly = False,
 ) -> None:
-    """Run the ablation of oracles and context strategies; started again, it goes on where it was
-    stopped, and with more seeds, sizes, arms, contexts, samples or policies it plays what is missing.
+    """Run an ablation of oracles and context strategies. An interrupted run resumes; with more
+    seeds, sizes, arms, contexts, samples or policies, only the missing episodes are played.
     """
     with exit_on_user_error():
         limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
@@ -172,14 +172,14 @@ def ablate(
             return
         for ablation in ablations:
             prepare_ablation(ablation, out)
-            if ablation.policy.is_model:  # says now if it cannot be loaded
+            if ablation.policy.is_model:  # fails early if the model cannot be loaded
                 ablation.policy.make(ablation.worlds[0])
     _play(ablations, budgets, out, workers)
 
 
 def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
-    """Play what is missing, write the report, and say what was not played; exit with 1 if that is
-    anything.
+    """Play the missing cells, write the report, and list failed cells; exit with 1 if there are
+    any.
     """
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
@@ -217,9 +217,7 @@ def _from_preset(
     options: list[str],
     axis: str | None,
 ) -> dict[str, Any]:
-    """Return the settings of a preset, with those that the user gives in their place or, for
-    options, besides.
-    """
+    """Return the settings of a preset with the user's overrides and additional options."""
     check_choice("preset", preset, list(presets()))
     readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
         "worlds": (world, split),
@@ -249,7 +247,7 @@ def score(
         ),
     ] = [],  # noqa: B006
 ) -> None:
-    """Score the trajectories of an ablation again, and make its tables and figures anew."""
+    """Recompute the results, tables and figures of an ablation from its trajectories."""
     with exit_on_user_error():
         with console.status("scoring trajectories"):
             results = load_results(folder)
@@ -275,8 +273,8 @@ def compare(
         "runs/compare"
     ),
 ) -> None:
-    """Put studies together: tables and figures of all policies, and their differences, paired by
-    instance where they played the same ones.
+    """Compare studies: tables and figures of all policies and their differences, paired over common
+    instances.
     """
     with exit_on_user_error():
         named = {Path(path): name for name, path in map(split_label, folders)}

@@ -30,10 +30,10 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
+# The end of a traceback, which contains the error.
 _SHOWN_CHARS = 1_500
-"""Characters of a finding that are shown: the end of a traceback with its error."""
+# The start of a reduced reply, which contains the cause.
 _SHOWN_REPLY = 300
-"""Characters of a reply: those that matter are at its start once it is cut down."""
 
 
 def audit(
@@ -61,9 +61,9 @@ def audit(
     options: Options = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
 ) -> None:
-    """Play shortcuts that do not do the task of a world; exit code 1 if one earns more than chance."""
+    """Play shortcuts that avoid a world's task; exit with 1 if one earns more than chance."""
     with exit_on_user_error():
-        check_int("episodes", episodes, 1, 100_000)  # as `AuditConfig.seeds`
+        check_int("episodes", episodes, 1, 100_000)  # the bounds of `AuditConfig.seeds`
         check_int("optimise", optimise, 0, 1_000_000)
         config = AuditConfig(
             world, episodes, demonstrations, parse_options(options), splits, optimise
@@ -87,7 +87,9 @@ def check(
     seeds: Annotated[int, typer.Option(min=1, help="Instances for each law.")] = 5,
     only: Annotated[str, typer.Option(help="Only laws whose names hold this text.")] = "",
 ) -> None:
-    """Check a world by the laws that the package's own obey; exit code 1 if it breaks one."""
+    """Check a world against the laws that agentgym's own worlds satisfy; exit with 1 on a
+    violation.
+    """
     with exit_on_user_error():
         results = list(check_laws(world, seeds, only))
     rows = [[result.name, result.verdict, result.reason] for result in results]
@@ -134,7 +136,7 @@ def fuzz(
         Path | None, typer.Option(help="Play the findings of this file again, and nothing else.")
     ] = None,
 ) -> None:
-    """Play hostile, mutated and random replies, and check every step; exit code 1 if a law was broken."""
+    """Play hostile, mutated and random replies and check every step; exit with 1 on a violation."""
     if replay is not None:
         with exit_on_user_error():
             results = replay_findings(read_findings(replay))

@@ -1,5 +1,5 @@
-"""The app: the class of all commands, those of papers (`longbench`, `gsm`), made of what the papers
-have registered, and all commands in the order in which `agentgym --help` lists them.
+"""The app: the base class of commands, the commands that papers register, and the order in
+`agentgym --help`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from agentgym.cli.train import train
 from agentgym.cli.view import view
 from agentgym.training.evaluation import Command, papers
 
+# Option names that people try, with the real names.
 RENAMED = {
     "--arms": "--oracles",
     "--distraction": "--policy control:distraction=0.002",
@@ -41,15 +42,14 @@ RENAMED = {
     "--suite": "--preset",
     "--tracking": "--policy control:tracking=0.01",
 }
-"""Options under names that people try, with what they are called in all commands."""
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
 class AppCommand(TyperCommand):
-    """Command that knows `RENAMED`, and refuses an `--out` that cannot be written before it works."""
+    """Command that suggests renamed options and rejects an unwritable `--out` early."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, or say what an option is called."""
+        """Parse the arguments, or suggest the right option."""
         own = {name for parameter in self.params for name in parameter.opts}
         for name in (arg.partition("=")[0] for arg in args):
             if name in RENAMED and name not in own:
@@ -68,10 +68,10 @@ class AppCommand(TyperCommand):
 
 
 def check_out(out: Path) -> None:
-    """Raise `ValueError` if a file or folder cannot be written, and write nothing.
+    """Raise `ValueError` if a file or folder cannot be written; write nothing.
 
     Raises:
-        ValueError: It is a path of another system, or lies in a place that cannot be written.
+        ValueError: The path belongs to another system or cannot be written.
     """
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
@@ -101,9 +101,7 @@ def add_paper_commands(app: typer.Typer) -> None:
 
 
 def _as_function(command: Command) -> Callable[..., None]:
-    """Return the function of a command as Typer wants it: with its help in options and arguments,
-    and printing its results.
-    """
+    """Wrap a paper's command for Typer, with help texts and printed results."""
 
     @wraps(command.run)
     def function(**options: Any) -> None:
@@ -167,5 +165,5 @@ for _tool in (serve, audit, fuzz, check, new_world):
 
 def main() -> None:
     """Run the `agentgym` command."""
-    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
+    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module in the working folder
     app()

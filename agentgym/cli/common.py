@@ -1,5 +1,5 @@
-"""Helpers of the commands: completion of names in the shell (`agentgym --install-completion`),
-errors and interrupts as messages, options as values, progress and tables on the terminal.
+"""Helpers of the commands: shell completion, errors and interrupts as messages, option parsing,
+progress and tables.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world.world import MissingHook
 
+# A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
-"""A name before what it names; options of a policy stand behind a `:`, and paths have slashes."""
 _GO_ON = "the same command goes on from here"
 console = Console(width=None if sys.stdout.isatty() else 140)
-"""Tables in a file or a pipe keep their width; a terminal's own width is used there."""
+"""Tables keep their width in files and pipes; a terminal's own width applies there."""
 
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
 
@@ -48,8 +48,8 @@ def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[
     """Return a function that completes names in the shell.
 
     Args:
-        names: Lists the names when they are asked for.
-        joints: The characters that join several names; the last of them is completed.
+        names: Lists the names on demand.
+        joints: The characters that join several names; the last name is completed.
     """
 
     def matches(incomplete: str) -> list[str]:
@@ -61,7 +61,7 @@ def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[
 
 
 def short_id(env_id: str) -> str:
-    """Return an id without its namespace and version, as users may write it."""
+    """Return an id without its namespace and version."""
     return env_id.rpartition("/")[2].removesuffix("-v0")
 
 
@@ -134,14 +134,14 @@ Template = Annotated[
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with a message on stderr and an exit code."""
+    """Exit with a message on stderr and an exit code."""
     typer.echo(message, err=True)
     raise typer.Exit(code) from None
 
 
 @contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Turn an error in the user's input into one line and exit code 2."""
+    """Turn user errors into one line and exit code 2."""
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
@@ -149,7 +149,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    """Return an error as a sentence: that of the system names the file first."""
+    """Format an error as a sentence; a system error starts with the file."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}; choose another place"
     return str(error)
@@ -157,11 +157,10 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Say of a run which was interrupted, or whose endpoint, workers or disk broke down, that it can
-    be resumed, if anything of it was saved.
+    """Return the hint that an interrupted or failed run can resume, if anything was saved.
 
     Args:
-        out: The folder or the log of the run; None if nothing is saved.
+        out: The folder or log of the run; None if nothing is saved.
     """
     try:
         yield
@@ -176,7 +175,7 @@ def resume_hint(out: Path | None) -> Iterator[None]:
 
 
 def _holds_progress(out: Path | None) -> bool:
-    """Report whether episodes, answers or a checkpoint were saved in a folder or a log."""
+    """Report whether a folder or log contains saved episodes, answers or checkpoints."""
     if out is None or not out.is_dir():
         return out is not None and out.is_file() and out.stat().st_size > 0
     files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
@@ -184,7 +183,7 @@ def _holds_progress(out: Path | None) -> bool:
 
 
 def progress_bar() -> Progress:
-    """Return a bar with the number of finished parts and the remaining time."""
+    """Return a progress bar with the number of finished parts and the remaining time."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -206,37 +205,37 @@ def show_table(table: Table) -> None:
 
 
 def split(text: str) -> list[str]:
-    """Return the parts of a text between commas."""
+    """Split a text at commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Return the name that is given to something before a `=`, as in `small=runs/train`, and the
-    rest; the name is empty if there is none, or if all of it is the path of something.
+    """Split a label from a text such as `small=runs/train`; the label is empty if there is none or
+    if the whole text is a path.
     """
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
 
 def parse_arms(text: str) -> list[str]:
-    """Return oracle arms, of which `none` is the one without oracles."""
+    """Parse oracle arms; `none` is the arm without oracles."""
     return ["" if arm == "none" else arm for arm in split(text)]
 
 
 def parse_tokens(name: str, text: str | None) -> int | None:
-    """Return the tokens of an option; None if it is not given.
+    """Parse a number of tokens; None if the option is missing.
 
     Raises:
-        ValueError: The text is no number of tokens.
+        ValueError: The text is not a number of tokens.
     """
     return None if text is None else parse_count(name, text)
 
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
-    """Return sizes of tasks, such as 4 or 8k, between commas.
+    """Parse comma-separated task sizes, such as 4 or 8k.
 
     Raises:
-        ValueError: One is no number.
+        ValueError: A size is not a number.
     """
     return [_parse_size(part, name) for part in split(text)]
 
@@ -258,7 +257,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return the options of a model that plays; those that are None are left at their defaults.
+    """Return the options of a model; None keeps the default.
 
     Raises:
         ValueError: A value is out of bounds.
@@ -273,10 +272,10 @@ def model_options(
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
-    """Return the values of an option that is given as name=value, by name.
+    """Parse repeated name=value options.
 
     Raises:
-        ValueError: One is not of the form name=value.
+        ValueError: A text is not of the form name=value.
     """
     parsed: dict[str, Any] = {}
     for option in options:
@@ -288,7 +287,7 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Return what a text is as JSON or as a constant of Python, or the text itself."""
+    """Parse a text as JSON or as a Python constant; otherwise return the text."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return constants[text.lower()]

@@ -1,5 +1,5 @@
-"""The command `doctor`: faults in the files of a run, and their repair: what is damaged is moved
-aside, and what it was the record of is played again.
+"""The command `doctor`: finds damage in a run's files and repairs it by moving damaged parts aside,
+so that they are replayed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, t
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
 SIDE = ".damaged"
-"""The end of the name of the file to which a repair moves what is damaged."""
+"""The suffix of files that receive damaged parts."""
 TRAIN, FINETUNE = "train.json", "finetune.json"
+# Training files; their slow modules are imported on demand.
 CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
-"""The files of a training; their modules are imported when there is one, as they are slow."""
+# Cells to list by name; more would fill the screen.
 _SHOWN = 20
-"""Cells that are listed by name; more fill the screen."""
+# The weight files of transformers.
 _WEIGHTS = ("*.safetensors", "*.bin")
-"""The files of transformers that hold weights."""
 
 
 def doctor(
@@ -43,7 +43,7 @@ def doctor(
         ),
     ] = False,
 ) -> None:
-    """Say what is wrong with the files of a run; exit with 1 if something is and stays so."""
+    """Check the files of a run; exit with 1 if problems remain."""
     with exit_on_user_error():
         faults = inspect_run(run)
         for fault in faults:
@@ -69,13 +69,13 @@ def doctor(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong with a file.
+    """A problem in a file.
 
     Attributes:
         path: The file.
-        problem: The fault.
+        problem: The problem.
         cost: The cost of moving the damaged part aside.
-        line: The number of the damaged line, from 1; None for the whole file.
+        line: The damaged line, from 1; None for the whole file.
     """
 
     path: Path
@@ -89,14 +89,14 @@ class Fault:
 
 
 def inspect_run(run: Path) -> list[Fault]:
-    """Return what is wrong with the files of a run; nothing is written.
+    """Return the problems in a run's files, without writing anything.
 
     Args:
         run: A folder that a command writes to, or a log of trajectories.
 
     Raises:
-        ValueError: There is nothing, or nothing of a run.
-        RunLockedError: Somebody writes to it.
+        ValueError: The path does not exist or is not a run.
+        RunLockedError: The run is being written.
     """
     if not run.exists():
         raise ValueError(f"there is no run at {run}; name a folder or a log")
@@ -115,13 +115,13 @@ def inspect_run(run: Path) -> list[Fault]:
 
 
 def repair_run(run: Path) -> None:
-    """Move what is damaged into files beside the damaged ones.
+    """Move damaged parts into separate files beside the damaged ones.
 
     Raises:
-        RunLockedError: Somebody writes to it.
+        RunLockedError: The run is being written.
         OSError: A file cannot be written.
     """
-    # What one repair takes away may be missed by the files that stay.
+    # One repair may remove parts that other files refer to.
     while faults := inspect_run(run):
         paths = list(dict.fromkeys(fault.path for fault in faults))
         with ExitStack() as stack:
@@ -142,7 +142,7 @@ def _faults(path: Path) -> Iterator[Fault]:
 
 
 def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[Fault]:
-    """Yield the fault of a file that its reader cannot read."""
+    """Yield the problem of an unreadable file."""
     try:
         read(path)
     except DamagedFileError as error:
@@ -208,7 +208,7 @@ def _line_faults(path: Path) -> Iterator[Fault]:
 
 
 def _check_line(name: str, row: Any) -> None:
-    """Raise an error if a line of a file of this name lacks what its readers need."""
+    """Raise if a line of a file with this name lacks required fields."""
     if not isinstance(row, Mapping):
         raise TypeError("no JSON object")
     if name == METRICS:
@@ -221,7 +221,7 @@ def _check_line(name: str, row: Any) -> None:
 
 
 def _is_log(path: Path) -> bool:
-    """Return whether a file has the line of a trajectory."""
+    """Report whether a file contains a trajectory line."""
     for _, line in whole_lines(path):
         try:
             row = json.loads(line)
@@ -234,7 +234,7 @@ def _is_log(path: Path) -> bool:
 
 def _log_faults(path: Path) -> Iterator[Fault]:
     study = None
-    with suppress(DamagedFileError):  # which is a fault of its own
+    with suppress(DamagedFileError):  # reported separately
         study = load_study(path.parent) if path == log_of(path.parent).path else None
     firsts: dict[Cell, int] = {}
     for number, trajectory in TrajectoryLog(path).readable():
@@ -251,7 +251,7 @@ def _log_faults(path: Path) -> Iterator[Fault]:
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Move lines of a file to the end of the file beside it, where they are plain."""
+    """Append damaged lines to the file beside it and remove them here."""
     number = 0
     with replacing(path) as rest:
         for chunk in read_chunks(path):
@@ -277,6 +277,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
+# Inspectors by file name.
 _WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[Fault]]] = {
     SETTINGS: _ablation_faults,
     TRAIN: _training_faults,
@@ -284,4 +285,3 @@ _WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[Fault]]] = {
     CHECKPOINT: _checkpoint_faults,
     "config.json": _model_faults,
 }
-"""What looks for faults in a file of this name."""

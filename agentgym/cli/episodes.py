@@ -57,7 +57,7 @@ def list_worlds(
         bool, typer.Option("--all", help="Presets and teams too, each on a whole line.")
     ] = False,
 ) -> None:
-    """List the worlds; with words or --all, their presets and the teams too."""
+    """List the worlds; with words or --all, also presets and teams."""
     parts = [word.lower() for word in words or ()]
     load_plugins()
     everything = (*worlds(presets=True), *teams())
@@ -80,7 +80,7 @@ def list_worlds(
 
 
 def shorten(line: str, width: int) -> str:
-    """Return the part of a line that a terminal shows."""
+    """Return the part of a line that fits the terminal."""
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
@@ -120,7 +120,7 @@ def rollout(
     ] = None,
     show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
 ) -> None:
-    """Let a policy play a world. With --out, the same command goes on where it was stopped."""
+    """Let a policy play a world. With --out, an interrupted command resumes."""
     with exit_on_user_error():
         config = PolicyConfig(
             policy,
@@ -167,7 +167,7 @@ def rollout(
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
-    """Write the settings of a rollout beside its log, or check that they are those of the log.
+    """Write the settings of a rollout beside its log, or compare them with the log's.
 
     Args:
         out: The log.
@@ -176,9 +176,9 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
         seed: The first seed.
 
     Raises:
-        RunLockedError: Somebody else writes to the log.
-        ValueError: It holds another run, or episodes that are not of this one.
-        OSError: It cannot be written.
+        RunLockedError: The log is being written by another process.
+        ValueError: The log belongs to another run or contains other episodes.
+        OSError: The settings cannot be written.
     """
     spec_data = json.loads(env_spec)
     expected = {

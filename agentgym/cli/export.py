@@ -1,4 +1,4 @@
-"""The command `export`: the program of a task as files that a person can run."""
+"""The command `export`: a task's program as runnable files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def export(
         typer.Option("--set", help="an option of the world as name=value; may be repeated."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Write the program of a CodeWorld as files that run."""
+    """Write the program of a CodeWorld task as runnable files."""
     with exit_on_user_error():
         files = program(env_id, seed, **parse_options(options))
         write(files, folder)
@@ -59,7 +59,7 @@ def export(
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return the files of a task, and one more that main.py imports first, so that each main is run
+    """Return a task's files and a helper module that main.py imports first, so that each main runs
     once.
 
     Raises:
@@ -80,10 +80,10 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write files to a folder that is new or empty.
+    """Write files to a new or empty folder.
 
     Raises:
-        ValueError: It holds something.
+        ValueError: The folder is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if next(folder.iterdir(), None):
@@ -93,9 +93,7 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _list_modules(files: Sequence[str]) -> str:
-    """Return the modules of files but the first one, each after those that it imports, as lines of
-    a list.
-    """
+    """Return all modules except the first, each after its imports, as lines of a list."""
     return "".join(
         f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
     )

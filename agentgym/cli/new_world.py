@@ -1,4 +1,4 @@
-"""The command `new-world`: a package with a world of one's own, whose tests pass as it is made."""
+"""The command `new-world`: create a package with a world whose tests pass."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _FILES = {
     "world.py.template": "{package}/world.py",
     "test_world.py.template": "tests/test_world.py",
 }
+# Further taken names: this package, its tests folder, and Python's own tests, which the module list
+# omits.
 _TAKEN = ("agentgym", "tests", "test")
-"""More names that are taken: of the package, of the folder of its tests, and of Python's own tests,
-which its list of modules leaves out.
-"""
 _TEMPLATES = Path(__file__).parent / "new_world_files"
 
 
@@ -35,7 +34,7 @@ def new_world(
         Path | None, typer.Option(help="Folder of the package; by default its name, here.")
     ] = None,
 ) -> None:
-    """Make a small package with a world that obeys all laws, and its tests, to start from."""
+    """Create a small package with a world that satisfies all laws, and its tests."""
     with exit_on_user_error():
         package, folder = _package(name), out or Path(name)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -54,10 +53,10 @@ def new_world(
 
 
 def _package(name: str) -> str:
-    """Return the name under which a package is imported.
+    """Return the import name of a package.
 
     Raises:
-        ValueError: It cannot be one, or a module of Python or of the package has it.
+        ValueError: The name is invalid or taken by Python or an installed package.
     """
     package = name.replace("-", "_")
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
@@ -67,7 +66,7 @@ def _package(name: str) -> str:
             "name of a module of Python"
         )
     installed = importlib.util.find_spec(package)
-    if installed is not None and installed.origin is not None:  # a mere folder has none
+    if installed is not None and installed.origin is not None:  # a plain folder has no origin
         raise ValueError(
             f"{name!r} is the name of a package that is installed ({installed.origin}); choose "
             "another name"
@@ -76,7 +75,7 @@ def _package(name: str) -> str:
 
 
 def _class_name(package: str) -> str:
-    """Return the class of the world: `GuessWorld` for `guess_bench` or `guess`."""
+    """Return the world's class name: `GuessWorld` for `guess_bench` or `guess`."""
     words = [word.capitalize() for word in package.split("_") if word]
     stem = "".join(words[:-1] if words[-1] in ("Bench", "World", "Worlds") and words[1:] else words)
     return f"{stem}World"

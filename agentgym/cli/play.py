@@ -28,29 +28,29 @@ HELP = """Type a call, such as pop(id=3); a tool without arguments by its name a
   tools   list the tools            state   sum up what was shown
   best    show the optimal calls    undo    take the last move back
   chat    show the whole chat       quit    leave (or Ctrl-D)"""
+# The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
-"""The beginning of the schemas in a system message, which fill a screen."""
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
+# Labels of episodes played by people.
 _LABELS = {"policy": "human"}
-"""Labels of the episodes that a person plays."""
+# Optimal calls to list; a world may have thousands.
 _SHOWN = 10
-"""Optimal calls that are listed; a world may have thousands."""
 
 
 class Game:
-    """An episode that a person plays.
+    """An episode played by a person.
 
     Args:
-        episode: The episode, just begun.
+        episode: The new episode.
 
     Attributes:
-        episode: The episode as it stands.
+        episode: The current episode.
     """
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
         self._past: list[Episode] = []
-        # By system message, which tells the agents of a team apart.
+        # By system message, which distinguishes the agents of a team.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": HELP.strip,
@@ -65,13 +65,13 @@ class Game:
         """Return what the player has not seen yet, with the board."""
         messages = self.episode.chat.messages
         key = messages[0].text
-        # The player's own reply is left out; where the history is pruned, the last message is new.
+        # The player's own reply is omitted; with a pruned history, the last message is new.
         new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
         return _paragraphs(Chat(tuple(map(_brief, new))).to_text(), self._board())
 
     def enter(self, line: str) -> str:
-        """Run a command or play a call; return what the player is shown."""
+        """Run a command or play a call; return the text to show."""
         if line in self._commands:
             return self._commands[line]()
         reply = self._reply(line)
@@ -84,14 +84,14 @@ class Game:
         return self.news()
 
     def names(self) -> list[str]:
-        """Return the tools and the commands, for completion."""
+        """Return the tools and commands, for completion."""
         return [*(f"{name}(" for name in self._tool_names()), *self._commands, "quit"]
 
     def _tool_names(self) -> list[str]:
         return [tool.name for tool in self.episode.chat.tools]
 
     def result(self) -> str:
-        """Return how the episode ended."""
+        """Describe how the episode ended."""
         trajectory = self.episode.trajectory()
         info = trajectory.steps[-1].info
         solved = "solved" if info["success"] else "not solved"
@@ -101,17 +101,17 @@ class Game:
 
     @property
     def _world(self) -> World[Any] | None:
-        """Return the world; None for a team, whose agents have a view each."""
+        """Return the world; None for a team, whose agents have separate views."""
         env = self.episode.env.unwrapped
         return env.world if isinstance(env, ToolEnv) else None
 
     def _reply(self, line: str) -> str | None:
-        """Return the reply that a line stands for; None if an env could not read it."""
+        """Turn a line into a reply; None if it is unreadable."""
         if parse(line).calls:
             return line
         if line in self._tool_names():
             line = f"{line}()"
-        # A bare call gets the fence that the env expects; the env says what is wrong with it.
+        # A bare call gets the code block that the env expects; the env reports its errors.
         if _CALL.fullmatch(line):
             return f"```python\n{line}\n```"
         return line if self._world is not None and self._world.final_answer(line) else None
@@ -160,7 +160,7 @@ def _paragraphs(*texts: str) -> str:
 
 
 def _brief(message: Message) -> Message:
-    """Return a message without the schemas of the tools."""
+    """Return a message without the tool schemas."""
     rules, section, _ = message.text.partition(_TOOL_SECTION)
     if message.role != "system" or not section:
         return message
@@ -168,8 +168,8 @@ def _brief(message: Message) -> Message:
 
 
 def _edit_lines(names: list[str]) -> None:
-    """Let the terminal edit lines, with a history and completion, where the system can do it."""
-    with suppress(ImportError):  # Windows has none
+    """Enable line editing with history and completion, if the system supports it."""
+    with suppress(ImportError):  # missing on Windows
         import readline  # noqa: PLC0415 - it changes the terminal when it is imported
 
         def complete(text: str, number: int) -> str | None:
@@ -211,7 +211,7 @@ def play(
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
-    # An episode that was left says nothing about its player and is not scored.
+    # An abandoned episode does not measure its player and is not scored.
     trajectory = game.episode.trajectory("" if game.episode.over else "left before the end")
     if out is not None and trajectory.steps:
         with exit_on_user_error():

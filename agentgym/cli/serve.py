@@ -75,7 +75,7 @@ def serve(
     ] = "",
     agent: Annotated[str, typer.Option(help="Name of the agent in the report, with --out.")] = "",
 ) -> None:
-    """Serve a world or servers of the office over MCP; with --out, write what the agent did as a run."""
+    """Serve a world or office servers over MCP; with --out, record the agent's episodes as a run."""
     with exit_on_user_error():
         if stdio == bool(http):
             raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
@@ -101,7 +101,7 @@ def _open(
     agent: str,
     most: int,
 ) -> AbstractContextManager[Sequence[Episode]]:
-    """Open the episodes to serve, at most so many if that is not 0."""
+    """Open the episodes to serve, at most the given number unless it is 0."""
     from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
 
     given = parse_options(options)

@@ -1,4 +1,4 @@
-"""Options of commands that bound what a study may cost, and the estimate before it runs."""
+"""Options that limit a study's cost, and the estimate before it runs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ EstimateOnly = Annotated[
 def parse_limits(
     cells: int | None, tokens: str | None, cost: float | None, prices: list[str], policies: int
 ) -> list[Limits]:
-    """Return the limits of each policy.
+    """Parse the limits of each policy.
 
     Raises:
-        ValueError: A value cannot be read, or there are fewer prices than policies.
+        ValueError: A value is invalid, or there are fewer prices than policies.
     """
     if len(prices) not in (0, 1, policies):
         raise ValueError(
@@ -68,7 +68,7 @@ def _parse_price(text: str) -> Price:
 
 
 def is_costly(ablation: Ablation) -> bool:
-    """Return whether a policy is behind an endpoint, which counts what it uses."""
+    """Report whether a policy is behind an endpoint that counts its usage."""
     return bool(ablation.policy.module) and hasattr(
         ablation.policy.make(ablation.worlds[0]), "usage"
     )
@@ -82,8 +82,8 @@ def plan_budgets(
     *,
     show: bool,
 ) -> list[Budget]:
-    """Return the budget of each policy, and say what each will take: those behind an endpoint, those
-    that are bounded, and all if `show` says so.
+    """Return the budget of each policy and print estimates: for policies behind endpoints, for
+    limited ones, and for all with `show`.
     """
     shown = [
         show or limit.counts_tokens or is_costly(ablation)
@@ -111,7 +111,7 @@ def plan_budgets(
 
 
 def describe(policy: str, expected: Estimate, price: Price) -> str:
-    """Return an estimate in a line."""
+    """Format an estimate as one line."""
     prompt, reply = expected.total
     cost = price.of(expected.total)
     unknown = f"; of {expected.unknown} nothing is known" if expected.unknown else ""

@@ -1,4 +1,4 @@
-"""The command `train`: learning a world from nothing, or fine-tuning a language model."""
+"""The command `train`: train from scratch, or fine-tune a language model."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ def train(
     seed: RunSeed = 0,
     out: Out = Path("runs/train"),
 ) -> None:
-    """Train a small transformer from nothing, or fine-tune a model: cloning, then GRPO.
+    """Train a small transformer from scratch, or fine-tune a model: cloning, then GRPO.
 
-    Started again, it goes on where it was stopped.
+    An interrupted command resumes.
     """
     with exit_on_user_error():
         settings: dict[str, Any] = {
@@ -215,7 +215,7 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 
 
 def _learn(settings: dict[str, Any], out: Path) -> None:
-    """Train a small transformer from nothing."""
+    """Train a small transformer from scratch."""
     with exit_on_user_error():
         with needs_extra("training", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
@@ -228,10 +228,10 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:
-    """Fine-tune a model, and show what it could do before and after.
+    """Fine-tune a model and compare its success before and after.
 
     Args:
-        settings: The fields of a `FineTuneConfig` that are not left at their defaults.
+        settings: The fields of `FineTuneConfig` that differ from the defaults.
         out: The folder of the run.
     """
     with exit_on_user_error():
@@ -253,9 +253,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that moves a bar for each phase, and prints a line for each new point of
-    the curve.
-    """
+    """Return a function that advances a bar per phase and prints each new point of the curve."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -272,7 +270,7 @@ def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int],
 
 
 def summarize_point(point: Point) -> str:
-    """Return a point of the curve as a line for the terminal."""
+    """Format a point of the curve for the terminal."""
     greedy = f"{100 * point.greedy:.0f} %"
     if point.phase in ("chance", "teacher"):
         return f"{point.phase}: {greedy} of held-out instances solved"

@@ -1,4 +1,4 @@
-"""Env of one agent in a team, over the shared world; all wrappers fit around it."""
+"""Env of one agent in a team, over the shared world; any wrapper fits around it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env in which one agent of a team plays.
 
-    It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's
-    tools and those of the team. It never ends by itself: the game ends it with the cycle.
+    It is a `ToolEnv` over the team's world, with its own chat, some of the world's tools and the
+    team's tools. It never ends by itself; the game ends it at the end of a cycle.
 
     Args:
         world: The class of the world.
         agent: The name of the agent.
-        team: The state that the agents share.
-        protocol: The kind of the team.
-        **options: Keyword arguments of `ToolEnv`, and the options of the world.
+        team: The shared state of the team.
+        protocol: The kind of team.
+        **options: Keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
         agent: The name of the agent.
-        took_turn: Whether the last reply took a turn of the world's budget.
+        took_turn: Whether the last reply used a turn of the world's budget.
     """
 
     sees_all: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class AgentEnv(ToolEnv):
         return self._protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the tools of the role, and those of the team."""
+        """Return the tools of the role and of the team."""
         tools = tools_of(*self._protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
@@ -68,7 +68,7 @@ class AgentEnv(ToolEnv):
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
-        """Return the world of the team, which the game has made."""
+        """Return the team's world, which the game created."""
         self._replies = self._deliveries = 0
         return self.team.worlds[self.agent]
 
@@ -78,18 +78,18 @@ class AgentEnv(ToolEnv):
         return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
     def restated_task(self) -> str | None:
-        """Return the task as the world restates it, for an agent that has the world's task."""
+        """Return the task as the world restates it, if this agent has the world's task."""
         return self._protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment: that of the world, which agents share who share the world; rivals are
-        told apart, or they would draw alike.
+        """Return the moment. Agents that share a world share its moment; rivals need different
+        ones, or they would draw alike.
         """
         rival = "" if self._protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Count a turn, unless the reply calls nothing but tools of the team."""
+        """Count a turn, unless the reply calls only tools of the team."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
         self.took_turn = not reply.calls or any(
@@ -103,7 +103,7 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                # It is no call of the world, which may have ended before a host has answered.
+                # An answer of the host is not a call of the world, which may have ended before it.
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
@@ -117,7 +117,7 @@ class AgentEnv(ToolEnv):
         self._own -= self._team_tools
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
-        """Re-create the world with the tools of all agents, whose calls are in one log."""
+        """Re-create the world with the tools of all agents, whose calls share one log."""
         new = draw(self.world_class, self.config, world.instance_seed)
         owners = {
             id(owner): owner
@@ -127,36 +127,34 @@ class AgentEnv(ToolEnv):
         return rebuild(world, new, tools_of(*owners.values()), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
-        """Let the whole team play on in a world that was re-created."""
+        """Continue the whole team in a re-created world."""
         self.team.replace_world(self.world, world)
         super()._replace_world(world)
 
     def _running_world(self, remedy: str) -> World[Any]:
-        """Return the world of the team, which another agent's call may have replaced."""
+        """Return the team's world, which another agent's call may have replaced."""
         world = self.team.worlds.get(self.agent)
         if self._world is not None and world is not None and world is not self._world:
             super()._replace_world(world)
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        """Report an end of the world to the protocol; the env itself goes on until the game ends
-        it.
-        """
+        """Report an end of the world to the protocol; the env continues until the game ends it."""
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel looks at the score
+            with self.guard.watch("score", "the scorer broke"):  # a duel reads the score
                 self._protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode of the whole team with the cycle."""
+        """End the whole team's episode at the end of the cycle."""
         self.team.end(reason)
         detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
         return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}
 
     def receive(self, text: str) -> None:
-        """Show a text at the end of the chat."""
+        """Append a text to the chat."""
         self._deliveries += 1
         self.chat = self.chat.add(
             Message("user", text, id=f"mail:{self._deliveries}", moment=self._moment(self.world))
@@ -172,7 +170,7 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     the last step.
 
     Returns:
-        The observation, and the info of the last step with the accounts brought up to date.
+        The observation, and the last step's info with updated accounts.
     """
     if isinstance(env, ToolEnv):
         return env.chat, info

@@ -1,6 +1,4 @@
-"""Loop that a team plays in: who is asked when, what each agent is shown, and how the episode
-ends.
-"""
+"""The game loop of a team: whose turn it is, what each agent sees, and how the episode ends."""
 
 from __future__ import annotations
 
@@ -41,39 +39,40 @@ _TERMINAL = (
     "world",
     "failed_rounds",
     "referee",
-)  # reasons that lie in the task; any other truncates
+)  # ends of the task; any other reason truncates
 
 
 class Game:
-    """Loop that plays the episodes of a team.
+    """Loop that plays a team's episodes.
 
-    A cycle goes through the agents in order. Each that is awake when it begins is asked for a
-    reply, which is played at once. Mail, and the end of the episode, reach all at the end of the
-    cycle.
+    A cycle asks the agents in order. Each agent that is awake at the start of the cycle is asked
+    for a reply, which is played at once. Mail and the end of the episode reach everyone at the end
+    of the cycle.
 
     Args:
-        world: The world's class, or where to import it from.
+        world: The world's class or path.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
-        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are
-            not named. Each is a mapping with `entry_point` and `kwargs`.
-        max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
-        split: The instances that are drawn: `train`, `test`, or None for all (`agentgym.world.splits`).
-        **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`,
+        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` applies to agents
+            that are not listed. Each wrapper is a mapping with `entry_point` and `kwargs`.
+        max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
+            16.
+        split: `train`, `test`, or None for all instances (`agentgym.world.splits`).
+        **options: The team's `roles`, `reward` and `max_message`, keyword arguments of `ToolEnv`,
             and options of the world.
 
     Attributes:
-        agents: The names, in the order of their turns.
-        chats: The chat that each agent is shown.
-        infos: The info of the last reply of each agent.
-        rewards: The reward of each agent, once the episode has ended.
+        agents: The names, in turn order.
+        chats: The observation of each agent.
+        infos: The info of each agent's last reply.
+        rewards: The reward of each agent, after the end of the episode.
         over: Whether the episode has ended.
-        terminated: Whether it has ended by itself.
-        score: The score of the team, once the episode has ended.
-        cycle: The number of cycles that have ended.
-        instance_key: The key of the instance, if there is a split; empty if not.
+        terminated: Whether the world ended it.
+        score: The team's score, after the end of the episode.
+        cycle: The number of completed cycles.
+        instance_key: The key of the instance if there is a split, else empty.
 
     Raises:
-        ValueError: An option is unknown or not right.
+        ValueError: An option is unknown or invalid.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Game:
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
-        # By default four cycles for each turn: some go by in talk and waiting, which take no turn.
+        # Four cycles per turn by default, because talking and waiting use no turn.
         self._last = (
             4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
         )
@@ -146,7 +145,7 @@ class Game:
         self._asked = self._awake()
 
     def _begin_chat(self, agent: str) -> None:
-        """Begin a chat."""
+        """Start a chat."""
         self.chats[agent], info = self.stacks[agent].reset()
         self._begun[agent] += 1
         self.infos[agent] = self._with_agent(agent, info)
@@ -157,16 +156,16 @@ class Game:
 
     @property
     def due(self) -> list[str]:
-        """The agents that are still to be asked in this cycle."""
+        """The agents still to be asked in this cycle."""
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
-        """Play the reply of an agent that is to be asked.
+        """Play the reply of an agent whose turn it is.
 
         Raises:
             ResetNeeded: There is no running episode.
             TypeError: The action is not a `str`.
-            ValueError: The agent is not to be asked now.
+            ValueError: It is not this agent's turn.
         """
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
@@ -190,11 +189,11 @@ class Game:
         self.infos[agent] = self._with_agent(agent, info)
 
     def _with_agent(self, agent: str, info: dict[str, Any]) -> dict[str, Any]:
-        """Add the agent and the number of its chats in this episode to an info."""
+        """Add the agent and its number of chats in this episode to an info."""
         return {**info, "agent": agent, "task": self._begun[agent]}
 
     def end_cycle(self) -> None:
-        """Deliver the mail, and begin the next cycle or end the episode."""
+        """Deliver the mail, then start the next cycle or end the episode."""
         team = self.team
         self.cycle += 1
         self.protocol.settle(team)
@@ -210,7 +209,7 @@ class Game:
         self._asked = self._awake()
 
     def advance(self) -> None:
-        """End cycles until there is somebody to ask, or the episode is over."""
+        """End cycles until an agent is due or the episode is over."""
         while not self.over and not self.due:
             self.end_cycle()
 
@@ -232,7 +231,7 @@ class Game:
         self._seen[agent] = self._moves
 
     def to_text(self) -> str:
-        """Return the chats of all agents, for people to read."""
+        """Return the chats of all agents in readable form."""
         return "\n\n".join(
             f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()
         )
@@ -269,11 +268,11 @@ class Game:
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 
     def _scores(self) -> list[float]:
-        """Return the score of each world, and keep the reports; none if one cannot be scored."""
+        """Return the score of each world and keep the reports; empty if a world cannot be scored."""
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():
-            if id(world) not in scored:  # one that is shared is scored once
+            if id(world) not in scored:  # a shared world is scored once
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
         if any(agent_env.guard.broken for agent_env in self.agent_envs.values()):

@@ -1,7 +1,7 @@
-"""Team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays
-all agents.
+"""A team as one Gymnasium env: each step is the reply of the next agent, so one policy plays all
+agents.
 
-Whatever plays, records or trains episodes of single agents does so with teams too.
+Code that plays, records or trains single-agent episodes therefore works with teams.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from agentgym.text.validation import check_choice, check_reset
 
 
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Env that plays a team, one reply after the other. The observation is the chat of the agent
-    that is to reply next.
+    """Env that plays a team reply by reply. The observation is the chat of the next agent.
 
-    `info["agent"]` is the agent whose reply was just played, or after a reset the one asked first,
-    and `info["task"]` the number of chats that it has begun in this episode. The reward is the
-    score of the team, once, at the end; what each agent earns is then in the report
-    (`info["detail"].report["team"]`), from which trajectories and trainers take it.
+    `info["agent"]` is the agent whose reply was played, or after a reset the first agent, and
+    `info["task"]` the number of chats it has started in this episode. The reward is the team's
+    score, once, at the end. Each agent's reward is in the report (`info["detail"].report["team"]`),
+    where trajectories and trainers find it.
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
@@ -33,7 +32,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     Attributes:
         game: The game.
-        agent: The agent that is to reply.
+        agent: The next agent.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -55,9 +54,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on a new instance, which is a function of the configuration and the
-        seed.
-        """
+        """Start an episode on an instance determined by the configuration and the seed."""
         check_reset(options, vars(self.game.config))
         super().reset(seed=seed)
         self.game.reset(self.np_random)
@@ -66,7 +63,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.game.chats[self.agent], dict(self.game.infos[self.agent])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play the reply of the agent that was asked.
+        """Play the reply of the current agent.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -84,5 +81,5 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return game.chats[self.agent], 0.0, False, False, info
 
     def render(self) -> str | None:
-        """Return the chats as text in `ansi` mode, None otherwise."""
+        """Return the chats as text in `ansi` mode, otherwise None."""
         return self.game.to_text() if self.render_mode == "ansi" else None

@@ -1,6 +1,4 @@
-"""Team of a host that knows what is hidden and a guesser that asks it; a referee stands between
-them.
-"""
+"""Team of a host that knows the hidden answer and a guesser that asks; a referee checks the host."""
 
 from __future__ import annotations
 
@@ -13,57 +11,52 @@ from agentgym.text.tools import ToolError, Toolset, tool, tools_of
 from agentgym.world.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
+# The first wrong answer may be a slip; the third is not.
 MOST_FAULTS = 3
-"""The number of wrong answers of the host that ends the episode: the first may be a slip, the third
-is none.
-"""
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results can be given by a host.
+    """World whose results a host can give.
 
-    It computes what is right; the host has to find the same by itself.
+    The world computes the right result; the host must find it independently.
     """
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
 
     def questions(self) -> object:
-        """Return the owner of the tools for questions to a host, besides those of the world."""
+        """Return the owner of the tools that ask the host questions, besides the world's tools."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the text that shows the host a call before it is carried out; empty for a call
-        that needs no host.
+        """Return the text that shows the host a pending call; empty if the call needs no host.
 
         Raises:
-            ToolError: The call cannot be carried out.
+            ToolError: The call is invalid.
         """
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return what a scripted host answers, from the text of the question.
+        """Return a scripted host's answer, computed from the question alone.
 
         Raises:
-            ValueError: It is no question.
+            ValueError: The text is not a question.
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """Say what is wrong with an answer of the host, given the right result; empty if nothing
-        is.
-        """
+        """Return what is wrong with a host's answer, given the right result; empty if nothing is."""
 
 
 class Hosting(TeamProtocol):
     """Protocol of a hosted game.
 
-    The guesser has all tools of the world, and tools for questions; what it guesses and asks is
-    answered by the host.
+    The guesser has all tools of the world and tools for questions; the host answers its guesses and
+    questions.
 
-    An answer that the referee finds wrong is not passed on; the host has to answer again. The third
-    one ends the episode. The host earns what the guesser does, and nothing if it was ever found
-    wrong.
+    An answer that the referee rejects is not passed on, and the host must answer again. The third
+    rejection ends the episode. The host earns what the guesser earns, or nothing if the referee
+    ever rejected an answer.
     """
 
     kind = "host"
@@ -86,7 +79,7 @@ class Hosting(TeamProtocol):
         tools: Mapping[str, bool],
         roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return the guesser, who begins, and the host."""
+        """Return the guesser, who starts, and the host."""
         if roles is not None:
             raise ValueError(
                 f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; give no roles"
@@ -98,11 +91,11 @@ class Hosting(TeamProtocol):
         return (*world.toolsets(), self._hosted(world).questions())
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the tool of the host."""
+        """Return the host's tool."""
         return Answering(self, team) if agent == HOST else Toolset()
 
     def notes(self, agent: str) -> str:
-        """Say what the two are to each other."""
+        """Describe the two roles."""
         if agent == HOST:
             return (
                 f"# Host\nYou are {HOST}, and {GUESSER} asks. Answer with the tool answer; it "
@@ -116,8 +109,8 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules of each part; the host begins a chat with each question, and sees
-        nothing of the task.
+        """Return the rules of each role; the host starts a chat with each question and does not see
+        the task.
         """
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
@@ -126,7 +119,7 @@ class Hosting(TeamProtocol):
         return super().opening(agent, team)
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the task of the guesser; a question stays as it is."""
+        """Return the guesser's task; a question stays as it is."""
         return None if agent == HOST else super().restated_task(agent, team)
 
     def begin(self, team: Team) -> None:
@@ -136,7 +129,7 @@ class Hosting(TeamProtocol):
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Carry out what needs no host; of the rest, keep the result for the referee, and ask the
+        """Run calls that need no host; for others, keep the result for the referee and ask the
         host.
         """
         question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
@@ -152,17 +145,17 @@ class Hosting(TeamProtocol):
         return f"{HOST} is asked."
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """End the episode, once an open question is answered."""
+        """End the episode once an open question is answered."""
         if team.question:
             team.pending_end = team.pending_end or reason
         else:
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check an answer of the host, and pass on a right one.
+        """Let the referee check the host's answer, and pass on a right one.
 
         Raises:
-            ToolError: Nothing was asked.
+            ToolError: There is no open question.
         """
         if not team.question:
             raise ToolError("there is no open question to answer")
@@ -180,7 +173,7 @@ class Hosting(TeamProtocol):
         return "Your answer is right and was passed on."
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Return the shares; that of the host is lost with its first fault."""
+        """Return the shares; the host loses its share with its first wrong answer."""
         return {**super().shares(team, score), **({HOST: 0.0} if team.faults[HOST] else {})}
 
 

@@ -1,5 +1,5 @@
-"""Kinds of teams without a referee: agents that share one world and tell each other what they find
-out, a manager with its workers, and rivals.
+"""Teams without a referee: agents that share a world and tell each other their findings, a manager
+with workers, and rivals.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ MANAGER = "manager_0"
 
 
 class Split(TeamProtocol):
-    """Protocol of a team whose agents each have a subset of the world's tools, and `tell` and
-    `wait`.
-    """
+    """Protocol of a team whose agents each have some of the world's tools, plus `tell` and `wait`."""
 
     kind = "split"
 
@@ -36,7 +34,7 @@ class Split(TeamProtocol):
         return Talk(agent, team, self.max_message)
 
     def notes(self, agent: str) -> str:
-        """Say who is who, and what talking costs."""
+        """Describe the roles and the cost of talking."""
         return (
             f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents "
             "with their tools:\n"
@@ -52,14 +50,14 @@ class Split(TeamProtocol):
 
 
 class _AgentTools(Toolset):
-    """Toolset of an agent of a team, who may send at most `limit` characters at a time."""
+    """Toolset of a team agent, who may send at most `limit` characters at a time."""
 
     def __init__(self, agent: str, team: Team, limit: int) -> None:
         self._agent, self._team, self._limit = agent, team, limit
 
 
 class Talk(_AgentTools):
-    """Toolset of an agent: telling and waiting."""
+    """Toolset for telling and waiting."""
 
     @tool
     def tell(self, agent: str, text: str, wait: bool = False) -> str:
@@ -89,12 +87,11 @@ class Talk(_AgentTools):
 
 
 class Management(TeamProtocol):
-    """Protocol of the sub-agent design.
+    """Protocol of a manager with sub-agents.
 
-    The first agent delegates; any other begins a new chat with each sub-task and ends it by a
-    report.
-
-    By default the manager has the tools that end the task, and one worker has the others.
+    The first agent delegates; every other agent starts a new chat with each sub-task and ends it
+    with a report. By default the manager has the tools that end the task, and one worker has the
+    others.
     """
 
     kind = "manager"
@@ -118,12 +115,12 @@ class Management(TeamProtocol):
         return agents
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the tool for delegating, or for reporting."""
+        """Return the tool for delegating or for reporting."""
         kind = Delegation if agent == MANAGER else Reporting
         return kind(agent, team, self.max_message)
 
     def notes(self, agent: str) -> str:
-        """Say what is delegated to whom."""
+        """Describe who delegates to whom."""
         if agent == MANAGER:
             return (
                 f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its "
@@ -157,11 +154,11 @@ class Management(TeamProtocol):
         )
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the task of the manager; a sub-task stays as it is."""
+        """Return the manager's task; a sub-task stays as it is."""
         return super().restated_task(agent, team) if agent == MANAGER else None
 
     def rouse(self, team: Team) -> None:
-        """Wake the manager, who always can go on."""
+        """Wake the manager, who can always continue."""
         team.mail[MANAGER].append("Nobody has a sub-task. Go on.")
 
 
@@ -214,11 +211,10 @@ class Reporting(_AgentTools):
 class Duel(TeamProtocol):
     """Protocol of rivals.
 
-    Each agent plays a world of its own, of the same configuration and seed, with all tools, and
-    sees nothing of the others.
-
-    The first to solve it ends the episode and earns 1; those that do so in the same cycle share it.
-    Whose world has ended without success is asked no more.
+    Each agent plays a separate world with the same configuration and seed and all tools, and sees
+    nothing of the others. The first agent to solve it ends the episode and earns 1; agents that
+    solve it in the same cycle share the reward. An agent whose world has ended without success is
+    not asked again.
     """
 
     kind = "duel"
@@ -234,7 +230,7 @@ class Duel(TeamProtocol):
         return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return no tools: there is nothing besides the world."""
+        """Return no tools beyond the world's."""
         return Toolset()
 
     def notes(self, agent: str) -> str:
@@ -247,14 +243,14 @@ class Duel(TeamProtocol):
         )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that the agent has won, or is out."""
+        """Record that the agent has won or is out."""
         team.idle.add(agent)
         team.pending_end = reason
         if team.worlds[agent].score() >= 1.0:
             team.winners.add(agent)
 
     def settle(self, team: Team) -> None:
-        """End the episode when somebody has won, or nobody can any more."""
+        """End the episode when somebody has won or nobody can."""
         if team.winners or len(team.idle) == len(team.agents):
             team.end("world" if team.winners else team.pending_end)
 

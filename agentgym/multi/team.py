@@ -1,4 +1,4 @@
-"""State that the agents of a team share, and the base of all kinds of teams."""
+"""Shared state of a team, and the base of all kinds of teams."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from agentgym.text.tools import ToolError, Toolset, tools_of
 from agentgym.text.validation import check_int, list_names
 from agentgym.world.world import World
 
+# Default for the characters that an agent may send per cycle, so that none can flood another
+# agent's context.
 MAX_MESSAGE = 16_384
-"""Characters that an agent may tell another in one cycle, by default; a bound, so that none can
-flood the context of another.
-"""
 
 _ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class TeamAction:
-    """A call of the world's tools that an agent made, with what it was shown."""
+    """A world call by an agent, with its visible result."""
 
     agent: str
     call: ToolCall
@@ -32,25 +31,24 @@ class TeamAction:
 
 
 class Team:
-    """State of a team in an episode, as far as it is not the world's. The tools of the agents
-    change it.
+    """State of a team in an episode, apart from the world's. The agents' tools change it.
 
     Attributes:
-        agents: The names, in the order of their turns.
-        worlds: The world that each agent plays; the same one for all, or one each.
-        mail: The texts that each agent is shown at the end of the cycle.
-        messages: The number of texts that the agents have sent each other.
-        actions: The calls of the world's tools that were carried out, in order.
-        idle: The agents that are not asked for a reply until there is mail for them.
-        tasks: The sub-task of each agent that is given one.
-        restarting: The agents that begin a new chat at the end of the cycle.
-        ended: The reason for which the episode ends; empty while it goes on.
-        winners: The agents that solved the task, where they compete.
-        faults: The number of answers of each agent that the referee found wrong.
-        question: The question that a host has not answered yet; empty if there is none.
+        agents: The names, in turn order.
+        worlds: The world of each agent: one for all, or one each.
+        mail: The texts that each agent sees at the end of the cycle.
+        messages: The number of texts sent between agents.
+        actions: The completed world calls, in order.
+        idle: The agents that are not asked until they have mail.
+        tasks: The current sub-tasks, by agent.
+        restarting: The agents that start a new chat at the end of the cycle.
+        ended: Why the episode ends; empty while it continues.
+        winners: The agents that solved the task, if they compete.
+        faults: The number of rejected answers, by agent.
+        question: The host's open question; empty if there is none.
         answer: The right answer to it.
-        pending_end: The reason for which the episode will end once it is answered, or, in a duel,
-            for which the last world ended.
+        pending_end: Why the episode will end after the answer, or, in a duel, why the last world
+            ended.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -58,7 +56,7 @@ class Team:
         self.begin({})
 
     def begin(self, worlds: Mapping[str, World[Any]]) -> None:
-        """Forget the last episode."""
+        """Start a new episode."""
         self.worlds = dict(worlds)
         self.mail: dict[str, list[str]] = {agent: [] for agent in self.agents}
         self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
@@ -73,15 +71,15 @@ class Team:
         self.question = self.answer = self.pending_end = ""
 
     def end(self, reason: str) -> None:
-        """End the episode with the cycle; the first reason stays."""
+        """End the episode at the end of the cycle; the first reason counts."""
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Put a text into the mail of an agent, under a heading that says whose it is, and how
-        long, so that no text can pass for several.
+        """Add a text to an agent's mail under a heading with sender and length, so that one text
+        cannot pass for several.
 
         Raises:
-            ToolError: It is empty, or longer than what is left of the limit in this cycle.
+            ToolError: The text is empty or exceeds the rest of this cycle's limit.
         """
         if not text.strip():
             raise ToolError("the text is empty; say something")
@@ -96,14 +94,14 @@ class Team:
         self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
 
     def collect(self, agent: str) -> str:
-        """Return the mail of an agent, and empty it."""
+        """Return an agent's mail and empty it."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context that restores the team if an exception leaves it."""
-        # An action is added after its transaction, so that none has to copy the long list.
+        """Context manager that restores the team after an exception."""
+        # Actions are added after the transaction, so that no transaction copies the long list.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:
@@ -113,29 +111,27 @@ class Team:
             raise
 
     def replace_world(self, old: World[Any], new: World[Any]) -> None:
-        """Let all agents that played a world play another one."""
+        """Move all agents of one world to another world."""
         self.worlds = {
             agent: new if world is old else world for agent, world in self.worlds.items()
         }
 
 
 class TeamProtocol:
-    """Kind of team: which agents it has, what each may do and knows of the others, who acts when,
-    and who is rewarded.
+    """Kind of team: its agents, their tools and knowledge, who acts when, and who is rewarded.
 
     Args:
         world: The class of the world.
         config: Its configuration.
-        roles: World tools by role or agent, in place of those that the protocol gives.
-        reward: `shared`, or a factor of the score for each role or agent; those that are not named
-            get nothing.
-        max_message: The most characters that an agent may tell another in one cycle.
+        roles: World tools by role or agent, overriding the protocol's.
+        reward: `shared`, or a factor of the score by role or agent; others get nothing.
+        max_message: The maximum characters an agent may send per cycle.
 
     Attributes:
-        agents: The names of the agents, in the order of their turns, with their world tools.
+        agents: The names of the agents, in turn order, with their world tools.
 
     Raises:
-        ValueError: A role, a tool or a factor is not right.
+        ValueError: A role, a tool or a factor is invalid.
     """
 
     kind: ClassVar[str]
@@ -158,7 +154,7 @@ class TeamProtocol:
         self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
-    # Hooks that a kind of team fills.
+    # Hooks of a kind of team.
 
     def assign_tools(
         self,
@@ -166,67 +162,63 @@ class TeamProtocol:
         tools: Mapping[str, bool],
         roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return the agents with their world tools, in the order of their turns.
+        """Return the agents with their world tools, in turn order.
 
         Args:
             world: The class of the world.
             tools: The names of all tools, and whether they end the task.
-            roles: The roles that the user asked for.
+            roles: The roles requested by the user.
         """
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the tools that an agent has besides those of the world."""
+        """Return an agent's tools beyond the world's."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
-        """Return what the system message of an agent says of its team."""
+        """Return the description of the team for an agent's system message."""
         raise NotImplementedError
 
     def begin(self, team: Team) -> None:
-        """Say who acts first, by who is idle."""
+        """Mark the agents that do not act first as idle."""
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the objects whose tools the world has for an agent, if its role has them."""
+        """Return the objects that provide an agent's world tools, if its role has them."""
         return world.toolsets()
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules and the task of an agent."""
+        """Return an agent's rules and task."""
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the task of an agent as it stands now; None if it stays as it was."""
+        """Return an agent's restated task, or None if it is unchanged."""
         return team.worlds[agent].restate()
 
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Carry out a call of an agent, which `go` does.
-
-        Raises:
-            ToolError: The call was refused.
-        """
+        """Run an agent's call, which `go` performs."""
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake somebody, and say why: all are idle, and there is no mail."""
+        """Wake an agent and explain why: all are idle and there is no mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."
             )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Take note that an agent's reply has ended the world that it plays."""
+        """Record that an agent's reply has ended its world."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:
-        """Decide what the cycle led to; called at its end, before the mail is delivered."""
+        """Decide the outcome of a cycle; called at its end, before the mail is delivered."""
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Return what each agent earns for the score of the team."""
+        """Return each agent's reward for the team's score."""
         return {agent: score * factor for agent, factor in self._factors.items()}
 
-    # Shared by all kinds.
+    # Shared by all kinds of teams.
 
     def _read_reward(self, reward: str | Mapping[str, float]) -> dict[str, float]:
         if reward == "shared":
@@ -254,11 +246,10 @@ class TeamProtocol:
 def read_roles(
     roles: Mapping[str, Sequence[str]], tools: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the agents with their world tools, as a user gives them: a role `reader` is the agent
-    `reader_0`.
+    """Read the user's roles: a role `reader` becomes the agent `reader_0`.
 
     Raises:
-        ValueError: A name, a tool or the number of agents is not right.
+        ValueError: A name, a tool or the number of agents is invalid.
     """
     agents: dict[str, tuple[str, ...]] = {}
     for role, names in roles.items():
@@ -273,17 +264,17 @@ def read_roles(
                 f"{list_names(unknown[0], tuple(tools), 'tools')}"
             )
         agents[agent] = tuple(names)
-    if not 2 <= len(agents) <= 64:  # each has a chat of its own, which takes memory and time
+    if not 2 <= len(agents) <= 64:  # each agent's chat takes memory and time
         raise ValueError(f"roles must name 2 to 64 agents, got {len(agents)}")
     return agents
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
-    """Return the tools by role as the world declares them (`World.roles`); by default what ends the
-    task is for the `closer`.
+    """Return the tools by role as the world declares them (`World.roles`); by default the `closer`
+    has the tools that end the task.
 
-    Tools that no role names are those of the first. If all or none end the task, every second tool
-    is the `closer`'s.
+    Tools without a role go to the first role. If all or none end the task, the `closer` gets every
+    second tool.
     """
     declared = world.roles
     if not declared:
@@ -300,7 +291,7 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
 
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
-    """Return the agents with their world tools as text, a line each."""
+    """List the agents with their world tools, one per line."""
     return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
 
 

@@ -1,4 +1,4 @@
-"""Team as a PettingZoo env. This is the one file that imports pettingzoo (extra `multi`)."""
+"""A team as a PettingZoo env. Only this file imports pettingzoo (extra `multi`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from agentgym.text.validation import check_choice, check_reset, list_names
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
-    """PettingZoo env of a team whose agents step one after the other, all in each cycle, in the
-    order of `possible_agents`.
+    """PettingZoo env of a team whose agents step in the order of `possible_agents`, once per cycle.
 
-    `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then
-    passed over, None too. What was told in a cycle, and the end of the episode, reaches all with
-    the end of the cycle, so that the env can be converted to a parallel one.
+    If `infos[agent]["waiting"]` is set, the agent's action is ignored and may be None. Messages and
+    the end of the episode arrive at the end of the cycle, so the env can be converted to a parallel
+    one.
 
     Args:
         name: The value of `metadata["name"]`.
@@ -58,10 +57,10 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def observe(self, agent: str) -> Chat:
-        """Return the chat of an agent; it stays after the end of the episode.
+        """Return an agent's chat, which stays available after the end of the episode.
 
         Raises:
-            ResetNeeded: There was no reset.
+            ResetNeeded: The env has not been reset.
             ValueError: There is no such agent.
         """
         if agent not in self.possible_agents:
@@ -76,7 +75,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
-        # PettingZoo's own test gives options that no env has, so that these are left alone.
+        # PettingZoo's tests pass options that no env has, so unknown ones are ignored.
         check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
@@ -92,13 +91,12 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def step(self, action: str | None) -> None:
-        """Play the reply of the selected agent; an agent whose episode has ended is stepped with
-        None.
+        """Play the selected agent's reply; an agent whose episode has ended is stepped with None.
 
         Raises:
-            ResetNeeded: There is no agent left, or there was no reset.
+            ResetNeeded: No agent is left, or the env has not been reset.
             TypeError: The action is not a `str`.
-            ValueError: The agent's episode has ended, and the action is not None.
+            ValueError: The agent's episode has ended and the action is not None.
         """
         if not self.agents:
             raise ResetNeeded("there is no agent left to step: call reset() before the next step()")

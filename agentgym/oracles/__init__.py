@@ -1,8 +1,8 @@
 """Oracles and scripted policies.
 
-Oracles are wrappers that help a policy: the plan, state and history oracles of LUMINA, and solved
-examples; `StepOptimality` labels its steps. Scripted policies play from the text of the chat alone,
-as a model does: optimally, at random, with errors, with planted deficits, as a team.
+Oracles are wrappers that help a policy: LUMINA's plan, state and history oracles, and solved
+examples. `StepOptimality` labels steps. Scripted policies see only the chat, like a model, and play
+optimally, randomly, with errors, with planted deficits, or as a team.
 """
 
 from agentgym.oracles.communication import CommunicationOracle

@@ -1,8 +1,8 @@
-"""Choices among the calls of a world (the optimal ones, the wrong ones, any), and wrong hints: a call
-that is not optimal in the words of a plan, and the state of another instance.
+"""Choices among a world's calls (optimal, wrong, any), and wrong hints: a non-optimal call worded
+like a plan, and the state of another instance.
 
-Wrong hints look like right ones, so that only what they say tells them apart. A placebo in place of
-a hint is text without information of the same length.
+Wrong hints differ from right ones only in content. A placebo is text without information and with
+the length of the hint.
 """
 
 from __future__ import annotations
@@ -23,21 +23,18 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import generate
 from agentgym.world.world import World, has_hook, phrase
 
+# Wrong calls to try until one reads back from its wording; nearly always the first does.
 _READ_BACK = 16
-"""Wrong calls whose words are tried until some read back as the call; nearly always the first."""
+# Calls drawn from the tools' schemas if every legal call is optimal; if these are optimal too, the
+# world has no wrong call.
 _SAMPLES = 64
-"""Calls that are drawn from the schemas of the tools where every legal call is optimal; a world in
-which all of them are optimal too has no wrong call.
-"""
+# Instances to draw for a wrong state; one is not enough if two states agree.
 _DECOYS = 8
-"""Instances that are drawn for a wrong state; more than one is needed where two states agree."""
+# Turns by which a decoy may be ahead of the episode: all offices start with the same empty state.
 _AHEAD = 8
-"""Turns by which a decoy may run ahead of the episode to differ from it: all offices begin with the
-same state, that nothing is known.
-"""
 
+# Measures hints; each word and period below is one token of this vocabulary.
 _COUNTER = "cl100k_base"
-"""The vocabulary that hints are measured in; each word and point below is one token of it."""
 _TEXT = (
     "This note says nothing about the task. It is here to fill some space in the text. "
     "There is no need to read it, and no need to reply to it. It holds no plan, no state and no "
@@ -50,7 +47,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or the first legal one if there is no optimal one."""
+    """Return the first optimal call, or the first legal call if none is optimal."""
     return next(iter(world.optimal_calls() or world.legal_calls()))
 
 
@@ -61,7 +58,7 @@ def wrong_calls(world: World[object]) -> list[ToolCall]:
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random legal call that is not optimal; an optimal one if there is no other."""
+    """Return a random legal call that is not optimal, or an optimal one if there is no other."""
     return choose(wrong_calls(world) or world.legal_calls(), rng)
 
 
@@ -71,21 +68,21 @@ def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
 
 
 def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
-    """Return a plan hint that asks for a call that is legal and not optimal.
+    """Return a plan hint for a legal call that is not optimal.
 
-    Where every legal call is optimal, or the world does not list them, it is any other call that
-    fits the schema of a tool; empty if there is none.
+    If every legal call is optimal, or the world does not list legal calls, the hint asks for
+    another call that fits a tool's schema; empty if there is none.
 
     Args:
-        env: The env that plays the world.
-        with_state: Whether the state is shown too, which the hint may then refer to.
+        env: The env of the world.
+        with_state: Whether the state is visible too, so that the hint may refer to it.
         rng: Draws the call.
     """
     world = env.world
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        # Where a scripted policy can play, it has to understand them.
+        # If scripted policies can play this world, they must understand the hint.
         if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()
@@ -94,17 +91,16 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Other instances of the configuration of an episode, each played optimally as far as the
-    episode has come.
+    """Other instances of an episode's configuration, each played optimally up to the same turn.
 
-    Their states are wrong ones: another instance of the same split shows nothing that is hidden in
+    Their states serve as wrong states: another instance of the same split reveals nothing hidden in
     this one.
 
     Args:
         env: The env of the episode.
 
     Raises:
-        ValueError: The configuration has one instance only.
+        ValueError: The configuration has a single instance.
     """
 
     def __init__(self, env: ToolEnv) -> None:
@@ -112,7 +108,7 @@ class Decoys:
         self._drawn: list[ToolEnv] = []
         world = env.world
         self._instance = world.instance
-        # In a chat that begins in mid-episode, the world has gone on since its key could be read.
+        # In a chat that starts mid-episode, the world has advanced since its key was readable.
         first = world if world.turn == 0 else generate(type(world), env.config, world.instance_seed)
         self._key = first.instance_key()
         self._draws = 0
@@ -124,8 +120,8 @@ class Decoys:
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:
-        """Return a state of another instance that differs from the right one; empty if none of the
-        decoys has one.
+        """Return a state of another instance that differs from the right one; empty if no decoy has
+        one.
 
         Args:
             describe: Returns the state of a world in words.
@@ -143,7 +139,7 @@ class Decoys:
         return ""
 
     def _others(self) -> Iterator[ToolEnv]:
-        """Yield the decoys, and draw another when one more is asked for."""
+        """Yield the decoys, drawing another on demand."""
         yield from self._drawn
         while self._draws < _DECOYS:
             decoy = ToolEnv(
@@ -157,7 +153,7 @@ class Decoys:
 
 
 def _advance(env: ToolEnv) -> None:
-    """Play an optimal call; a legal one, or else one that fits a schema, if there is none."""
+    """Play an optimal call, or else a legal call, or else one that fits a schema."""
     world = env.world
     calls = world.optimal_calls() or ()
     if not calls and has_hook(type(world), "legal_calls"):
@@ -167,12 +163,12 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return a text without information, of as many tokens as a hint.
+    """Return text without information, with as many tokens as a hint.
 
     Args:
-        hint: The hint, of which nothing but the length shows.
-        turn: The number of the turn, which says with which sentence the text begins, so that the
-            placebos of a chat differ as its hints do.
+        hint: The hint, of which only the length matters.
+        turn: The turn number, which selects the first sentence, so that the placebos of a chat
+            differ.
     """
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))

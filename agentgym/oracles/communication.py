@@ -1,7 +1,6 @@
-"""Oracle of communication, for teams: an agent is shown what the others did and were shown, apart
-from what it adds up to.
+"""Communication oracle for teams: shows an agent the calls and results of the others.
 
-The state oracle tells both at once; this one leaves it to the agent to keep track of the state.
+The state oracle would also reveal the resulting state; here the agent must track it.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ TEAM_NOTE = (
 
 
 class CommunicationOracle(HintOracle):
-    """Oracle that shows an agent of a team each call of the others with its result, word for word.
+    """Oracle that shows a team agent each call of the others with its result, verbatim.
 
-    Each entry stands on the message after which it happened and stays there, as results do. An
-    agent that begins a chat is shown what the others have done in the episode so far.
+    Each entry is attached to the next message and stays there, like a result. An agent that starts
+    a new chat sees all entries of the episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.
-        placebo: Whether text that says nothing stands in place of the log.
+        placebo: Whether to show text without content instead of the log.
 
     Raises:
-        ValueError: The env is not that of an agent in a team, or its team are rivals.
+        ValueError: The env does not belong to a team agent, or its team are rivals.
 
     Example:
         >>> env = agentgym.make("ListWorld-team", oracles="C")
@@ -46,7 +45,7 @@ class CommunicationOracle(HintOracle):
     for_teams = True
 
     def __init__(self, env: gymnasium.Env[Chat, str], placebo: bool = False) -> None:
-        # Before the base, which would record a hint scope, which this oracle does not take.
+        # Before the base class, which would record a hint scope that this oracle does not have.
         gymnasium.utils.RecordConstructorArgs.__init__(self, placebo=placebo)
         super().__init__(env, placebo=placebo)
         agent_env = env.unwrapped
@@ -62,7 +61,7 @@ class CommunicationOracle(HintOracle):
         self._messages = self._start = self._end = 0
 
     def text(self) -> str:
-        """Return what the others have done since the message before the newest one."""
+        """Return the others' actions since the message before the newest one."""
         actions, count = self._agent_env.team.actions, len(self.source.messages)
         if count != self._messages:
             self._messages, self._start = count, self._end

@@ -1,11 +1,11 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
-leaves open whether earlier hints stay: `persistent` ones do (the prompt only grows), `ephemeral`
-ones show on the newest message only.
+does not say whether earlier hints stay: `persistent` hints do, so the prompt only grows;
+`ephemeral` hints appear on the newest message only.
 
-Beyond the paper, to tell why an oracle helps: a hint may be right with some probability only, and a
-placebo may stand in its place.
+Two variants go beyond the paper and show why an oracle helps: hints that are right with a given
+probability, and placebos.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices that context wrappers put at the end of a message; they are no part of what the world
-# said.
+# Notices that context wrappers append to a message; they are not the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -64,32 +63,33 @@ HISTORY_NOTE = (
 class HintOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
+    """Wrapper that appends a hint to the newest message; its cost does not depend on the chat's
+    length.
 
-    What is drawn depends on the instance and the turn, as with the scripted policies: the same
-    hints are wrong in every arm with the same probability, and those that are right at a lower
-    probability are right at a higher one.
+    Random choices depend on the instance and the turn. Arms with the same probability therefore
+    share the same wrong hints, and a hint that is right at a lower probability is right at a higher
+    one.
 
     Args:
-        env: The env to help with.
+        env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        accuracy: The probability, in [0, 1], that a hint is right. Wrong ones look and are
-            announced like right ones.
-        placebo: Whether text of the same length that says nothing stands in place of the hints.
+        accuracy: The probability, in [0, 1], that a hint is right. Wrong hints look like right ones
+            and are announced in the same way.
+        placebo: Whether to show text of the same length without content.
         **recorded: Arguments of the subclass, for specs.
 
     Attributes:
         tag: The name of the block.
-        placebo_tag: The name of the block of a placebo.
-        note: The announcement of the hint in the system message; by default it names the block and
-            says that the environment speaks.
-        hooks: The hooks of `World` that the hint is read from.
-        wrong_hooks: Those that a wrong hint is made of too; none where a hint is always right.
-        source: The chat as it came in, before this hint.
-        hint: The newest hint, empty after the end of the episode.
+        placebo_tag: The name of a placebo's block.
+        note: The announcement in the system message; by default it names the block and says that
+            the environment writes it.
+        hooks: The hooks of `World` that provide the hint.
+        wrong_hooks: Further hooks for wrong hints; none if a hint is always right.
+        source: The chat before this hint was added.
+        hint: The newest hint; empty after the end of the episode.
 
     Raises:
-        ValueError: The oracle has no wrong hints, or is to show wrong placebos.
+        ValueError: The oracle has no wrong hints, or should show wrong placebos.
     """
 
     stage = Stage.HINTS
@@ -135,22 +135,22 @@ class HintOracle(
         self._shown = Chat()
 
     def text(self) -> str:
-        """Return the hint for the moment."""
+        """Return the current hint."""
         raise NotImplementedError
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Return a wrong hint for the moment; empty if there is none.
+        """Return a wrong hint for the current moment; empty if there is none.
 
         Args:
-            rng: Draws it.
+            rng: Draws the hint.
         """
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Prepare for an episode that has just begun."""
+        """Prepare for a new episode."""
 
     def _draw(self) -> str:
-        """Return what is shown: the hint, a wrong one, or a placebo."""
+        """Return the visible text: the hint, a wrong hint, or a placebo."""
         if self.placebo:
             return placebo_for(self.text(), self.world_env.world.turn)
         if self.accuracy == 1.0:
@@ -159,7 +159,7 @@ class HintOracle(
         return self.text() if rng.random() < self.accuracy else self.wrong_text(rng)
 
     def observation(self, observation: Chat) -> Chat:
-        """Put the hint on the newest message of a chat."""
+        """Append the hint to a chat's newest message."""
         known = len(self.source.messages)
         grew = (
             0 < known <= len(observation.messages)
@@ -178,19 +178,19 @@ class HintOracle(
             known = len(observation.messages) - 1
         elif known == len(
             observation.messages
-        ):  # the same chat was observed again, as at the end of a team's cycle
+        ):  # the same chat observed again, as at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, and put the hint on what comes back."""
+        """Play a reply and append the hint to the resulting observation."""
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # first, since its faults belong to the step
+        shown = self.observation(chat)  # first, because its faults belong to this step
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Forget the last episode."""
+        """Start a new episode."""
         self.source = Chat()
         observation, info = self.env.reset(**options)
         self._info_keys = tuple(info)
@@ -202,12 +202,12 @@ class PlanOracle(HintOracle):
     """Oracle that shows the next step of an optimal plan.
 
     Args:
-        env: The env to help with.
+        env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        with_state: Whether the policy is shown the state too, which the step may then refer to.
-        accuracy: The probability that a hint is right; a wrong one asks for a legal call that is
+        with_state: Whether the policy also sees the state, so that the step may refer to it.
+        accuracy: The probability that a hint is right; a wrong hint asks for a legal call that is
             not optimal.
-        placebo: Whether text that says nothing stands in place of the hints.
+        placebo: Whether to show text without content instead of the hints.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -236,7 +236,7 @@ class PlanOracle(HintOracle):
         return self.world_env.world.subtask(self.with_state)
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Return the words for a call that is not optimal."""
+        """Return the wording of a call that is not optimal."""
         return wrong_plan(self.world_env, self.with_state, rng)
 
 
@@ -244,15 +244,14 @@ class StateOracle(HintOracle):
     """Oracle that shows the belief state.
 
     Args:
-        env: The env to help with.
+        env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state is to stand in place of the history. Then an agent that is shown
-            the brief state of a long episode (`World.brief_state`) has a tool for the rest
-            (`StatePages`); without it there is the history. An agent of a team, whose chat is a
-            part of the history, always has the tool.
-        accuracy: The probability that a hint is right; a wrong one is the state of another
+        whole: Whether the state replaces the history. An agent that sees the brief state of a long
+            episode (`World.brief_state`) then has a tool for the rest (`StatePages`). Team agents,
+            whose chats contain only part of the history, always have the tool.
+        accuracy: The probability that a hint is right; a wrong hint is the state of another
             instance.
-        placebo: Whether text that says nothing stands in place of the hints.
+        placebo: Whether to show text without content instead of the hints.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -285,7 +284,7 @@ class StateOracle(HintOracle):
             self.world_env.mount(self._pages, RECALL_NOTE)
 
     def begin(self) -> None:
-        """Draw another instance, if there are to be wrong states."""
+        """Draw another instance if wrong states are needed."""
         if self.accuracy < 1.0:
             self._decoys = Decoys(self.world_env)
 
@@ -294,12 +293,12 @@ class StateOracle(HintOracle):
         return self._describe(self.world_env.world)
 
     def _describe(self, world: World[Any]) -> str:
-        """Return the state of a world in words, in the length that is asked for."""
+        """Return a world's state in words, at the requested length."""
         return self._pages.describe(world) if self._offers_pages else world.brief_state()
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply; one that only asks for pages of the state is not played: it takes no turn,
-        and has them shown.
+        """Play a reply. A reply that only requests pages of the state is not played: it uses no
+        turn and shows the pages.
         """
         if self._pages.count and not self.world_env.over and isinstance(action, str):
             if TOOL in action and self._pages.request(self._parse(action)):
@@ -314,7 +313,7 @@ class StateOracle(HintOracle):
         return replace(reply, calls=()) if too_many else reply
 
     def _show_pages(self) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Return what a step does that shows the same moment again, with pages of the state."""
+        """Return the result of a step that shows the same moment again, with pages of the state."""
         info = {
             **dict.fromkeys(self._info_keys),
             "turn": self.world_env.world.turn,
@@ -333,19 +332,18 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that removes the history: the policy sees the system message, the task as it stands
-    now, and the newest hints.
+    """Oracle that removes the history: the policy sees the system message, the restated task and
+    the newest hints.
 
-    What has gone stale in the task is left out (`World.restate`), since the state says how it is
-    now (LUMINA, figure 1c).
+    Outdated parts of the task are omitted (`World.restate`), because the state describes the
+    present (LUMINA, figure 1c).
 
     Args:
-        env: An env with a `StateOracle`, without which the state could not be known.
-        keep_last_error: Whether the error of a failed reply is shown; the paper's oracle drops it
-            with the rest.
+        env: An env with a `StateOracle`, without which the state would be unknown.
+        keep_last_error: Whether to show the error of a failed reply; the paper's oracle drops it.
 
     Raises:
-        ValueError: There is no `StateOracle` inside.
+        ValueError: The env contains no `StateOracle`.
 
     Example:
         >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
@@ -366,8 +364,8 @@ class HistoryOracle(
             )
 
     def observation(self, observation: Chat) -> Chat:
-        """Return the prefix up to the task, with the hints at its end; after the end of the
-        episode, the whole chat.
+        """Return the messages up to the task with the hints appended; after the end of the episode,
+        the whole chat.
         """
         if self.world_env.over:
             return observation
@@ -378,7 +376,7 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The task stands for the present, so it has the moment of the newest message.
+        # The task describes the present, so it gets the newest message's moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
@@ -388,7 +386,7 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return arms without doubles: those of the paper in the order of its figures, then others by
+    """Return the arms without duplicates: the paper's in the order of its figures, then others by
     name.
     """
     return sorted(set(arms), key=lambda arm: (ARMS.index(arm) if arm in ARMS else len(ARMS), arm))
@@ -410,14 +408,14 @@ register_oracle(
 
 
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:
-    """Return the message with the hints of the oracles at its end."""
+    """Return the message with the oracles' hints appended."""
     blocks = [f"\n\n<{hint.tag}>\n{hint.hint}\n</{hint.tag}>" for hint in hints if hint.hint]
     return replace(message, text=message.text + "".join(blocks)) if blocks else message
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into what was said, without the notices of context wrappers, and the hints by
-    tag.
+    """Split a text into the world's words, without the notices of context wrappers, and the hints
+    by tag.
     """
     if "\n\n<" not in text:
         return text, {}
@@ -426,12 +424,12 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the rest and its blocks by tag, the last of each; in linear time, however
-    many blocks are opened and not closed.
+    """Split a text into the rest and the last block of each tag, in linear time for any number of
+    unclosed blocks.
     """
     rest: list[str] = []
     blocks: dict[str, str] = {}
-    unclosed: set[str] = set()  # tags that are not closed any more
+    unclosed: set[str] = set()  # tags without a further closing tag
     position = start = 0
     while mark := opening.search(text, start):
         tag = mark[1]

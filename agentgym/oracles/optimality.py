@@ -1,7 +1,7 @@
-"""Optimal play, shown and judged: solved examples in the context, and labels of step optimality.
+"""Solved examples in the context, and labels of step optimality.
 
-Examples are rolled through the same wrappers as the live episode, so that they look like it (LUMINA,
-section 4.2); labels give the step accuracy (section 3).
+Examples are played through the same wrappers as the live episode, so that they look alike (LUMINA,
+section 4.2). Labels give the step accuracy (section 3).
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from agentgym.text.parsing import render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
+# Far above any seed that runs count up to.
 EXAMPLE_SEED = 2**31
-"""The first seed of examples, which runs should leave alone; so far up that none comes there by
-counting.
-"""
 
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
@@ -34,12 +32,11 @@ TASK_FOLLOWS = "The example ends here. What follows is another task."
 class InContextExamples(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that puts solved examples between the system message and the task.
+    """Wrapper that adds solved examples between the system message and the task.
 
-    Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
-    holds every observation as it was shown when it was the newest, followed by the reply, with the
-    reasoning of the world before the call, and what the world said to it. A line at its end sets it
-    off from what follows.
+    Each example is a separate instance, solved by optimal calls in a second env of the same spec.
+    It contains every observation as it looked when it was the newest, followed by the reply with
+    the world's reasoning before the call. Its last line separates it from the following messages.
 
     Args:
         env: The env, with its oracles.
@@ -70,9 +67,8 @@ class InContextExamples(
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        """Put the examples after the system message of a chat."""
-        # The newest message is kept apart, since an ephemeral hint on it is gone from the next
-        # observation.
+        """Insert the examples after a chat's system message."""
+        # The newest message is kept apart, because the next observation drops its ephemeral hint.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
@@ -86,8 +82,8 @@ register_option("examples", InContextExamples, InContextExamples.stage)
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """Solve an instance; return the messages that were new in each observation, and the replies, the
-    last with a line that sets the example off.
+    """Solve an instance; return the new messages of each observation and the replies, the last one
+    with a separating line.
     """
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
@@ -105,15 +101,15 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
             f"{EXAMPLE_SEED + shot}"
         )
-    # A message of its own would stand between two of the user, which some chat templates refuse.
+    # A separate message would follow another user message, which some chat templates reject.
     messages[-1] = replace(messages[-1], text=f"{messages[-1].text}\n\n{TASK_FOLLOWS}")
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
-    """Write the reasoning of the world and an optimal call, as a model is to write them.
+    """Write the world's reasoning and an optimal call, as a model should.
 
-    Where the reasoning would be empty, or the state that is shown already, it is the next step.
+    If the reasoning is empty or equals the visible state, the next step replaces it.
     """
     world, call = inner.world, best_call(inner.world)
     repeated = "state" in split_hints(chat.messages[-1].text)[1] and not has_hook(
@@ -143,13 +139,14 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
     call (`World.label_calls`).
 
-    `optimal` says whether every call of the reply was carried out and among the optimal ones; a
-    reply without a readable call is not optimal. `alive` says whether success was still possible
-    before the reply. Both are None where the world does not define optimality, and after a reset.
-    `labels` has the world's word for each call of the reply, and `invalid` for one that failed; a
-    reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is
-    `optimal`, unless the world says that its labels do not decide it (`World.labels_decide`). All
-    this is for the researcher; no view contains it.
+    `optimal` tells whether every call of the reply succeeded and was among the optimal ones; a
+    reply without a readable call is not optimal. `alive` tells whether success was still possible
+    before the reply. Both are None after a reset, or if the world does not define optimality.
+
+    `labels` contains the world's label for each call, and `invalid` for a failed call. A reply is
+    then optimal if all its calls are `optimal` or `neutral` and at least one is `optimal`, unless
+    labels do not decide optimality in this world (`World.labels_decide`). No observation contains
+    any of this.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -176,7 +173,8 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         labels: dict[str, Any] = {"optimal": None, "alive": None}
         if label_calls is not None:
             labels["labels"] = ()
-        # A tool that broke says nothing of the policy, and may have led to another world.
+        # A tool fault is not the policy's error and may have changed the world, so the step gets no
+        # label.
         if best is not None and not info["detail"].faults:
             with guard.watch("labels"):
                 labels = self._label(world, best, label_calls, start, all_ran=info["valid"])
@@ -190,7 +188,9 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         start: int,
         all_ran: bool,
     ) -> dict[str, Any]:
-        """Return the labels of the reply at a place of the chat, by what was optimal before it."""
+        """Return the labels of the reply at a position in the chat, given the optimal calls before
+        it.
+        """
         reply, *answers = self.world_env.chat.messages[start:]
         all_best = all_ran and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
@@ -206,5 +206,5 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         return {"optimal": optimal, "alive": bool(best), "labels": labels}
 
 
-# Inside the oracles, so that the labels are those of the world's own messages.
+# Inside the oracles, so that labels refer to the world's own messages.
 register_option("labels", StepOptimality, Stage.HINTS)

@@ -1,9 +1,8 @@
-"""Scripted policies: they read the text of the chat and nothing else, so what they can do, a model
-can do.
+"""Scripted policies. They see only the chat, so a model could do the same.
 
-They are batched, stateless functions of the chats. What they draw depends on their seed, the
-instance and the turn (`Message.moment`), so the same moment is played alike in every arm of an
-ablation, which makes paired comparisons sharp, and no two instances and turns are.
+They are batched, stateless functions of chats. Random choices depend on the seed, the instance and
+the turn (`Message.moment`), so every arm of an ablation repeats the same choices, which sharpens
+paired comparisons.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from agentgym.world.world import World, check_hooks, has_hook, load_world
 
 
 class ScriptedPolicy:
-    """Policy for one world that chooses a call from what the chat shows.
+    """Policy for one world that chooses a call from the chat.
 
     Args:
-        env_id: The id of the world, or one of its presets.
-        seed: Seeds whatever the policy draws.
-        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
+        env_id: The id of the world or of a preset.
+        seed: Seeds the random choices.
+        dialect: The form of the calls; `auto` uses the form that the env asks for.
 
     Attributes:
-        hooks: The hooks of `World` that it cannot play without.
+        hooks: The required hooks of `World`.
 
     Raises:
-        MissingHook: The world lacks one of them.
+        MissingHook: The world lacks a hook.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -65,16 +64,14 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the contents of a chat, of which only what is new since the version before is read;
-        they and the worlds recalled from them change with the next version.
+        """Lend the contents of a chat. Only messages after the previous version are read; the
+        contents and the recalled worlds change with the next version.
         """
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call, or a summary if one is asked for; first a request for all that a state hint
-        leaves out.
-        """
+        """Write a call, or a requested summary; first request the rest of a partial state hint."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         return parsed.render(ask_for_state(parsed) or self.act(parsed), self.dialect)
@@ -84,12 +81,12 @@ class ScriptedPolicy:
         raise NotImplementedError
 
     def remember(self, parsed: ParsedChat) -> World[object]:
-        """Return the world as the policy would sum it up."""
+        """Return the world that the policy's summary describes."""
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Reconstruct the world from the chat: from a state hint if there is one, else from the
-        summary and the history since. It is to be looked at and not changed.
+        """Reconstruct the world from the chat: from a state hint, or else from the summary and the
+        history since. Do not modify the result.
         """
         if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
@@ -98,23 +95,23 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a generator for this moment: the same in every arm, whatever the hints.
+        """Return a generator for this moment, which is the same in every arm.
 
-        A chat that was read from plain text has no moment; there it is the task and the number of
-        replies that are shown.
+        Chats parsed from plain text have no moment; there the task and the number of visible
+        replies replace it.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
 
 
 def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
-    """Return the call that shows all that a state hint leaves out; None if it is whole."""
+    """Return the call that requests the rest of a state hint, or None if the hint is complete."""
     pages = missing_pages(parsed.hints.get("state", ""))
     return ToolCall(TOOL, {"pages": [*pages]}) if pages else None
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Policy that plays the first optimal call; a legal one if success is out of reach."""
+    """Policy that plays the first optimal call, or a legal call if success is impossible."""
 
     hooks = (*ScriptedPolicy.hooks, "optimal_calls")
 
@@ -124,11 +121,10 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays legal calls at random.
+    """Policy that plays random legal calls.
 
-    In a world that cannot be read from the chat, or does not say which calls are legal, these are
-    calls that fit the schemas of the tools. Where it cannot tell the state, its summaries are
-    empty.
+    If the world cannot be read from the chat or does not list legal calls, the calls only fit the
+    tools' schemas. Summaries are empty if the state is unknown.
     """
 
     hooks = ()
@@ -145,7 +141,7 @@ class RandomPolicy(ScriptedPolicy):
         )
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call, or a summary if one is asked for."""
+        """Write a call, or a requested summary."""
         return "" if parsed.summarize and not self._sums_up else super().write(parsed)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
@@ -156,14 +152,14 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays optimally, except that with probability `p` in each step it plays a legal
-    call that is not optimal.
+    """Policy that plays optimally, except for a non-optimal legal call with probability `p` per
+    step.
 
     Args:
         env_id: The id of the world.
-        p: The probability of an error, in [0, 1].
+        p: The error probability, in [0, 1].
         seed: Seeds the errors.
-        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
+        dialect: The form of the calls; `auto` uses the form that the env asks for.
     """
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
@@ -182,16 +178,17 @@ class NoisyPolicy(ScriptedPolicy):
 
 @dataclass(frozen=True)
 class Deficits(Config):
-    """Deficits of an agent, each as a probability in [0, 1].
+    """Deficits of an agent, as probabilities in [0, 1].
 
     Attributes:
-        planning: That it picks a wrong call although it knows the state; a plan hint in the newest
-            message removes it.
-        tracking: That it forgets, drawn again at each step, any one change since the state was last
-            shown; so its state is wrong with a probability that grows with the number of changes. A
-            state hint in the newest message removes it.
-        distraction: That any one reply in the history draws it off into a random call; so it grows
-            with the length of the chat. Pruning the history removes it.
+        planning: The probability of a wrong call although the state is known. A plan hint in the
+            newest message removes this deficit.
+        tracking: The probability, drawn at each step for each change since the state was last
+            shown, of forgetting the change. Errors grow with the number of changes. A state hint in
+            the newest message removes this deficit.
+        distraction: The probability, for each reply in the history, of playing a random call
+            instead. Errors grow with the length of the chat. Pruning the history removes this
+            deficit.
     """
 
     planning: Share = 0.0
@@ -200,20 +197,18 @@ class Deficits(Config):
 
 
 class ControlPolicy(ScriptedPolicy):
-    """Scripted policy that plays optimally from the text of the chat, but for its deficits: the
-    positive control of the oracle method.
+    """Scripted policy that plays optimally except for its deficits: the positive control of the
+    oracle method.
 
-    If an ablation over the oracle arms is to be believed, it must find a deficit that is known to
-    be there, and only that one.
-
-    It believes hints: it takes the state from a state hint rather than from its memory, and does
-    what a plan hint says rather than what it would plan itself.
+    A credible ablation over the oracle arms must find exactly the planted deficits. The agent
+    believes hints: it takes the state from a state hint instead of its memory, and follows plan
+    hints instead of planning.
 
     Args:
         env_id: The id of the world.
-        deficits: The skills that it lacks.
-        seed: Seeds its slips.
-        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
+        deficits: The agent's deficits.
+        seed: Seeds the errors.
+        dialect: The form of the calls; `auto` uses the form that the env asks for.
     """
 
     hooks = NoisyPolicy.hooks
@@ -225,9 +220,9 @@ class ControlPolicy(ScriptedPolicy):
         self.deficits = deficits
 
     def act(self, parsed: ParsedChat) -> ToolCall:
-        """Recall the state, plan, and slip."""
+        """Recall the state, plan, and err."""
         world = self.recall(parsed)
-        # Three streams, so that one deficit does not shift the draws of another.
+        # Separate streams, so that one deficit does not shift the draws of another.
         distracted, planning, tracking = self.draw(parsed).spawn(3)
         if distracted.random() >= (1 - self.deficits.distraction) ** parsed.past.turns:
             return choose(world.legal_calls(), distracted)
@@ -242,14 +237,14 @@ class ControlPolicy(ScriptedPolicy):
         )
 
     def remember(self, parsed: ParsedChat) -> World[object]:
-        """Return the world as the agent would sum it up: without what it has forgotten."""
+        """Return the world that the agent's summary describes, without forgotten changes."""
         if "state" in parsed.hints:
             return self.recall(parsed)
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
-        """Return the world as the agent remembers it: each past change may be missing, which is drawn
-        again at each step.
+        """Return the world as the agent remembers it; each past change may be missing, drawn anew
+        at each step.
         """
         if not self.deficits.tracking:
             return parsed.past.world(self.world, parsed.task, parsed.summary)
@@ -264,12 +259,12 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that plays as another scripted one does, and writes the reasoning of the world before
-    each call: a teacher, since a small model learns to write down what it cannot work out in one
-    step.
+    """Policy that plays like another scripted policy and writes the world's reasoning before each
+    call.
 
-    Where both the plan and the state are shown, the next call is shown with them: there it does not
-    think.
+    It serves as a teacher: a small model learns to write down what it cannot compute in one step.
+    If the newest message contains plan and state, the next call follows directly and there is no
+    reasoning.
 
     Args:
         policy: The policy that chooses the calls.

@@ -1,8 +1,8 @@
-"""Reading of chats by scripted policies: message by message, so that a step reads what is new.
+"""Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`). What was read of a version
-is kept with the buffer, and the next version is read from there. A context strategy that edits the
-history makes a new buffer, which is read whole.
+The chats of an episode are versions of one buffer (`Messages.lineage`). The reading of a version
+stays with the buffer, and the next version continues from there. A context strategy that edits the
+history creates a new buffer, which is read in full.
 """
 
 from __future__ import annotations
@@ -22,21 +22,18 @@ from agentgym.text.tools import Tool
 from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
+# More episodes than one process plays at a time. A reading is about as large as the episode's
+# world, so readings of finished episodes must not accumulate.
 _MOST_CHATS = 1_024
-"""Chats whose reading a policy keeps: more than one process plays at a time. A reading takes about
-the memory of the episode's world, so those of finished episodes must not pile up.
-"""
+# Threads and repeated passes over an episode read different versions of a chat.
 _MOST_VERSIONS = 4
-"""Readings of one chat that a policy keeps: threads and repeated passes over an episode are at
-different versions of it.
-"""
 
 
 class PastCalls:
-    """The calls that succeeded, with their results, and the world that they show.
+    """The successful calls with their results, and the world that they imply.
 
     Attributes:
-        events: Each call with its result, in order; None where a turn begins.
+        events: Each call with its result, in order; None at the start of a turn.
         turns: The number of turns.
     """
 
@@ -45,7 +42,7 @@ class PastCalls:
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
-        self._newest_event = 0  # where the event of the newest message is, or would be
+        self._newest_event = 0  # the index of the newest message's event, present or not
         self._world: World[object] | None = None
         self._origin: tuple[object, ...] = ()
         self._applied = 0
@@ -56,7 +53,7 @@ class PastCalls:
         return self._newest is None
 
     def take(self, message: Message) -> None:
-        """Read one more message; a picture is described by a line after the text."""
+        """Read one more message; a picture becomes a line after the text."""
         self._newest, self._newest_event = message, len(self.events)
         if message.role == "assistant":
             self._calls = {call.id: call for call in message.calls}
@@ -67,9 +64,9 @@ class PastCalls:
             self.events.append((self._calls[message.call_id], "\n".join(lines)))
 
     def replace_newest(self, text: str) -> None:
-        """Read the newest message again, with another text; nothing if there is none."""
+        """Reread the newest message with another text; do nothing if there is none."""
         newest = self._newest
-        if newest is None or newest.role == "assistant":  # the calls of a reply stay what they are
+        if newest is None or newest.role == "assistant":  # the calls of a reply never change
             return
         del self.events[self._newest_event :]
         if self._applied > self._newest_event:
@@ -79,20 +76,19 @@ class PastCalls:
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
         """Return the world after these calls.
 
-        The next call with the same arguments gives the same object, in which the events since then
-        were applied too.
+        The next call with the same arguments returns the same object with later events applied.
 
         Args:
             kind: The class of the world.
             task: The text of the task.
-            state: The state from which the calls go on; empty for that of the task.
+            state: The state before the calls; empty for the task's initial state.
         """
         origin = (kind, task, state)
         world = self._world
         if world is None or origin != self._origin:
             world, self._applied = kind.read_task(task), 0
             read_state(world, state)
-        self._world = None  # a hook that raises leaves it half-way
+        self._world = None  # a hook that raises leaves the world half-updated
         for event in self.events[self._applied :]:
             if event is None:
                 world.turn += 1
@@ -104,18 +100,17 @@ class PastCalls:
 
 @dataclass(frozen=True, slots=True)
 class ParsedChat:
-    """The contents of a chat, split up.
+    """The parts of a chat.
 
     Attributes:
         task: The text of the task message, without hints.
-        hints: The hints of the newest message, by tag.
-        past: The calls after the task, and after the summary if there is one.
-        summary: The state that the policy has written into its last summary; empty if there is
-            none.
-        summarize: Whether a summary is asked for in place of a call.
-        tools: The tools on offer.
+        hints: The newest message's hints, by tag.
+        past: The calls after the task, or after the summary if there is one.
+        summary: The state in the policy's last summary; empty without one.
+        summarize: Whether the chat requests a summary instead of a call.
+        tools: The available tools.
         moment: The moment of the newest message that has one (`Message.moment`).
-        dialect: The form in which the env asks for calls.
+        dialect: The form of calls that the env asks for.
     """
 
     task: str
@@ -135,11 +130,11 @@ class ParsedChat:
         return reading.parsed(chat)
 
     def render(self, call: ToolCall, dialect: Dialect) -> str:
-        """Return the text of a call in a dialect; `auto` is the one that the env asks for."""
+        """Render a call in a dialect; `auto` uses the env's."""
         return render(call, self.dialect if dialect == "auto" else dialect)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """Return the calls that succeeded, with their results, turn by turn."""
+        """Return the successful calls with their results, turn by turn."""
         turns: list[list[tuple[ToolCall, str]]] = []
         for event in self.past.events:
             if event is None:
@@ -150,15 +145,15 @@ class ParsedChat:
 
 
 class ChatReading:
-    """What was read of a chat, up to one of its messages.
+    """The reading of a chat up to one of its messages.
 
     Args:
-        chat: A version of the chat; nothing after its task is read yet.
+        chat: A version of the chat; nothing after its task has been read yet.
 
     Attributes:
         past: The calls since the summary, if there is one.
         summary: The state in the last summary.
-        position: The number of messages that were read.
+        position: The number of messages read.
 
     Raises:
         ValueError: The chat has no task message.
@@ -173,11 +168,11 @@ class ChatReading:
         self._own: tuple[Message, ...] = ()
 
     def fits(self, chat: Chat, shared: int) -> bool:
-        """Report whether what was read is the beginning of another version of the chat.
+        """Report whether another version of the chat starts with the messages already read.
 
         Args:
             chat: The version.
-            shared: The number of its messages that are in the buffer of the chat.
+            shared: The number of its messages in the chat's buffer.
         """
         return (
             self._shared <= shared
@@ -189,11 +184,11 @@ class ChatReading:
         )
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read the new messages of a version of the chat.
+        """Read the new messages of a version.
 
         Args:
             chat: The version.
-            shared: The number of its messages that are in the buffer of the chat.
+            shared: The number of its messages in the chat's buffer.
         """
         messages = chat.messages
         for number in range(self.position, len(messages)):
@@ -206,7 +201,7 @@ class ChatReading:
 
         Args:
             message: The message.
-            before: The text of the message before, if that too comes after the task.
+            before: The previous message's text, if that message also follows the task.
         """
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
@@ -215,9 +210,7 @@ class ChatReading:
             self.past.take(message)
 
     def parsed(self, chat: Chat) -> ParsedChat:
-        """Return the contents of the version that was read last; they change when the next one is
-        read.
-        """
+        """Return the contents of the last version read; they change with the next one."""
         return ParsedChat(
             task=self._task,
             hints=split_hints(self._newest_observation(chat).text)[1],
@@ -230,7 +223,7 @@ class ChatReading:
         )
 
     def _newest_observation(self, chat: Chat) -> Message:
-        """Return the newest message that shows what the world says, at first the task."""
+        """Return the newest message with a text of the world, initially the task."""
         places = range(len(chat.messages) - 1, self._pinned - 1, -1)
         observations = (
             message
@@ -245,13 +238,13 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of the chats of a policy, each of which goes on where it ended.
+    """Readings of a policy's chats, each of which continues where it ended.
 
-    They go with their chats, and are no part of the policy's state: a copy or a pickle has none.
-    While one is in use nobody else has it, so threads may share the policy.
+    They belong to the chats, not to the policy's state, so copies and pickles have none. A reading
+    has one user at a time, so threads can share the policy.
 
     Args:
-        begin: Begins the reading of a chat.
+        begin: Starts the reading of a chat.
     """
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
@@ -264,22 +257,22 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Lend the reading of a chat, up to its newest message.
+        """Lend the reading of a chat up to its newest message.
 
         Raises:
             ValueError: The chat has no task message.
         """
         messages = chat.messages
         if not isinstance(messages, Messages):
-            messages = Messages(messages)  # whose buffer takes the reading with it
+            messages = Messages(messages)  # the reading stays with this buffer
         lineage, shared = messages.lineage()
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)
         yield reading
-        self._keep(lineage, reading)  # not after an error, which may leave it half-way
+        self._keep(lineage, reading)  # not after an error, which may leave it half-updated
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
-        """Take out the reading of a chat that has come furthest."""
+        """Take out the most advanced reading of a chat."""
         with self._lock:
             readings = self._kept.get(lineage, [])
             fitting = [reading for reading in readings if reading.fits(chat, shared)]
@@ -297,9 +290,7 @@ class Readings(Generic[ReadingT]):
 
 
 def _read_alike(one: Message, other: Message) -> bool:
-    """Report whether two messages mean the same to a reader: they may differ in hints to a moment
-    that has passed.
-    """
+    """Report whether two messages mean the same to a reader; hints of past moments may differ."""
     if one is other or one == other:
         return True
     said, other_said = (
@@ -309,9 +300,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read the state in a hint or a summary into a world; False if there is none, or it was cut and
-    cannot be read any more.
-    """
+    """Read the state of a hint or summary into a world; return False if it is missing or was cut."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -320,8 +309,8 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; one that was cleared or cut has no content, nor has a call
-    without its arguments.
+    """Read a result into a world. Cleared or cut results, and calls without arguments, carry no
+    information.
     """
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

@@ -1,4 +1,4 @@
-"""Pages of a state that is too long for a hint: they are shown in it on request, at no turn."""
+"""Pages of a state that is too long for a hint. The agent requests them without using a turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.world.world import World
 
 TOOL = "recall_state"
 PAGE_CHARS = 12_000
-"""The characters of a page: some 4,000 tokens, a small part of any context window."""
+"""Characters per page: about 4,000 tokens, a small part of any context window."""
 RECALL_NOTE = (
     "# Long states\nA state that is too long for a hint is shown in part: what concerns the next "
     f"steps, and how much else there is. `{TOOL}` shows pages of the whole at the end of the hint, "
@@ -25,11 +25,11 @@ _HEADING = "\n# Page {} of {}\n"
 
 
 class StatePages(Toolset):
-    """Toolset of an agent that is shown a state in place of the history.
+    """Toolset of an agent that sees a state instead of the history.
 
     Attributes:
-        count: The pages of the state that was shown last; none if it was shown whole.
-        shown: The numbers of those that are shown, in order.
+        count: The pages of the last state; 0 if the hint was complete.
+        shown: The visible page numbers, in order.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")
@@ -37,7 +37,7 @@ class StatePages(Toolset):
     shown: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """Show no pages."""
+        """Hide all pages."""
         self.count, self.shown = 0, ()
 
     @tool
@@ -48,7 +48,7 @@ class StatePages(Toolset):
         Args:
             pages: The numbers of the pages, from 1, that are not shown yet.
         """
-        # A reply that may have them is not played, so none comes here.
+        # Replies that may contain such calls are not played, so none arrives here.
         if not self.count:
             raise ToolError("the state hint is whole: it has no further pages")
         raise ToolError(
@@ -57,7 +57,7 @@ class StatePages(Toolset):
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Return the state of a world in words, a long one in part and with the pages asked for."""
+        """Describe the state of a world: a long one partially, with the requested pages."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0
@@ -72,8 +72,8 @@ class StatePages(Toolset):
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
-        """Show the pages that a reply asks for; return whether it asks for some that are not shown
-        yet, and for nothing else.
+        """Show the pages that a reply requests; return whether it requests only pages that are not
+        visible yet.
         """
         asked = set[Any]()
         for call in reply.calls:
@@ -93,17 +93,17 @@ class StatePages(Toolset):
 
 
 def missing_pages(hint: str) -> Sequence[int]:
-    """Return the numbers of the pages that a state hint does not show; none if it is whole."""
+    """Return the page numbers that a state hint omits; none if it is complete."""
     return _read(hint)[1]
 
 
 def whole_state(hint: str) -> str:
-    """Return the whole state in a hint; as far as it is shown if pages are missing."""
+    """Return the complete state of a hint, or its visible part if pages are missing."""
     return _read(hint)[0]
 
 
 def _read(hint: str) -> tuple[str, Sequence[int]]:
-    """Return the state as far as it is shown, and the numbers of the missing pages."""
+    """Return the visible part of the state and the missing page numbers."""
     notice = _PAGES.search(hint)
     if notice is None:
         return hint, ()

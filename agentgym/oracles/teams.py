@@ -1,8 +1,8 @@
-"""Scripted teams: every agent plays what a scripted policy would, and passes on what it knows when
-the call is not its own.
+"""Scripted teams: every agent plays like a scripted policy and passes on its knowledge when another
+agent must act.
 
-They read the text of one chat at a time, and pass on a state in words (`World.state`), which
-suffices for optimal play.
+They read one chat at a time and send the state in words (`World.state`), which suffices for optimal
+play.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\
 
 
 class _TeamReading(ChatReading):
-    """What was read of the chat of an agent of a team: what it shows of the state and of whose turn
-    it is.
+    """The reading of a team agent's chat: the state, and whose turn it is.
 
     Attributes:
-        past: Its calls to the world since the state.
-        summary: The state that the agent was sent or has summed up last.
-        has_floor: Whether it is to act: True after it got mail or has acted, False after it has
-            sent some, None if nothing shows it.
-        parts: The numbers of parts that it was sent of a state that is longer than a message, and
-            of all its parts.
+        past: The agent's calls to the world since the state.
+        summary: The last state that the agent received or summarised.
+        has_floor: Whether it should act: True after it received mail or acted, False after it sent
+            mail, None if unknown.
+        parts: The part numbers received of a state that exceeds one message, and their total.
         begun: The text of these parts.
-        parts_sent: The number of parts that it has sent of such a state.
+        parts_sent: The number of parts sent of such a state.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -82,7 +80,7 @@ class _TeamReading(ChatReading):
                 self.note_sent(str(self._calls[0].arguments.get("text")))
 
     def take_mail(self, text: str) -> None:
-        """Take the state from a mail; of one in parts, once they are all there."""
+        """Take the state from a mail; a state in parts counts once all have arrived."""
         part = _PART.match(text)
         if part is None:
             self.take_state(text)
@@ -93,7 +91,7 @@ class _TeamReading(ChatReading):
             self.begun = part[3]
         elif self.parts == (number - 1, count):
             self.begun += part[3]
-        else:  # one was lost from the chat; the older state stays
+        else:  # a part was lost from the chat, so the older state stays
             number = count + 1
         self.parts = (number, count)
         if number == count:
@@ -101,9 +99,7 @@ class _TeamReading(ChatReading):
         self.has_floor = number >= count
 
     def take_summary(self, text: str) -> None:
-        """Take the state, whose turn it is, and a state that was not all sent yet, from a text of
-        `write_summary`.
-        """
+        """Take the state, the floor and an incompletely sent state from a text by `write_summary`."""
         self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
@@ -117,34 +113,32 @@ class _TeamReading(ChatReading):
         return f"{state}{begun}\n{whose_turn}".rstrip()
 
     def note_sent(self, text: str) -> None:
-        """Note a message that was sent: after the last part it is the turn of the other agent."""
+        """Record a sent message; after the last part the other agent has the floor."""
         part = _PART.fullmatch(text)
         unfinished = part is not None and part[1] != part[2]
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        """Take the state from a text that holds one."""
-        # Where no block that is opened lacks its end, each is searched for once.
+        """Take the state from a text."""
+        # If every opened block is closed, each is searched only once.
         closed = text[: text.rfind(_STATE_END) + len(_STATE_END)] if _STATE_END in text else ""
         if states := _STATE.findall(closed):
             self.summary, self.past = states[-1], PastCalls()
 
 
 class TeamPolicy:
-    """Policy that plays every agent of a team as one scripted policy; it is batched and stateless,
-    as all policies are.
+    """Policy that plays every agent of a team like one scripted policy; batched and stateless.
 
-    In a split team, who has the tool for the next call plays it; any other sends the state to the
-    one who has it, in parts if it is longer than a message may be, and waits. A manager plays its
-    own calls and delegates the rest with the task and the state; a worker plays up to `patience`
-    turns and reports the state. A host answers from the text of the question. Rivals in a duel play
-    for themselves.
+    In a split team, the agent with the tool for the next call plays it; the others send it the
+    state, in parts if necessary, and wait. A manager plays its own calls and delegates the rest
+    with the task and the state; a worker plays up to `patience` turns and reports the state. A host
+    answers from the question alone. Rivals in a duel play independently.
 
     Args:
         env_id: The id of the team.
         player: The policy that chooses the calls; by default `OraclePolicy`.
-        dialect: The form in which calls are written; `auto` for the one that the env asks for.
-        patience: The most turns of a sub-task.
+        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        patience: The maximum turns of a sub-task.
 
     Example:
         >>> policy = TeamPolicy("ListWorld-team")
@@ -184,7 +178,7 @@ class TeamPolicy:
                 ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
             )
         if _is_hidden(chat) and (request := ask_for_state(parsed)):
-            return parsed.render(request, self.dialect)  # the state is all that it knows
+            return parsed.render(request, self.dialect)  # the agent knows nothing but the state
         call = self.player.act(parsed)
         if "tell" in tools:
             call = self._share(chat, view, parsed, call)
@@ -199,8 +193,8 @@ class TeamPolicy:
     def _share(
         self, chat: Chat, view: _TeamReading, parsed: ParsedChat, call: ToolCall
     ) -> ToolCall:
-        """Return the call itself, if it is this agent's turn and tool; else a call that sends the
-        state, or waits.
+        """Return the call if this agent has the floor and the tool; otherwise a call that sends the
+        state or waits.
         """
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
@@ -209,8 +203,8 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
-        # the state to all, so that sending it once more does no harm.
+        # With a hidden history the recipients are unknown, but a hint then shows the state to
+        # everyone, so sending it again is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)
@@ -219,26 +213,26 @@ class TeamPolicy:
 
 
 def _is_hidden(chat: Chat) -> bool:
-    """Return whether a chat shows no history, and the state in its place."""
+    """Report whether a chat shows the state instead of the history."""
     return HISTORY_NOTE in chat.messages[0].text
 
 
 def _tag(world: World[Any]) -> str:
-    """Return the state of a world in a tag, as summaries and mail hold it."""
+    """Return a world's state in the tag that summaries and mails use."""
     return f"<state>\n{world.state()}\n</state>"
 
 
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
-    """Return what an agent sends next to pass on a state, and whether that is all of it.
+    """Return the next message with the state, and whether it completes the state.
 
     Args:
         state: The state in its tag.
-        view: The chat of the agent, which shows how many parts it has sent.
-        room: The most characters of a message; 0 if the rules give no limit.
+        view: The agent's chat, which shows how many parts it has sent.
+        room: The maximum message length in characters; 0 for no limit.
     """
     if not room or len(state) <= room:
         return state, True
-    if view.has_floor is None:  # a hint shows the state to all
+    if view.has_floor is None:  # a hint shows the state to everyone
         return "It is your turn.", True
     size = max(1, room - _PART_TAGS)
     count, start = -(-len(state) // size), view.parts_sent * size

@@ -1,4 +1,4 @@
-"""Gymnasium environment that plays any world: it shows a chat, and takes the policy's text."""
+"""Gymnasium environment that plays any world: it shows a chat and takes the policy's text."""
 
 from __future__ import annotations
 
@@ -39,66 +39,65 @@ from agentgym.world.step_info import NestedCall, StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
 MAX_CALLS = 128
-"""Calls of one reply beyond this many are answered with an error, so that no reply takes long."""
+"""Further calls of a reply return an error, so that no reply takes long."""
 
 MAX_ERROR_CHARS = 2_000
-"""An error of a tool is cut to this length, since it stays in the context."""
+"""Tool errors are cut to this length, because they stay in the context."""
 
 # About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
 DEFAULT_RESULT_CHARS = 1_000_000
 
+# Details of all resets and nearly all steps, by their number of calls, built once.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
-"""Details of all resets and of nearly all steps, by their calls, so that they are built once."""
+# Starts the answer to a reply without an attempted call.
 _PROSE = f"error: {NO_CALL}"
-"""The beginning of the answer to a reply that does not try to call a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of an episode; opaque, picklable, and good for any number of restores."""
+    """State of an episode; opaque, picklable, and reusable."""
 
     state: Mapping[str, Any]
 
 
 class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Plays a world: reads a reply, runs its calls, shows the results.
+    """Plays a world: parses a reply, runs its calls, shows the results.
 
-    Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before
-    reset or after the end, or an action that is not a `str`. The reward is the world's score, given
-    once, when the episode ends. It terminates when the world has ended and is truncated when the
-    turn budget is used up, in this order, so the last allowed turn may succeed.
+    Every text is a valid step. The env raises only on misuse by its caller: a step before reset or
+    after the end, or an action that is not a `str`. The reward is the world's score, given once,
+    when the episode ends. The episode terminates when the world has ended and is truncated when the
+    turn budget is used up, checked in this order, so the last turn may succeed.
 
-    If a tool or the scorer meets an unexpected exception, it is our fault and not the policy's: the
-    call is answered with an error, the world is as it was before it, and `StepInfo.faults` has the
-    exception. An episode that says nothing about the policy has `StepInfo.invalid`.
+    An unexpected exception of a tool or the scorer is our error, not the policy's: the call returns
+    an error, the world is restored, and `StepInfo.faults` contains the exception. If the episode no
+    longer measures the policy, `StepInfo.invalid` is set.
 
     Args:
-        world: The world's class, or where to import it from (`"package.module:Class"`).
-        dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.text.parsing`).
-        parallel_calls: Whether one reply may hold several calls, if the world allows it.
-        max_failed_rounds: End the episode after this many replies in a row without a successful
-            call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
-            tool is passed over. None never ends it so, and `world` leaves it to the world
-            (`World.max_failed_rounds`).
-        max_result_chars: The maximum length of a tool result, in characters. A longer result is cut,
-            and a notice states what was cut. Results of calls from within code are not cut.
-        on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
-            `raise` it out of the step.
+        world: The world's class or path (`"package.module:Class"`).
+        dialect: The form of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
+        parallel_calls: Whether one reply may contain several calls, if the world allows it.
+        max_failed_rounds: End the episode after this many consecutive replies without a successful
+            call. Unless `World.prose_fails`, replies without an attempted call do not count. None
+            disables the limit, and `world` uses the world's (`World.max_failed_rounds`).
+        max_result_chars: The maximum length of a tool result, in characters. A longer result is
+            cut, and a notice states what was cut. Results of calls from within code are not cut.
+        on_fault: What to do with an unexpected exception of a tool or the scorer: `report` or
+            `raise`.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
-        split: Whether all instances are drawn (None) or only those for training (`train`) or for
-            testing (`test`), which never meet (`agentgym.world.splits`).
+        split: `train`, `test`, or None for all instances; the splits are disjoint
+            (`agentgym.world.splits`).
         **config: Fields of the world's `Config`.
 
     Attributes:
-        most_calls: How many calls one reply may hold; None for any number.
-        instance_key: The key of the instance, if there is a split; empty if not.
-        sees_all: Whether its chat shows all that the world has shown.
+        most_calls: The maximum calls per reply; None for no limit.
+        instance_key: The key of the instance if there is a split, else empty.
+        sees_all: Whether its chat contains everything the world has shown.
 
     Raises:
         ValueError: An option is unknown or out of range, or there are too few instances for a
             split.
-        MissingRequirement: The host lacks what the world needs.
+        MissingRequirement: The host does not meet the world's requirements.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -156,10 +155,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def world(self) -> World[Any]:
-        """The world being played.
+        """The current world.
 
         Raises:
-            ResetNeeded: There is none before the first reset.
+            ResetNeeded: The env has not been reset.
         """
         if self._world is None:
             raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
@@ -172,28 +171,27 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The schemas of the tools on offer, mounted ones last."""
+        """The schemas of the available tools, mounted ones last."""
         return self._schemas
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """The schemas of all tools, those that only code may call included."""
+        """The schemas of all tools, including those that only code may call."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
-        """Offer the `@tool` methods of another object from the next reset on, through the same
-        checks and the same log.
+        """Add the `@tool` methods of another object, from the next reset on, with the same checks
+        and log.
 
         Args:
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
-            notes: Text of the system message about them, after the documentation of all tools.
-            code_only: Names of tools that are from now on not on offer to the policy, but still run
-                by `call`.
+            notes: Text for the system message, after the tool documentation.
+            code_only: Names of tools that only `call` runs from now on; the policy no longer sees
+                them.
 
         Raises:
-            ValueError: A tool of that name is there already, or there is none of a name in
-                `code_only`.
-            MissingRequirement: The host lacks what the toolset needs.
+            ValueError: A tool name is taken, or `code_only` names an unknown tool.
+            MissingRequirement: The host does not meet the toolset's requirements.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
@@ -214,9 +212,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
     def announce(self, *notes: str) -> None:
-        """Say something in the system message from the next reset on, after the documentation of
-        the tools.
-        """
+        """Append a text to the system message after the tool documentation, from the next reset on."""
         self._notes = (*self._notes, *notes)
         self._bind(self._world or self.world_class(self.config, 0))
 
@@ -235,10 +231,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
                 (document_tools(schemas, self.dialect, self.most_calls), *self._notes)
             )
 
-    # The hooks that the `AgentEnv` of a team overrides.
+    # Hooks that the `AgentEnv` of a team overrides.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the tools of the world that are on offer."""
+        """Return the available tools of the world."""
         return tools_of(*world.toolsets())
 
     def _begin(self) -> World[Any]:
@@ -254,7 +250,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return rebuild(world, new, self._world_tools(new), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
-        """Play on in a world that was re-created."""
+        """Continue in a re-created world."""
         self._world = world
         self._bind(world)
 
@@ -263,28 +259,24 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return world.rules(), world.task()
 
     def restated_task(self) -> str | None:
-        """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
+        """Return the task as the world restates it (`World.restate`), or None if it is unchanged."""
         with self.guard.watch("the restated task", "its task could not be restated"):
             return self.world.restate()
         return None
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment of the messages that are written now (`Message.moment`)."""
+        """Return the moment of new messages (`Message.moment`)."""
         return f"{world.instance}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Read a reply into a message, and number it; the turn that it takes is counted first,
-        since ids name it.
-        """
+        """Parse a reply and number it; its turn counts first, because message ids contain it."""
         world.turn += 1
         return self._parse(world, action, world.turn), world.turn
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on a new instance, which is a function of the configuration and the
-        seed.
-        """
+        """Start an episode on an instance determined by the configuration and the seed."""
         check_reset(options, vars(self.config))
         super().reset(seed=seed)
         self.close()
@@ -325,13 +317,13 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         reply, turn = self._read(world, action)
         answers, errors = self._answer(world, reply, action, turn)
         if self.guard.faults:
-            world = self.world  # another one, if it had to be re-created
+            world = self.world  # a fault may have re-created it
         self.chat = chat = self.chat.extend([reply, *answers])
         if errors < len(answers):
             self._failed_rounds = 0
         elif not self.guard.faults and (
             world.prose_fails or not answers[0].text.startswith(_PROSE)
-        ):  # a fault is no failure of the policy
+        ):  # a fault is not the policy's failure
             self._failed_rounds += 1
         if ended := self._ended(world):
             return self._end(ended, len(reply.calls), errors)
@@ -343,7 +335,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self._world
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
-        """Read a reply into a message, which keeps no call that is not going to be answered."""
+        """Parse a reply, dropping calls that will not be answered."""
         reply = parse(action, self.dialect, self._schemas, turn)
         if len(reply.calls) == 1:
             return reply
@@ -358,13 +350,11 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def _answer(
         self, world: World[Any], reply: Message, action: str, turn: int
     ) -> tuple[list[Message], int]:
-        """Run the calls of a reply in order; return the messages that answer it, and the number of
-        errors among them.
-        """
+        """Run the calls of a reply in order; return the result messages and the number of errors."""
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
-            if not problem:  # the calls can be read, but there are too many
+            if not problem:  # the calls are readable, but there are too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
             return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1
@@ -388,18 +378,18 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
-        """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or
-        an MCP server.
+        """Run one call without a chat, with the same checks: for code-driven calls, TRL or an MCP
+        server.
 
         Args:
             name: The tool.
             arguments: Its arguments.
-            nested: Whether the call is made from within a call of the reply being played;
-                `StepInfo.nested` then lists it.
+            nested: Whether a call of the current reply makes this call; `StepInfo.nested` then
+                lists it.
 
         Raises:
             ResetNeeded: There is no running episode.
-            ToolError: The call was refused; nothing has changed.
+            ToolError: The call was rejected and changed nothing.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)
@@ -419,8 +409,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode from outside, with the score that the world has now; return what a step
-        returns.
+        """End the episode from outside with the world's current score; return the result of a step.
 
         Args:
             reason: The content of `StepInfo.ended`.
@@ -434,7 +423,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def _guarded(
         self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
     ) -> str | Content:
-        """Run a call. One that fails unexpectedly is undone, reported, and refused."""
+        """Run a call; undo, report and reject it after an unexpected exception."""
         world = self._world
         assert world is not None  # callers have checked it
         calls = len(world.call_log)
@@ -456,8 +445,8 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             raise ToolError(FAULT) from None
 
     def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:
-        """Restore the world and the mounted toolsets after a call that failed; end the episode if
-        that cannot be done.
+        """Restore the world and the mounted toolsets after a failed call; end the episode if that
+        is impossible.
         """
         name = bound.schema.name
         with self.guard.watch(name, "the state before a call could not be restored"):
@@ -536,7 +525,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         )
 
     def close(self) -> None:
-        """Release what the toolsets, mounted ones too, hold outside of this process's memory."""
+        """Release the external resources of all toolsets."""
         for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
             if isinstance(owner, Toolset):
                 owner.close()
@@ -548,15 +537,15 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return render_chat(self.render_mode, self.chat, self.world.board())
 
     def snapshot(self) -> Snapshot:
-        """Return the state of the episode, for `restore` here or in another env of the same world
-        and toolsets.
+        """Return the state of the episode, for `restore` in this env or one with the same world and
+        toolsets.
 
-        Wrappers keep state of their own: to branch a whole stack, use `agentgym.clone`.
+        Wrappers have state too: use `agentgym.clone` to branch a whole stack.
         """
         return Snapshot(copy.deepcopy(self._state()))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to a snapshot; the snapshot stays good."""
+        """Return to a snapshot, which stays usable."""
         state = copy.deepcopy(dict(snapshot.state))
         for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
             vars(toolset).update(attributes)
@@ -595,7 +584,7 @@ def _episode_state(toolset: object) -> dict[str, Any]:
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return an independent copy of an env and its wrappers, at the same point of its episode."""
+    """Return an independent copy of an env with its wrappers, at the same point of its episode."""
     return copy.deepcopy(env)
 
 
@@ -603,7 +592,7 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
     """Return the `ToolEnv` inside a stack of wrappers.
 
     Raises:
-        TypeError: The stack plays something else.
+        TypeError: The stack contains no `ToolEnv`.
     """
     inner = env.unwrapped
     if not isinstance(inner, ToolEnv):

@@ -1,5 +1,5 @@
-"""Guard around the code that a policy sets going: exceptions become faults, scores are checked, and
-a world is re-created from its calls.
+"""Guard around the code that a policy triggers: exceptions become faults, scores are checked, and
+worlds are re-created from their calls.
 """
 
 from __future__ import annotations
@@ -21,29 +21,27 @@ from agentgym.world.step_info import Fault, StepInfo
 from agentgym.world.world import World
 
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
-"""Answer to a call whose tool met an unexpected exception: constant, since the text of an exception
-may give away what is hidden.
+"""Result of a call with an unexpected exception. It is constant, because an exception's text may
+reveal hidden information.
 """
 
+# Longer results are logged as checksums; below this length a checksum costs more than it saves.
 _SHORT = 80
-"""Characters of a result that is logged as it is: to take the checksum of a line takes longer than
-to look up a tool.
-"""
 
+# The ends of a deep recursion's traceback contain everything useful.
 _MAX_TRACEBACK_CHARS = 10_000
-"""Characters of a traceback: the ends of a deep recursion say all of it."""
 
 
 class Guard:
-    """Record of what went wrong in an episode without the policy's doing.
+    """Record of failures that the policy did not cause.
 
     Args:
-        on_fault: What an unexpected exception does: `report` it, or `raise` it again.
+        on_fault: What to do with an unexpected exception: `report` or `raise`.
 
     Attributes:
-        faults: The faults that this step has met so far.
-        invalid: Why the episode says nothing about the policy; empty while it is valid.
-        broken: Whether there is a state that could not be restored.
+        faults: The faults of the current step.
+        invalid: Why the episode does not measure the policy; empty while it is valid.
+        broken: Whether a state could not be restored.
     """
 
     def __init__(self, on_fault: str) -> None:
@@ -51,18 +49,18 @@ class Guard:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Start a new episode."""
         self.faults: tuple[Fault, ...] = ()
         self.invalid = ""
         self.broken = False
 
     def take_faults(self) -> tuple[Fault, ...]:
-        """Return the faults of this step, and forget them."""
+        """Return the faults of this step and forget them."""
         faults, self.faults = self.faults, ()
         return faults
 
     def add_faults(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return the info of a step with the faults of the wrappers that looked at it."""
+        """Add the faults of observing wrappers to a step's info."""
         if not self.faults:
             return info
         detail: StepInfo = info["detail"]
@@ -70,12 +68,12 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Keep an exception for the info of this step, or raise it if the user wants that.
+        """Record an exception for this step's info, or raise it if the user asked for that.
 
         Args:
             tool: What failed.
             error: The exception.
-            invalid: Why the episode says nothing about the policy any more, if that is so.
+            invalid: Why the episode no longer measures the policy, if so.
         """
         if self._raises and not isinstance(error, HostLimitError):
             raise error
@@ -85,24 +83,24 @@ class Guard:
     def watch(
         self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
     ) -> _Watch:
-        """Return a context that records an exception and goes on after it; those of `passes` leave
-        it.
+        """Return a context manager that records an exception and suppresses it, except those in
+        `passes`.
         """
         return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
-        """Return the score of a world, and its report if there is one; None if the scorer breaks,
-        and then the episode is invalid.
+        """Return a world's score and report; None if the scorer fails, which invalidates the
+        episode.
         """
         if self.broken:
             return None, None
         with self.watch("score", "the scorer broke"):
             score, report = float(world.score()), world.report()
-            if not 0.0 <= score <= 1.0:  # NaN is not
+            if not 0.0 <= score <= 1.0:  # NaN fails this check too
                 raise ValueError(
                     f"{type(world).__name__}.score must return a number in [0, 1], got {score}"
                 )
-            json.dumps(report, allow_nan=False)  # a log must be able to hold it
+            json.dumps(report, allow_nan=False)  # logs must be able to store it
             return score, report or None
         return None, None
 
@@ -110,10 +108,10 @@ class Guard:
 def carry_out(
     world: World[Any], bound: BoundTool, name: str, arguments: Mapping[str, Any]
 ) -> str | Content:
-    """Run a tool of a world, and keep the call in its log; return the result as a policy sees it.
+    """Run a world's tool and log the call; return the result as the policy sees it.
 
     Raises:
-        ToolError: The call was refused.
+        ToolError: The tool rejected the call.
     """
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_content
     answer = bound.run(arguments, convert)
@@ -126,7 +124,7 @@ def carry_out(
 
 
 def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
-    """Show the result of a call to the world, as a part of the call that is undone with it."""
+    """Show a call's result to the world, as part of the call that is undone with it."""
     answer = to_content(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
@@ -135,17 +133,16 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Bring a world that was generated from the same seed to where another was after its first
-    calls.
+    """Replay another world's first calls in a world generated from the same seed.
 
     Args:
         world: The world to re-create.
-        new: The world that takes its place.
-        tools: All tools of the new world, those of every agent of a team.
-        calls: How many of the calls in the log of the world to carry out.
+        new: The replacement.
+        tools: All tools of the new world, including those of every team agent.
+        calls: The number of logged calls to replay.
 
     Raises:
-        RollbackError: A call gives another result than it gave before.
+        RollbackError: A call returned a different result.
     """
     for record in world.call_log[:calls]:
         new.turn = record.turn
@@ -173,24 +170,25 @@ class _Watch:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Return whether an exception stops the program from outside.
+    """Report whether an exception stops the program from outside.
 
-    Any other is a fault of the code that raises it, those beside `Exception` included: a panic of a
-    Rust library is one.
+    Any other exception is a fault of the code that raised it, including those outside `Exception`,
+    such as a panic of a Rust library.
     """
-    # Nobody raises asyncio's before it is imported, which takes a tenth of the time of this package.
+    # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
+    # import time.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
 
 
 def of_host(error: BaseException) -> bool:
-    """Return whether an exception is the host's: no memory, no disk, no process to be had."""
+    """Report whether the host caused an exception: out of memory, disk or processes."""
     return any(isinstance(each, (MemoryError, OSError)) for each in (error, error.__cause__))
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:
-    """Return the report of an exception, even of one that cannot say what it is."""
+    """Return the report of an exception, even of one whose text raises."""
     report = traceback.TracebackException.from_exception(error, limit=-40)
     text = "".join(report.format())
     if len(text) > _MAX_TRACEBACK_CHARS:

@@ -1,4 +1,4 @@
-"""Policies: functions from the chats they are shown to the texts they write."""
+"""Policies: functions from observed chats to reply texts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The token ids the text was sampled after; empty if the policy has no tokens. As
-            `TokenIds`, the prompts of an episode share their memory.
+        prompt_ids: The prompt's token ids; empty if the policy has no tokens. As `TokenIds`, the
+            prompts of an episode share memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
     """
@@ -37,12 +37,12 @@ class Policy(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """A policy could not reply, for want of its server say.
+    """Error: a policy could not reply, for example because its server is down.
 
-    That is no fault of the agent, so an episode that it ends has no score.
+    The agent is not to blame, so the episode gets no score.
     """
 
     replies: Sequence[Reply | PolicyError] = ()
-    """The reply to each chat of a batch, or the error in its place, if only some have none; empty
-    if the error is that of the whole batch.
+    """The reply or error for each chat of a batch, if only some failed; empty if the whole batch
+    failed.
     """

@@ -1,4 +1,4 @@
-"""Renderings of an env: its chat and board as text, or as a picture."""
+"""Rendering of an env's chat and board as text or as a picture."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from agentgym.text.messages import Chat, pillow
 
+# pixels around the text
 _MARGIN = 8
-"""Pixels around the text."""
+# pixels between lines
 _SPACING = 4
-"""Pixels between two lines."""
 
+# The font is only 11 pixels high.
 _SCALE = 2
-"""Pixels of the picture for each of the font, whose letters are 11 high."""
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
-    """Return the rendering of a mode: `ansi` for the chat with the board below, `rgb_array` for a
-    picture of the board, or of the newest message where there is none; None without a mode.
+    """Render a mode: `ansi` for the chat and the board, `rgb_array` for a picture of the board or
+    else of the newest message; None without a mode.
     """
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
@@ -26,16 +26,16 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
-    """Draw a text in letters of one width.
+    """Draw a text in a monospaced font.
 
     Returns:
-        uint8 of shape `(height, width, 3)`, with the size of the text; black on white.
+        uint8 of shape `(height, width, 3)`, black on white, as large as the text.
 
     Raises:
         ImportError: The extra `images` is not installed.
     """
     font = pillow("PIL.ImageFont").load_default_imagefont()
-    # The font has the letters of Latin-1 only.
+    # The font contains only Latin-1.
     text = text.encode("latin-1", "replace").decode("latin-1")
     canvas = pillow("PIL.ImageDraw").Draw(pillow("PIL.Image").new("RGB", (1, 1)))
     _, _, width, height = canvas.multiline_textbbox((0, 0), text, font=font, spacing=_SPACING)

@@ -1,9 +1,9 @@
-"""Chats in memory that the processes of Gymnasium's `AsyncVectorEnv` share, so that its default
-(`shared_memory=True`) works with observations of any length.
+"""Shared memory for chats, so that Gymnasium's `AsyncVectorEnv` works with its default
+(`shared_memory=True`) and observations of any length.
 
-Gymnasium's own buffers have a fixed size. Here each env has a part of one nameless file in memory,
-which nothing has to delete: the system frees it when the last process that has it open is gone. An
-env writes what is new since the chat that the reader has, so a step costs O(new messages).
+Gymnasium's buffers have a fixed size. Here each env has a section of one unnamed in-memory file,
+which the system frees when the last process closes it. An env writes only what is new since the
+reader's chat, so a step costs O(new messages).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from agentgym.text.messages import Chat, Message
 from agentgym.text.tools import Tool
 
 _HEAD = struct.Struct("<QQ")  # number of the newest record, its length in bytes
-_SEEN = struct.Struct("<Q")  # number of the record that the reader has taken in
-_PAGE = 4096  # a page of memory; the head and what was seen stand in the first one of an env
-_SLOT = 1 << 32  # most bytes of a record; untouched pages of the file take no memory
-_SLOTS = 2  # a record is written beside the one before, which may just be read
-_PART = _SLOTS * _SLOT  # of the file, for each env
+_SEEN = struct.Struct("<Q")  # number of the last record read
+_PAGE = 4096  # a memory page; the first one of each env contains head and seen number
+_SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
+_SLOTS = 2  # a record is written beside the previous one, which may be in use
+_PART = _SLOTS * _SLOT  # bytes per env
 
 
 class _Record(NamedTuple):
-    """A chat as the difference from the record before, or from nothing if `base` is 0."""
+    """A chat as the difference from the previous record, or from nothing if `base` is 0."""
 
     base: int
     kept: int
@@ -50,16 +50,16 @@ class _Record(NamedTuple):
 
 
 class SharedChats(Sequence[Chat]):
-    """The newest chat of each env of a vector env, which another process writes.
+    """The newest chat of each env of a vector env, written by another process.
 
-    It is always up to date; a deep copy is the tuple of the chats as they are now.
+    It is always up to date; a deep copy is a tuple of the current chats.
 
     Args:
-        count: How many envs there are.
-        file: The descriptor of the file that another process has made; by default a new one.
+        count: The number of envs.
+        file: The descriptor of another process's file; by default a new one.
 
     Raises:
-        CustomSpaceError: The system cannot hand an open file to another process.
+        CustomSpaceError: The system cannot pass an open file to another process.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
@@ -72,18 +72,18 @@ class SharedChats(Sequence[Chat]):
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Used where processes are spawned; forked ones have the open file anyway.
+        # Used for spawned processes; forked ones inherit the open file.
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
-        """Write the chat of an env, in the process that plays it.
+        """Write an env's chat, in the process that plays it.
 
         Args:
-            index: The number of the env.
+            index: The index of the env.
             chat: The chat.
 
         Raises:
-            ValueError: A chat, or what is new in it, takes more than 4 GiB.
+            ValueError: A chat or its new part exceeds 4 GiB.
         """
         start, last, number = index * _PART, self._chats[index], self._numbers[index]
         (seen,) = _SEEN.unpack(os.pread(self._file, _SEEN.size, start + _HEAD.size) or bytes(8))
@@ -100,7 +100,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # Last, so that whoever reads finds either this record or the one before.
+        # Last, so that readers find either this record or the previous one.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 
@@ -144,15 +144,15 @@ class SharedChats(Sequence[Chat]):
 
 
 class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
-    """The chats of a vector env: tuples, and `SharedChats`, which `copy=False` gives."""
+    """The chats of a vector env: tuples, or `SharedChats` with `copy=False`."""
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` holds one chat for each env."""
+        """Report whether `x` contains one chat per env."""
         return super().contains(tuple(x) if isinstance(x, SharedChats) else x)
 
 
 def _nameless_file() -> int:
-    """Return the descriptor of an empty file that no folder lists."""
+    """Return the descriptor of an empty unnamed file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("agentgym-chats")
     with tempfile.TemporaryFile() as file:
@@ -160,7 +160,7 @@ def _nameless_file() -> int:
 
 
 def _attach(count: int, duplicate: Any) -> SharedChats:
-    """Return the chats in a process that was spawned."""
+    """Return the chats in a spawned process."""
     return SharedChats(count, duplicate.detach())
 
 
@@ -176,9 +176,9 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 
 def _apply(last: Chat, record: _Record) -> Chat:
-    """Return the chat that a record stands for."""
+    """Return the chat of a record."""
     messages = last.messages if record.base else ()
-    # All but an edit of the context or an ephemeral hint keeps all of it, and then nothing is copied.
+    # Everything but context edits and ephemeral hints keeps the whole chat, so nothing is copied.
     shared = messages if record.kept == len(messages) else messages[: record.kept]
     return Chat(shared, last.tools if record.tools is None else record.tools).extend(record.new)
 

@@ -1,8 +1,8 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
-They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every
-character, and returns garbage through the shared memory of Gymnasium's async vector env. Chats pass
-through that memory by `agentgym.play.shared_chats`.
+`gymnasium.spaces.Text` is unsuitable: it rejects newlines and most of Unicode, checks every
+character, and returns garbage through the shared memory of Gymnasium's async vector env.
+`agentgym.play.shared_chats` passes chats through that memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agentgym.text.tools import Tool
 class ChatSpace(Space[Chat]):
     """All chats.
 
-    Membership looks at the type only, so that its cost does not grow with the history.
+    Membership checks only the type, so its cost does not grow with the history.
     """
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> Chat:
-        """Return a chat of one user message with a random number in it."""
+        """Return a chat with one user message that contains a random number."""
         return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
 
     def contains(self, x: Any) -> bool:
@@ -48,12 +48,11 @@ class ChatSpace(Space[Chat]):
 
 
 class ActionSpace(Space[str]):
-    """All texts. A sample is a call that fits the schemas of the tools, rendered in the env's
-    dialect.
+    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect.
 
     Args:
-        tools: The tools on offer; at least one.
-        dialect: The form in which samples are written.
+        tools: The available tools; at least one.
+        dialect: The form of samples.
         seed: Seeds the sampling.
     """
 
@@ -70,11 +69,11 @@ class ActionSpace(Space[str]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """Return a random call of a random tool, legal as far as the schemas say."""
+        """Return a random call that fits a random tool's schema."""
         return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` is a text: anything that a model writes is an action."""
+        """Report whether `x` is a text: any text is an action."""
         return isinstance(x, str)
 
     @property
@@ -99,9 +98,9 @@ def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random JSON value that fits a JSON Schema as `@tool` makes them.
+    """Return a random JSON value that fits a JSON Schema as `@tool` creates them.
 
-    Values are short, since they are for random play and tests: they show a form, not a meaning.
+    Values are short, because they only need the right form.
     """
     if "$ref" in schema:
         return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)

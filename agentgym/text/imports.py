@@ -1,4 +1,4 @@
-"""Import of code that users and other packages name."""
+"""Import of modules named by users and other packages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from types import ModuleType
 
 
 def import_named(module: str) -> ModuleType:
-    """Import a module of anyone.
+    """Import a third-party module.
 
     Raises:
-        ImportError: It ends the program when it is imported, as scripts without a
-            `__name__ == "__main__"` do; or it cannot be found.
-        Exception: Whatever the module raises.
+        ImportError: The module cannot be found, or exits on import, as scripts without a `__name__
+            == "__main__"` guard do.
+        Exception: Any exception of the module.
     """
     try:
         return importlib.import_module(module)

@@ -1,7 +1,7 @@
-"""Types that pass between a world and a policy: tool calls, images, messages and chats.
+"""Types exchanged between a world and a policy: tool calls, images, messages and chats.
 
 All types are frozen, JSON-able and free of live objects, so an observation can be logged, sent to
-another process or shown to a model without carrying hidden state along.
+another process or shown to a model without hidden state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _new = object.__new__
 
 
 class _DataclassFields:
-    """Descriptor of a record's fields as `dataclasses` lists them."""
+    """Descriptor that lists a record's fields as `dataclasses` does."""
 
     def __get__(
         self, record: object, owner: type[msgspec.Struct]
@@ -54,21 +54,20 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
+    """Frozen record; `dataclasses.replace`, `fields` and `asdict` accept it like a dataclass.
 
-    A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
-    messages a third of the cost of a step; a struct of msgspec is built in a tenth of that time.
-    The garbage collector does not track it, since what a record holds (texts, JSON and other
-    records) never refers back to it.
+    Frozen dataclasses assign through `object.__setattr__`, which made message construction a third
+    of a step's cost; a msgspec struct takes a tenth of that time. The garbage collector does not
+    track records, because their contents (texts, JSON, records) never refer back to them.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
 
 
 class ToolCall(Record, frozen=True):
-    """One call that a policy wrote.
+    """One call written by a policy.
 
-    Two calls are equal if name and arguments are; `id` only pairs a call with its result.
+    Calls are equal if name and arguments are; `id` only pairs a call with its result.
     """
 
     name: str
@@ -84,13 +83,13 @@ class ToolCall(Record, frozen=True):
 
 
 class Image(Record, frozen=True):
-    """A picture as PNG bytes, with a description for policies that read text only."""
+    """A picture as PNG bytes, with a description for text-only policies."""
 
     png: bytes
     alt: str = ""
 
     def to_data_url(self) -> str:
-        """Return the picture as the `data:` URL that chat-completions APIs take."""
+        """Return the picture as a `data:` URL, as chat-completions APIs expect."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
 
     def to_array(self) -> NDArray[np.uint8]:
@@ -103,10 +102,10 @@ class Image(Record, frozen=True):
 
 
 def pillow(module: str = "PIL") -> Any:
-    """Import a module of Pillow, which is an extra.
+    """Import a module of Pillow.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: The extra `images` is not installed.
     """
     try:
         return import_module(module)
@@ -115,7 +114,7 @@ def pillow(module: str = "PIL") -> Any:
 
 
 class Content(Record, frozen=True):
-    """Text with pictures, for a task or a tool result that needs more than text."""
+    """Text with pictures, for a task or a tool result."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -126,16 +125,16 @@ class Message(Record, frozen=True):
 
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
-        text: The words, without thinking and without the markup of calls.
+        text: The text, without thinking and call markup.
         thinking: An assistant's reasoning.
-        calls: An assistant's tool calls, in the order written.
+        calls: An assistant's tool calls, in order.
         call_id: The id of the call that a tool message answers.
-        images: Pictures that come with the text.
-        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a message
-            that a wrapper made.
-        raw: The exact text a policy wrote (assistant messages only).
-        moment: The instance and the turn at which an env wrote it, as `"{digest}:{turn}"`, by which
-            scripted policies key what they draw; no model is shown it.
+        images: The pictures of the message.
+        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
+            wrapper's message.
+        raw: The policy's exact text (assistant messages only).
+        moment: The instance and turn at which an env wrote the message, as `"{digest}:{turn}"`;
+            scripted policies seed their choices with it, and models never see it.
     """
 
     role: Role
@@ -149,7 +148,7 @@ class Message(Record, frozen=True):
     moment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dict without the fields that are empty; `from_dict` is the inverse."""
+        """Return a JSON-able dict without empty fields; `from_dict` is the inverse."""
         data: dict[str, Any] = {
             name: value for name in _TEXT_FIELDS if (value := getattr(self, name))
         }
@@ -178,7 +177,7 @@ _TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
 
 
 class _Buffer(list[Message]):
-    """List with an identity, by which readers of a chat know its versions."""
+    """List with an identity that all versions of a chat share."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]  # a list has none
@@ -217,50 +216,46 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If another thread adds to this version at the same time, the length shows it to the later
-        # of the two at least, which copies; a lock would be a fifth of the cost.
+        # If two threads extend this version at once, the later one sees the changed length and
+        # copies; a lock would add a fifth to the cost.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
-        longest = _new(Messages)  # what `_version` does, without a call at every step
+        longest = _new(Messages)  # `_version` inlined, since every step runs this
         longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by messages of its own, outside the buffer: for those that
-        will be replaced.
+        """Return this sequence followed by private messages, outside the buffer, that will be
+        replaced.
         """
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
-        """Return this sequence without its last message; the buffer stays shared, so this is
-        O(1).
-        """
+        """Return this sequence without its last message, in O(1) with the shared buffer."""
         if not len(self):
             raise IndexError("an empty chat has no last message")
         return self.first(len(self) - 1)
 
     def first(self, count: int) -> Messages:
-        """Return the first messages; the buffer stays shared, so this is O(1)."""
+        """Return the first messages, in O(1) with the shared buffer."""
         tail = self._tail[: max(count - self._length, 0)]
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the buffer, which has a hash and can be referred to weakly, and the number of
-        messages of this version in it: these are the same in all its versions.
+        """Return the buffer, which is hashable and weakly referenceable and the same in all
+        versions, and the number of this version's messages in it.
         """
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
-        """Count the leading messages that both have in common; O(1) for two versions of one
-        buffer.
-        """
+        """Count the common leading messages; O(1) for two versions of one buffer."""
         start = 0
         at: Callable[[int], Message] = other.__getitem__
         if isinstance(other, Messages):
             at = other._at
             if other._buffer is self._buffer:
                 start = min(self._length, other._length)
-        rest = range(start, min(len(self), len(other)))  # read no further than where they part
+        rest = range(start, min(len(self), len(other)))  # stop at the first difference
         for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
             if mine is not theirs and mine != theirs:
                 break
@@ -307,17 +302,16 @@ class Messages(Sequence[Message]):
 
 
 class Chat(Record, frozen=True):
-    """The whole observation of a policy: the messages so far and the schemas of the tools it may
-    call.
+    """A policy's whole observation: the messages and the schemas of the available tools.
 
-    Copying a chat gives the same object: it cannot change, and Gymnasium's vector envs deep-copy
-    every observation.
+    Copying returns the same object, because chats are immutable and Gymnasium's vector envs
+    deep-copy every observation.
     """
 
     messages: Sequence[Message] = ()
     tools: tuple[Tool, ...] = ()
+    # A chat is not an array, but PettingZoo compares the dtypes of observation and space.
     dtype: ClassVar[None] = None
-    """A chat is no array. PettingZoo compares the dtypes of an observation and its space."""
 
     def add(self, *messages: Message) -> Chat:
         """Return this chat followed by `messages`, in O(new messages)."""
@@ -326,14 +320,12 @@ class Chat(Record, frozen=True):
     def extend(self, messages: Sequence[Message]) -> Chat:
         """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
-        if shared.__class__ is not Messages:  # what `_shared` does, without a call at every step
+        if shared.__class__ is not Messages:  # `_shared` inlined, since every step runs this
             shared = Messages(shared)
         return Chat(shared.add(messages), self.tools)
 
     def with_last(self, *messages: Message) -> Chat:
-        """Return this chat followed by messages that later chats do not share, in O(new
-        messages).
-        """
+        """Return this chat followed by messages that later chats do not share, in O(new messages)."""
         return Chat(self._shared().with_last(*messages), self.tools)
 
     def without_last(self) -> Chat:
@@ -345,11 +337,11 @@ class Chat(Record, frozen=True):
         return Chat(self._shared().first(count), self.tools)
 
     def shared_prefix(self, other: Chat) -> int:
-        """Count the leading messages that both chats have in common."""
+        """Count the common leading messages of two chats."""
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the leading messages that every view keeps: all up to the task.
+        """Count the leading messages that every view keeps: everything up to the task.
 
         Raises:
             ValueError: The chat has no task message.
@@ -360,8 +352,8 @@ class Chat(Record, frozen=True):
         return end
 
     def moment(self) -> str:
-        """Return the moment of the newest message that an env wrote; empty if none has one, as in a
-        chat that was read from plain text.
+        """Return the moment of the newest message with one; empty for a chat parsed from plain
+        text.
         """
         newest_first = map(self.messages.__getitem__, range(len(self.messages) - 1, -1, -1))
         return next((message.moment for message in newest_first if message.moment), "")
@@ -378,12 +370,11 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        The API takes no picture in a tool message, so the pictures of tool results follow them in a
-        user message.
+        The API accepts no pictures in tool messages, so a user message with the pictures follows.
 
         Args:
-            json_arguments: Whether the arguments of `tool_calls` are JSON text, as the API has
-                them, or objects, as the chat templates of transformers take them.
+            json_arguments: Whether the arguments of `tool_calls` are JSON text, as in the API, or
+                objects, as in the chat templates of transformers.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
@@ -399,8 +390,7 @@ class Chat(Record, frozen=True):
         """Read chat-completions dicts.
 
         Raises:
-            ValueError: A message has no known role, or the arguments of a call are not a JSON
-                object.
+            ValueError: A role is unknown, or the arguments of a call are not a JSON object.
         """
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 
@@ -408,7 +398,7 @@ class Chat(Record, frozen=True):
         return self.to_text()
 
     def to_text(self) -> str:
-        """Return the chat as text for people to read."""
+        """Return the chat as readable text."""
         return "\n\n".join(f"[{m.role}]\n{_readable(m)}" for m in self.messages)
 
 
@@ -475,7 +465,7 @@ def _call_from_openai(data: Mapping[str, Any]) -> ToolCall:
     if isinstance(arguments, str):
         arguments = json.loads(arguments or "{}")
     if not isinstance(arguments, dict):
-        shown = str(function["arguments"])[:200]  # enough to recognise the call by
+        shown = str(function["arguments"])[:200]  # enough to recognise the call
         raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {shown}")
     return ToolCall(function["name"], arguments, data.get("id", ""))
 

@@ -285,9 +285,7 @@ def _load(body: str) -> Any:
 
 
 def _brackets(body: str) -> Iterator[int]:
-    """Yield 1 for each bracket of a JSON text that opens and -1 for each that closes, but for those
-    in strings, in linear time.
-    """
+    """Yield 1 for each opening and -1 for each closing bracket outside strings, in linear time."""
     position = 0
     while match := _BRACKET.match(body, position):
         yield 1 if match[1] in "[{" else -1
@@ -295,15 +293,12 @@ def _brackets(body: str) -> Iterator[int]:
 
 
 def nesting_depth(body: str) -> int:
-    """Return how deep the brackets of a JSON text nest, in linear time.
-
-    Brackets in strings do not count.
-    """
+    """Return the nesting depth of the brackets of a JSON text outside strings, in linear time."""
     return max(itertools.accumulate(_brackets(body), initial=0))
 
 
 def _check_containers(body: str) -> None:
-    """Refuse a JSON text that nests too deep or holds too many lists and objects."""
+    """Raise if a JSON text nests too deeply or contains too many lists and objects."""
     depth = count = 0
     for step in _brackets(body):
         depth += step
@@ -425,7 +420,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 def _python_literal(value: Any) -> str:
     """Return a JSON value as a Python literal that `parse` reads back and that cannot close the
-    fence.
+    code block.
     """
     if isinstance(value, Mapping):
         return (

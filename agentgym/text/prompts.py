@@ -1,6 +1,4 @@
-"""The part of the system message that is the same for every world: the tools, and how to call
-them.
-"""
+"""The world-independent part of the system message: the tools and how to call them."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
     """Return the tools as JSON function schemas, and the form of calls in the dialect.
 
     Args:
-        tools: The tools on offer.
-        dialect: The form in which calls are written.
-        most_calls: How many calls one reply may hold; None for any number.
+        tools: The available tools.
+        dialect: The form of calls.
+        most_calls: The maximum calls per reply; None for no limit.
     """
     schemas = "\n".join(
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
@@ -49,6 +47,6 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
 
 def read_dialect(system: str) -> Dialect:
     """Return the dialect that a system message with the text of `document_tools` asks for: `python`
-    if it allows nothing else, and `auto`, which is written as `json`, otherwise.
+    if it is the only one allowed, otherwise `auto`, which is written as `json`.
     """
     return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"

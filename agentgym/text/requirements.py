@@ -1,7 +1,7 @@
-"""Requirements that an env has of the host: checked when it is made, never in mid-episode.
+"""Host requirements of envs, checked when an env is made and never mid-episode.
 
-Worlds, toolsets and wrappers declare them as data, by the names below. An env is the same on every
-host that can make it: a program or package that only some of its tools need is needed by all of it.
+Worlds, toolsets and wrappers declare them as data by the names below. An env is identical on every
+host that can make it, so a program needed by one of its tools is required for all.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""The packages of each extra that envs declare, by the names under which they are imported."""
+"""The packages of each extra that envs declare, by import name."""
 
 
 class MissingRequirement(ImportError, RuntimeError, ValueError):
-    """The host lacks what an env needs.
+    """Error: the host lacks something that an env needs.
 
-    It is an `ImportError`, as for any package, a `RuntimeError`, as for any program, and a
-    `ValueError`, as it is the user who can fix it.
+    It is an `ImportError` because of packages, a `RuntimeError` because of programs, and a
+    `ValueError` because the user can fix it.
     """
 
 
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
-    """Check that this host has what a world, a toolset or a wrapper needs.
+    """Check that this host meets the requirements of a world, a toolset or a wrapper.
 
     Args:
         owner: Its name, for the error.
-        requirements: By name, what a user can do without it, or an empty text. The names are
-            `programs` (bash and CPython on files, in a sandbox), `bubblewrap` (the sandbox of code
-            of that name), and the extras in `PACKAGES`.
+        requirements: The alternative for the user (or an empty text), by requirement: `programs`
+            (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in
+            `PACKAGES`.
 
     Raises:
-        MissingRequirement: Something is missing; the text says how to get it.
+        MissingRequirement: A requirement is not met; the text says how to meet it.
         KeyError: There is no such requirement.
     """
     for name, alternative in requirements.items():
@@ -62,10 +62,9 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
                 ) from error
 
 
+# Modules with a function `check`, which runs once per process. They are imported on demand because
+# they need Unix-only modules.
 _CHECKING_MODULES: Mapping[str, str] = {
     "programs": "agentgym.sandboxes.workbench",
     "bubblewrap": "agentgym.sandboxes.bubblewrap",
 }
-"""Modules with a function `check`, which does its work once in a process. They need others that
-Python has on Unix only, so they are imported when they are asked.
-"""

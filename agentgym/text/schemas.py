@@ -1,7 +1,7 @@
-"""Schemas of configurations and tools, as pydantic and their docstrings have them.
+"""Schemas of configurations and tools, from pydantic and docstrings.
 
-Imported when the first schema is needed: pydantic's part that builds them takes a fifth of the time
-of `import gymnasium, pydantic, numpy`.
+Imported on first use, because pydantic's schema builder takes a fifth of the time of `import
+gymnasium, pydantic, numpy`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-# Strict, so that no value is converted on the quiet: True is not 1, "2" is not 2 and 1.0 is not 1.
+# Strict, so that values are never converted silently: True is not 1, "2" is not 2, and 1.0 is not
+# 1.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_make_shape: Any = TypedDict  # type checkers know its literal form only
+_make_shape: Any = TypedDict  # type checkers accept only the literal form
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the strict checks of a mapping with fields of some types.
+    """Return the strict validator of a mapping with typed fields.
 
     Raises:
         PydanticUserError: A type has no schema.
@@ -31,10 +32,10 @@ def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str,
 
 
 def described(hint: Any, description: str) -> Any:
-    """Return a type with the description that its schema is to have."""
+    """Return a type with a description for its schema."""
     return Annotated[hint, Field(description=description or None)]
 
 
 def read_docstring(text: str) -> Docstring:
-    """Read a docstring in Google's style."""
+    """Parse a Google-style docstring."""
     return parse_docstring(text, style=DocstringStyle.GOOGLE)

@@ -1,4 +1,4 @@
-"""Token ids of prompts that go on from one another, which share their memory."""
+"""Token ids of successive prompts with shared memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+# Held while a buffer grows, because several threads may extend versions of one prompt.
 _GROWING = threading.Lock()
-"""Held while a buffer grows, since several threads may extend versions of one prompt."""
 
 
 class TokenIds(Sequence[int]):
-    """An immutable sequence of token ids whose versions share one buffer, so that the prompts of an
-    episode take the memory of the last, and not of all.
+    """An immutable sequence of token ids whose versions share one buffer, so that an episode's
+    prompts need only the memory of the last one.
 
-    Adding to a version extends the buffer where that ends, or goes on with the same ids; adding
-    anything else copies.
+    Adding to a version extends the buffer at its end, or reuses equal ids; any other addition
+    copies.
 
     Args:
         ids: The ids.
 
     Raises:
-        TypeError: One is not an integer.
-        OverflowError: One takes more than 64 bits.
+        TypeError: An id is not an integer.
+        OverflowError: An id exceeds 64 bits.
     """
 
     __slots__ = ("_buffer", "_length")
@@ -58,9 +58,7 @@ class TokenIds(Sequence[int]):
         return self._version(self._buffer, min(max(count, 0), self._length))
 
     def shared_prefix(self, other: Sequence[int], start: int = 0) -> int:
-        """Count the leading ids that these, from a place on, have in common with others; O(1) for
-        two versions of one buffer.
-        """
+        """Count the common leading ids from a position on; O(1) for two versions of one buffer."""
         size = min(self._length - start, len(other))
         if isinstance(other, TokenIds) and other._buffer is self._buffer and not start:
             return size
@@ -98,13 +96,13 @@ class TokenIds(Sequence[int]):
         return self._length == len(other) == self.shared_prefix(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self))  # as that of the tuple that is equal to it
+        return hash(tuple(self))  # equals the hash of the equal tuple
 
     def __repr__(self) -> str:
         return f"TokenIds({list(self)!r})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the ids as an array of their own."""
+        """Return the ids as a new array."""
         return np.array(self._buffer[: self._length], dtype=dtype)
 
     def __reduce__(self) -> tuple[type[TokenIds], tuple[array[int]]]:
@@ -112,5 +110,5 @@ class TokenIds(Sequence[int]):
 
 
 def _to_array(ids: Iterable[int]) -> array[int]:
-    """Return ids as an array of their own, of 64 bits each."""
+    """Return ids as a new array of 64-bit integers."""
     return array("q", ids)

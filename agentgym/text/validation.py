@@ -1,4 +1,6 @@
-"""Checks of arguments of functions; a configuration declares its bounds (`agentgym.world.config`)."""
+"""Validation of function arguments; configurations declare their bounds instead
+(`agentgym.world.config`).
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> None:
-    """Raise `ValueError` if a reset is given options: those of an env hold for all its episodes.
+    """Raise `ValueError` if a reset gets options: an env's options apply to all its episodes.
 
     Args:
         options: The options of the reset.
-        known: The names of the options of the env.
+        known: The names of the env's options.
     """
     if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
@@ -50,13 +52,11 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """Return a question that names the choices close to a value, in any case; empty if there are
-    none.
-    """
-    # Reversed, since the first of those that differ only in case counts.
+    """Return a question that suggests the choices close to a value; empty if there are none."""
+    # Reversed, because the first of several that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
-    # 0.7: a letter or two of a short name, and no name that only ends like it.
+    # 0.7 accepts one or two wrong letters in a short name, but not merely equal endings.
     keys = [key] if key in by_key else difflib.get_close_matches(key, by_key, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(repr(by_key[key]) for key in keys)}?" if keys else ""
 
@@ -64,13 +64,13 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 def list_names(
     value: object, names: Sequence[str], noun: str, near: Iterable[str] | None = None
 ) -> str:
-    """Return the remedy for an unknown name: the names that are close to it, and all of them.
+    """Return the remedy for an unknown name: similar names, and all names.
 
     Args:
         value: The unknown name.
         names: The names to list.
-        noun: The plural of what they name, such as `worlds`.
-        near: The names to suggest, if they are more than those to list.
+        noun: Their plural noun, such as `worlds`.
+        near: The names to suggest from, if there are more than the listed ones.
     """
     everything = f"{noun}: {', '.join(names) or 'none'}"
     close = suggest(value, names if near is None else near)
@@ -82,10 +82,10 @@ _POWERS = {"": 0, "k": 3, "m": 6}
 
 
 def read_tokens(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of tokens, which may be given as text, such as `8k`.
+    """Return a number of tokens, which may be given as text such as `8k`.
 
     Raises:
-        ValueError: It is none, or not in [low, high].
+        ValueError: The value is not a number in [low, high].
     """
     number = parse_count(name, value) if isinstance(value, str) else value
     check_int(name, number, low, high)
@@ -93,10 +93,10 @@ def read_tokens(name: str, value: object, low: int, high: int) -> int:
 
 
 def parse_count(name: str, text: str) -> int:
-    """Return a whole number from its text, such as `8k`, `1.5m` or `60000`.
+    """Parse a whole number such as `8k`, `1.5m` or `60000`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a whole number.
     """
     match = _COUNT.fullmatch(text.strip())
     whole, part, power = match.groups(default="") if match else ("", "", "")

@@ -1,6 +1,6 @@
-"""Configurations, which declare types, bounds and meanings once.
+"""Configurations that declare types, bounds and meanings once.
 
-Checks, errors, tables of options and JSON Schema all follow from these declarations.
+Validation, errors, option tables and JSON Schemas follow from these declarations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from annotated_types import Interval  # pydantic's bounds; its own `Field` takes longer to import
+# pydantic's bounds type; pydantic's own `Field` imports slowly
+from annotated_types import Interval
 from pydantic_core import ValidationError, core_schema, to_jsonable_python
 
 from agentgym.text.validation import list_names, parse_count
@@ -25,19 +26,18 @@ Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 """A share, a rate or a probability."""
 
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
-"""A seed of 32 bits, which is what the legacy generator of NumPy takes."""
+"""A 32-bit seed, as NumPy's legacy generator requires."""
 
 CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
-"""The calls of one reply; an env runs no more than 128 of them (`agentgym.play.env.MAX_CALLS`)."""
+"""The calls per reply; an env runs at most 128 (`agentgym.play.env.MAX_CALLS`)."""
 
 
 class Config:
-    """Base of frozen dataclasses that check their fields against their annotations when created.
+    """Base of frozen dataclasses that validate their fields against their annotations.
 
-    Bounds are declared in the way of pydantic; the meaning of each option stands under
-    `Attributes:`. Checks that concern two options stand in `__post_init__`, after that of this
-    class. A world may as well have a plain frozen dataclass, of which only the names of the options
-    are checked.
+    Declare bounds as in pydantic, and describe each option under `Attributes:`. Checks that involve
+    two options go into `__post_init__`, after calling this class's. A world may also use a plain
+    frozen dataclass, for which only option names are checked.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Config:
         ...     highest: Annotated[int, Field(ge=1, le=1_000)] = 10
 
     Raises:
-        ValueError: A value is out of bounds or of another type.
+        ValueError: A value is out of bounds or has the wrong type.
     """
 
     def __post_init__(self) -> None:
@@ -56,13 +56,14 @@ class Config:
             expected = _describe(json_schema(type(self))["properties"][name])
             raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
         for name, value in values.items():
-            if type(value) is int and isinstance(vars(self)[name], str):  # a text of `TokenCount`
+            # a text accepted by `TokenCount`
+            if type(value) is int and isinstance(vars(self)[name], str):
                 object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
 class TokenCount:
-    """Annotation of an option that is a number of tokens, which may be given as text, such as `8k`."""
+    """Annotation for a number of tokens, which may also be a text such as `8k`."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -76,9 +77,9 @@ def _read_tokens(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """Annotation of an option whose values are the keys of a table, or integers.
+    """Annotation for an option whose values are the keys of a table, or integers.
 
-    A `Literal` does for texts that are written on the spot; for integers it would take True for 1.
+    For fixed texts use `Literal`, which cannot serve for integers because it accepts True as 1.
 
     Attributes:
         values: The values.
@@ -101,13 +102,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of a table of options.
+    """A row of an option table.
 
     Attributes:
         name: The name.
         type: The types of its values.
-        default: The default in JSON's types; None, too, where there is none.
-        bounds: The values that are allowed; empty for all of the type.
+        default: The default as a JSON value; also None if there is none.
+        bounds: The allowed values; empty if the type allows all.
         meaning: The description from the docstring.
     """
 
@@ -121,15 +122,15 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create the configuration of a world from keyword arguments.
+    """Create a world's configuration from keyword arguments.
 
     Args:
         world: The class.
         options: The keyword arguments.
-        others: Options of the env and of its wrappers, which an unknown name may be meant for.
+        others: Options of the env and its wrappers, as suggestions for unknown names.
 
     Raises:
-        ValueError: An option is unknown, or the configuration refuses its value.
+        ValueError: An option is unknown, or its value is invalid.
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
@@ -144,7 +145,7 @@ def json_schema(config: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a configuration, with bounds, defaults and descriptions.
 
     Args:
-        config: A dataclass, which need not be a `Config`.
+        config: Any dataclass.
     """
     schema = _adapter(config).json_schema()
     meanings = _read_meanings(config)
@@ -164,7 +165,7 @@ def json_schema(config: type[Any]) -> dict[str, Any]:
 
 
 def list_options(config: type[Any]) -> list[Option]:
-    """Return the options of a configuration in the order of its fields."""
+    """Return the options of a configuration in field order."""
     options = []
     for name, schema in json_schema(config)["properties"].items():
         kinds = schema.get("anyOf", (schema,))
@@ -183,7 +184,7 @@ def list_options(config: type[Any]) -> list[Option]:
 
 
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the checks of a class; the first instance builds them, so that importing is quick."""
+    """Return the validator of a class, built on first use to keep imports fast."""
     if config not in _adapters:
         from agentgym.text.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
@@ -194,7 +195,7 @@ def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:
-    """Read the `Attributes:` of a class and of its bases; the class itself has the last word."""
+    """Read the `Attributes:` of a class and its bases; the class itself takes precedence."""
     from agentgym.text.schemas import read_docstring  # noqa: PLC0415 - see its docstring
 
     meanings = {}
@@ -224,7 +225,7 @@ _NOUNS = {
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    """Write the bounds of a JSON Schema: an interval, the choices, or those of the members."""
+    """Format the bounds of a JSON Schema: an interval, choices, or those of its members."""
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -241,11 +242,11 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
-    """Write what a value must be, for an error; None, which needs no bounds, is left out."""
+    """Describe the valid values for an error message, except None, which has no bounds."""
     texts = []
     for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")
-        reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a configuration within
+        reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a nested configuration
         noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")
         if "enum" in kind or "const" in kind:
             texts.append(f"one of {_bounds(kind)}")

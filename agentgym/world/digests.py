@@ -1,4 +1,4 @@
-"""Digests of plain data: the same in every process, whatever order unordered parts are in."""
+"""Digests of plain data, equal in every process and independent of the order of unordered parts."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any
 
 import numpy as np
 
+# 128 bits, so that instances never collide by chance.
 _HEX_DIGITS = 32
-"""The length of a digest: 128 bits, so that no two of any number of instances agree by chance."""
 
+# The representation of these types is the whole value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
-"""Types whose representation says all of a value."""
 
 
 def digest(value: object) -> str:
     """Return a digest of a value made of numbers, texts, collections, records and plain objects.
 
-    Mappings and sets have no order here, and a tuple equals a list. An object counts by the name of
-    its class and by its attributes, a function by its name.
+    Mappings and sets are unordered, and a tuple equals a list. An object counts by its class name
+    and attributes, a function by its name.
 
     Raises:
-        TypeError: A part has no attributes and no value of its own, or contains itself.
+        TypeError: A part has neither attributes nor a value, or contains itself.
     """
     return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a value as JSON-able data in which what is equal looks alike.
+    """Return a value as JSON-able data in which equal values look alike.
 
     Args:
         value: The value.
@@ -63,7 +63,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _attributes(value: object) -> Mapping[str, Any]:
-    if is_dataclass(value):  # it may have slots in place of a dict
+    if is_dataclass(value):  # it may have slots instead of a dict
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "__dict__"):
         return vars(value)

@@ -1,8 +1,8 @@
-"""Splits of the instances of a world into those for training and those for testing.
+"""Train and test splits of a world's instances.
 
-The digest of an instance decides its split, whatever seed or configuration led to it, so training
-and test never meet; in a world with people, their names decide (`World.split_keys`). An env that is
-asked for a split draws instances until one is in it.
+An instance's digest decides its split, whatever seed or configuration produced it, so the splits
+never overlap; in a world with people, their names decide (`World.split_keys`). An env with a split
+draws instances until one belongs to it.
 """
 
 from __future__ import annotations
@@ -20,38 +20,36 @@ from agentgym.world.world import SplitName, World
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 
 TEST_SHARE = 0.2
-"""Share of the instances that are for testing: the usual one. Training resets far more often, and
-finds an instance of its own in 1.25 draws on average.
+"""The usual share of test instances. Training resets far more often and needs 1.25 draws on
+average.
 """
 
 MIN_INSTANCES = 100
-"""Fewer instances than this cannot be split: about twenty would be left for testing."""
+"""Fewer instances cannot be split: about twenty would be left for testing."""
 
+# Estimates the number of instances if the world does not know it. 64 draws from 100 equally likely
+# instances show about 47 different ones, from 1,000 about 62.
 _PROBES = 64
-"""Draws that estimate the number of instances where a world does not know it. Of 100 equally likely
-instances about 47 are seen in 64 draws, of 1,000 about 62.
-"""
 
+# The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
-"""Distinct instances that 64 draws from 100 equally likely ones give on average."""
 
+# A reset gives up after this many draws; chance alone misses a fifth of the instances that often
+# once in 10^48.
 _MAX_DRAWS = 500
-"""Draws of a reset before it gives up: chance alone misses a fifth of the instances that often once
-in 10^48.
-"""
 
+# Probed configurations, so that each process probes each once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
-"""Configurations that were probed, so that each process probes each once."""
 
 
 class Instance(NamedTuple):
-    """An instance of a world, ready to be played.
+    """A generated instance of a world.
 
     Attributes:
-        world: The world, generated.
-        seed: The seed that led to it.
-        key: Its digest (`World.instance_key`); empty if no split was asked for, since some take as
-            long as drawing the instance.
+        world: The generated world.
+        seed: Its seed.
+        key: Its digest (`World.instance_key`); empty without a split, because some digests take as
+            long as drawing.
     """
 
     world: World[Any]
@@ -60,13 +58,13 @@ class Instance(NamedTuple):
 
 
 def split_of(key: str) -> SplitName:
-    """Return the split of the instance with that digest."""
+    """Return the split of the instance with this digest."""
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
     return "test" if number < TEST_SHARE * 2**64 else "train"
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration whose instances are drawn for a split; without one, the same.
+    """Return the configuration whose instances are drawn for a split; unchanged without a split.
 
     Args:
         world: The class of the world.
@@ -74,7 +72,7 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
         split: `train`, `test`, or None for all instances.
 
     Raises:
-        ValueError: The split is unknown, or the configuration has too few instances for it.
+        ValueError: The split is unknown, or the configuration has too few instances.
     """
     if split is None:
         return config
@@ -91,16 +89,16 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
 def draw_instance(
     world: type[World[Any]], config: Any, rng: np.random.Generator, split: str | None = None
 ) -> Instance:
-    """Draw instances until one is in a split; without one, the first will do.
+    """Draw instances until one is in the split; without a split, return the first.
 
     Args:
         world: The class of the world.
-        config: Its configuration, that for the split (`config_for_split`).
+        config: Its configuration for the split (`config_for_split`).
         rng: Draws the seeds of the instances.
         split: `train`, `test`, or None for any.
 
     Raises:
-        ValueError: None of the instances drawn is in the split.
+        ValueError: None of the drawn instances is in the split.
     """
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))
@@ -116,14 +114,14 @@ def draw_instance(
 
 
 def generate(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return the instance of a configuration and a seed, out of the reset cache if there is one."""
+    """Return the instance of a configuration and a seed, from the reset cache if it is enabled."""
     cache = reset_cache.active()
     draw = cache.generate if cache else reset_cache.draw
     return draw(world, config, seed)
 
 
 def _has_enough(world: type[World[Any]], config: Any) -> bool:
-    """Return whether a configuration has instances enough, as the world knows or a probe shows."""
+    """Report whether a configuration has enough instances, from the world or by probing."""
     count = world.instance_count(config)
     if count is not None:
         return count >= MIN_INSTANCES

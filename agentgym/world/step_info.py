@@ -1,4 +1,4 @@
-"""Reports of an env to the researcher about each step, beside the reward: `info["detail"]`."""
+"""Step reports for the researcher: `info["detail"]`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """Content of `info["detail"]`, in one object because Gymnasium's vector envs pay for every key.
+    """Content of `info["detail"]`. It is one object because Gymnasium's vector envs pay for every
+    key.
 
     Attributes:
-        calls: Calls that the last reply made.
-        errors: How many of them failed; 1 if the reply could not be read.
-        failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or the reason that a
-            wrapper gave (`context_overflow`), or `left` if its player has gone; empty while it goes on.
-        score: The world's score, once the episode has ended.
-        nested: The calls that were made from within a call, by code that the policy wrote; no view
-            shows their results.
-        report: The world's report, once the episode has ended; None if there is none.
-        faults: The exceptions of our own code that this step met; no view shows them.
-        invalid: Why the episode says nothing about the policy (its scorer broke, or a limit that
-            depends on the host was met); empty while it is valid. Once set it stays.
-        split: The split that the env draws its instances from, once the episode has ended; empty
-            for all instances.
-        instance: The key of the instance (`World.instance_key`), if there is a split.
+        calls: The number of calls in the last reply.
+        errors: How many of them failed; 1 if the reply was unreadable.
+        failed_rounds: The number of consecutive replies without a successful call.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if its player
+            left, or a wrapper's reason such as `context_overflow`; empty while it continues.
+        score: The world's score, after the end of the episode.
+        nested: The calls made by code that the policy wrote; the chat does not show their results.
+        report: The world's report, after the end of the episode; None if there is none.
+        faults: The unexpected exceptions of this step; the chat does not show them.
+        invalid: Why the episode does not measure the policy (its scorer failed, or a host-dependent
+            limit was hit); empty while it is valid. Once set, it stays.
+        split: The env's split, after the end of the episode; empty for all instances.
+        instance: The instance's key (`World.instance_key`), if there is a split.
     """
 
     calls: int = 0
@@ -44,9 +43,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code, with its result; a result that begins with `error:` is that of a call
-    that was refused.
-    """
+    """A call made by code, with its result, which starts with `error:` if the call failed."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -55,13 +52,13 @@ class NestedCall:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Failure of our own code, or of the host, in a place where only the policy may fail.
+    """An unexpected failure of our code or of the host.
 
     Attributes:
-        tool: The tool that failed, or `score`.
+        tool: The failing tool, or `score`.
         exception: The class of the exception.
         message: Its text.
-        traceback: Where it was raised, for the researcher.
+        traceback: Its traceback.
     """
 
     tool: str

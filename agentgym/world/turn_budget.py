@@ -1,4 +1,4 @@
-"""The turn budget of worlds in which an optimal policy needs a known number of turns."""
+"""Turn budget of worlds whose optimal number of turns is known."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pydantic import Field
 from agentgym.world.config import Config
 
 BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
-"""Below 1 no policy could succeed; beyond 100 a budget is as good as none."""
+"""Below 1 no policy can succeed; above 100 a budget has no effect."""
 
 BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
-"""More turns than an episode has had anywhere."""
+"""More turns than any episode has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnBudget(Config):
-    """The turns of an agent, from the turns T* of an optimal policy (LUMINA, section 4.1).
+    """Turn budget derived from the turns T* of an optimal policy (LUMINA, section 4.1).
 
     Attributes:
-        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where an optimal policy
-            needs T* turns.
+        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where T* is the number of
+            turns of an optimal policy.
         budget_slack: The summand n of the turn budget.
     """
 
@@ -37,8 +37,8 @@ class TurnBudget(Config):
         return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
 
 
-@lru_cache(maxsize=1024)  # the horizons of a run; an episode takes one
+@lru_cache(maxsize=1024)  # a run has few horizons; an episode takes one
 def multiply_up(factor: float, number: int) -> int:
     """Return a number times a factor, rounded up."""
-    # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
+    # Use the decimal number as written: 1.1 * 10 turns are 11, not 12.
     return ceil(Fraction(repr(factor)) * number)

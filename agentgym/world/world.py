@@ -1,4 +1,6 @@
-"""Worlds: hidden state, tools and a score, in plain Python, without gym, chat, model or token."""
+"""Worlds: hidden state, tools and a score in plain Python, independent of Gymnasium, chats, models
+and tokens.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ ConfigT = TypeVar("ConfigT")
 
 SplitName = Literal["train", "test"]
 
+# The shortest world with all hooks.
 _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
-"""The world whose hooks are the shortest: it has all of them."""
 
 
 class MissingHook(NotImplementedError):
-    """A world does not fill a hook that it must have, or that a feature needs.
+    """Error: a world lacks a hook that every world or a feature needs.
 
     Args:
         world: The class of the world.
@@ -47,40 +49,39 @@ class MissingHook(NotImplementedError):
 class World(Generic[ConfigT]):
     """One instance of a task.
 
-    A world fills the first four hooks below, and those of the other groups for the features that it
-    wants; it offers `@tool` methods; the loop is `ToolEnv`'s. The instance is a function of
-    `(config, seed)`: all randomness comes from `self.rng`. Worlds pickle in mid-episode.
+    A world implements the first four hooks below, further hooks for the features it supports, and
+    `@tool` methods. `ToolEnv` provides the loop. An instance is a function of `(config, seed)`: all
+    randomness comes from `self.rng`. Worlds pickle mid-episode.
 
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
-            checks itself.
-        parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over
-            single calls say no.
-        labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not,
+            validates itself.
+        parallel_calls: Whether one reply may contain several calls. False in worlds whose optimal
+            sets contain single calls.
+        labels_decide: Whether the labels of `label_calls` decide if a reply is optimal; otherwise
             `optimal_calls` does.
-        prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as
-            one does whose calls all fail.
-        roles: The tools of each role in a team, by names of roles in small letters
-            (`agentgym.multi`). Tools that none has are those of the first role. If there are no
-            roles, what ends the task is for a `closer`, and the rest for an `actor`.
-        max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for
-            another; None for none.
-        horizon_unit: The meaning of the number that `config_for_horizon` takes, for axes.
-        observes: Whether the env gives `read_result` each call that was carried out, with its
-            result: for worlds whose tools are not their own methods.
+        prose_fails: Whether a reply without an attempted call counts as a failed round, like a
+            reply whose calls all fail.
+        roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). Tools
+            without a role belong to the first one. Without roles, a `closer` has the tools that end
+            the task and an `actor` the rest.
+        max_failed_rounds: The consecutive failed rounds that end the episode, unless the user
+            overrides it; None for no limit.
+        horizon_unit: The meaning of the argument of `config_for_horizon`, for axis labels.
+        observes: Whether the env passes each completed call with its result to `read_result`, for
+            worlds whose tools are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
-        instance: A digest of the class and the seed, which tells instances apart and nothing about
-            them.
-        done: Whether the world has ended by itself.
-        turn: How many turns have been used, unreadable replies included; kept by the env, which
-            counts a turn before it runs.
-        max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
-        max_calls: The most calls that one reply may hold, or None for no limit; set before
-            `generate`.
+        instance: A digest of class and seed, which identifies the instance and reveals nothing
+            about it.
+        done: Whether the world has ended.
+        turn: The number of used turns, including unreadable replies; the env increments it before
+            each turn.
+        max_turns: The turn budget, or None for no limit. It may shrink during the episode.
+        max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
         instance_seed: The seed of the instance.
-        call_log: The calls that were carried out; kept by the env, which re-creates the world from
-            them if a tool breaks it.
+        call_log: The completed calls, kept by the env, which re-creates the world from them after a
+            fault.
 
     Raises:
         MissingHook: The class lacks one of the first four hooks, or `Config`.
@@ -97,7 +98,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # the mark of a parent says nothing
+        if "_is_complete" not in vars(type(self)):  # a parent's mark proves nothing
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
@@ -110,8 +111,8 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Every world must fill these four. `__init__` and `register` check it, since the error of `abc`
-    # does not say what for.
+    # Every world must implement these four. `__init__` and `register` check it, because the error
+    # of `abc` does not name their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -119,105 +120,98 @@ class World(Generic[ConfigT]):
 
     @abstractmethod
     def rules(self) -> str:
-        """Return the system message, without the documentation of the tools."""
+        """Return the system message, without the tool documentation."""
 
     @abstractmethod
     def task(self) -> str | Content:
-        """Return the first user message, which tells this instance and its budget."""
+        """Return the first user message, which describes this instance and its budget."""
 
     @abstractmethod
     def score(self) -> float:
         """Return how well the task was done, in [0, 1]; read once, when the episode ends."""
 
-    # An episode may have more to it; what stands here is right for most worlds.
+    # Optional parts of an episode; the defaults suit most worlds.
 
     def report(self) -> Mapping[str, Any]:
-        """Return the report of an episode at its end (`StepInfo.report`), JSON-able.
+        """Return the episode's final report (`StepInfo.report`), JSON-able.
 
-        It is for the researcher, so it may use what is hidden.
+        Only the researcher sees it, so it may contain hidden information.
         """
         return {}
 
     def instance_key(self) -> str:
-        """Return a digest of what makes this instance the task that it is; read once, after
-        `generate`.
+        """Return a digest of everything that defines this instance; read once, after `generate`.
 
-        Instances with one key are one task, which decides its split (`agentgym.world.splits`). Budgets
-        and prompts do not belong to it. By default it covers all attributes but those that every
-        world has.
+        Instances with the same key are the same task, and the key decides their split
+        (`agentgym.world.splits`). Budgets and prompts are excluded. By default the digest covers
+        all attributes except those that every world has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the digests or names that must all be in a split for this instance to be in it;
-        by default its key alone.
+        """Return the digests or names that must all be in a split for this instance to be in it; by
+        default only its key.
 
-        A world whose instances share something that must not be both in training and in testing,
-        such as people, returns the names of these. Instances of one key must return the same.
+        Override it if instances share something, such as people, that must not occur in both
+        training and testing. Instances with the same key must return the same value.
         """
         return (self.instance_key(),)
 
     @classmethod
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
-        """Return the configuration whose instances are drawn for a split; by default the same one.
+        """Return the configuration whose instances are drawn for a split; by default the same.
 
-        A world whose `split_keys` are several draws these so that they are in the split, since few
-        instances would be in it by chance.
+        Override it if `split_keys` returns several keys, so that generated instances fall into the
+        split; few would by chance.
 
         Raises:
-            ValueError: The configuration is that of another split.
+            ValueError: The configuration belongs to another split.
         """
         return config
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return how many different instances a configuration has, or a lower bound; None if only
-        drawing some can tell.
+        """Return the number of different instances of a configuration, or a lower bound; None if
+        only drawing can tell.
         """
         return None
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the mean score of the best policy that sees neither task nor results, as the
-        distribution of the instances has it; None to have it estimated by random play.
+        """Return the expected score of the best policy that sees neither task nor results; None to
+        estimate it by random play.
 
-        `agentgym audit` allows no shortcut more than that, or than 0.10 if that is more.
+        `agentgym audit` allows shortcuts to earn this much, or 0.10 if that is more.
         """
         return None
 
     def toolsets(self) -> Sequence[object]:
-        """Return the objects whose `@tool` methods are on offer; a world with optional tools
-        chooses here.
-        """
+        """Return the objects that provide the `@tool` methods; override it for optional tools."""
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without one stands for (an answer in prose, say), or
-        None.
-        """
+        """Return the call that a reply without a call means (an answer in prose, say), or None."""
         return None
 
     def board(self) -> str:
-        """Draw the world as it stands for a person, from what was shown; empty if there is nothing
-        to draw.
-        """
+        """Draw the visible state of the world for people; empty if there is nothing to draw."""
         return ""
 
-    # For oracles and labels: what an agent that has seen exactly the shown history could know.
-    # These depend on nothing hidden and change nothing.
+    # For oracles and labels: the knowledge of an agent that has seen exactly the shown history.
+    # These hooks depend on nothing hidden and change nothing.
 
     def state(self) -> str:
         """Return the belief state in words.
 
-        With the task it suffices for optimal play, and it names no action.
+        Together with the task it suffices for optimal play, and it names no action.
         """
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
-        """Return `state()`, or what in it matters for the next steps where it is long: for an agent
-        that sees its history too, or that has a tool for the rest. A text that is not whole is none
-        that `read_state` takes. Fill `state_chars` too, so that a turn takes no work for all that
-        is known.
+        """Return `state()`, or, if that is long, the part that matters for the next steps. Agents
+        that see their history, or have a tool for the rest, get this text. `read_state` does not
+        accept a partial text. Implement `state_chars` too, so that a turn does no work for the
+        whole state.
         """
         return self.state()
 
@@ -226,98 +220,92 @@ class World(Generic[ConfigT]):
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next step of an optimal plan in words, without need to look ahead.
+        """Return the next step of an optimal plan in words, without requiring lookahead.
 
         Args:
-            with_state: Whether the policy is shown `state()` too; the step may then refer to it.
+            with_state: Whether the policy also sees `state()`, so that the step may refer to it.
         """
         raise MissingHook(type(self), "subtask")
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the words in which `subtask` would ask for any of the `legal_calls`, a wrong one
-        too; by default its name and arguments.
+        """Return the wording `subtask` would use for any of the `legal_calls`, including wrong
+        ones; by default the call's name and arguments.
 
-        Wrong plan hints are written with it, and should look like right ones.
+        Wrong plan hints use it and should look like right ones.
         """
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without what goes stale in the episode, for a view in which `state()`
-        stands right behind it in place of the history; None if nothing goes stale.
+        """Return the task without outdated parts, for a view in which `state()` follows it and
+        replaces the history; None if nothing becomes outdated.
         """
         return None
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the way of an agent to a call, in words; by default the belief state.
+        """Return an agent's reasoning that leads to a call; by default the belief state.
 
         Demonstrations write it before the call.
 
         Args:
-            call: Any call, a wrong one too: then the words are those of an agent that errs.
+            call: Any call; for a wrong call, return the reasoning of an agent that errs.
         """
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if success is out of reach, None if
-        optimality is not defined here.
+        """Return exactly the optimal next calls; empty if success is impossible, None if optimality
+        is not defined here.
         """
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the calls of the next reply after it was played, by the
-        moment before.
+        """Return a function that labels the next reply's calls after it was played, relative to the
+        state before.
 
-        None where a call is optimal or not, and there is no more to say. Where `labels_decide`, a
-        reply is optimal if some label is `optimal` and the rest are that or `neutral`.
+        Return None if calls are simply optimal or not. If `labels_decide`, a reply is optimal if
+        some label is `optimal` and the rest are `optimal` or `neutral`.
         """
         return None
 
-    # For scripted play: how a policy reads what the hooks above wrote. They take text and fill a
-    # world with what it tells.
+    # For scripted play: a policy reads the texts of the hooks above back into a world.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows the text of a task message or of `restate()`, and nothing else;
-        without the budget, `max_turns` is None.
+        """Return a world that knows only the text of a task message or of `restate()`; without a
+        budget, `max_turns` is None.
         """
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in the result of a call that was carried out; one that does not fit what this world
-        knows is ignored.
-        """
+        """Read the result of a completed call; ignore one that does not fit."""
         raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
-        """Take in a text that `state()` wrote, in place of the history."""
+        """Read a text of `state()`, which replaces the history."""
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call that a text of `subtask()` asks for, as far as this world knows; None if
-        it cannot tell.
-        """
+        """Return the call that a text of `subtask()` asks for, or None if this world cannot tell."""
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls that would be carried out now, as far as the shown history shows."""
+        """Return the calls that would succeed now, as far as the shown history tells."""
         raise MissingHook(type(self), "legal_calls")
 
-    # For classical agents, which take numbers in place of text (`agentgym.wrappers.discrete`).
-    # These too depend on nothing hidden, but for the configuration, which says how long they are: a
-    # world read from text has to be given it.
+    # For classical agents, which use numbers instead of text (`agentgym.wrappers.discrete`). These
+    # hooks depend only on what was shown and on the configuration, which fixes all shapes; a world
+    # read from text needs it as an argument.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that this configuration can ask for, in an order and number that depend
-        on the configuration alone.
+        """Return every call that this configuration can require, in an order and number that depend
+        only on the configuration.
 
-        A place that stands for nothing yet (a node that has not been shown) holds a call that is
-        refused.
+        A slot without a meaning yet, such as a node not shown so far, contains a call that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the content of the task and `state()` as numbers in [-1, 1]; the shape depends on
-        the configuration alone.
+        """Return the task and `state()` as numbers in [-1, 1]; the shape depends only on the
+        configuration.
         """
         raise MissingHook(type(self), "features")
 
@@ -325,9 +313,9 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks that cannot give a true answer in a configuration, each with the reason.
+        """Return the hooks that cannot give a true answer in a configuration, with reasons.
 
-        A feature that needs one of them is refused when an env is made.
+        `make` refuses features that need one of them.
         """
         return {}
 
@@ -335,10 +323,10 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def requirements(cls, config: Any) -> Mapping[str, str]:
-        """Return what tools and generator need of the host in a configuration, by the names of
-        `agentgym.text.requirements`, each with what the user can do instead.
+        """Return the host requirements of tools and generator in a configuration, by their names in
+        `agentgym.text.requirements`, each with an alternative for the user.
 
-        It is checked when an env is made.
+        `make` checks them.
         """
         return {}
 
@@ -349,15 +337,14 @@ class World(Generic[ConfigT]):
         """Return the configuration whose shortest solution takes about `steps` turns.
 
         Raises:
-            ValueError: No configuration is that short or that long.
+            ValueError: No configuration has this length.
         """
         raise MissingHook(cls, "config_for_horizon")
 
-    # For teams: `roles` above; what a hosted world has besides is listed in
-    # `agentgym.multi.host.Hosted`.
+    # For teams: `roles` above; `agentgym.multi.host.Hosted` lists the hooks of hosted worlds.
 
     def set_turns_left(self, turns: int) -> None:
-        """Take the number of turns left from a text; where the budget is not known, it counts from
+        """Read the number of remaining turns from a text; if the budget is unknown, count from
         here.
         """
         if self.max_turns is None:
@@ -367,7 +354,7 @@ class World(Generic[ConfigT]):
 
     @property
     def turns_left(self) -> int:
-        """Return the number of turns that may still be played.
+        """Return the number of remaining turns.
 
         Raises:
             ValueError: There is no budget.
@@ -381,10 +368,11 @@ COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),
 }
-"""The attributes that every world has: some of them, the seed say, tell two draws of one instance
-apart.
+"""The attributes of every world. Some of them, such as the seed, distinguish draws of the same
+instance.
 """
 _REQUIRED = ("generate", "rules", "task", "score")
+# The features that need optional hooks.
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
@@ -399,24 +387,23 @@ _FEATURES: Mapping[str, str] = {
     "features": "FeatureObservations",
     "config_for_horizon": "a horizon",
 }
-"""The features that need the hooks which a world need not fill."""
 
 
 def phrase(call: ToolCall) -> str:
-    """Return a sentence that asks for a call by its name and arguments."""
+    """Return a sentence that asks for a call by name and arguments."""
     if not call.arguments:
         return f"Call {call.name}."
     return f"Call {call.name} with {json.dumps(dict(call.arguments), ensure_ascii=False)}."
 
 
 def has_hook(world: type[World[Any]], hook: str) -> bool:
-    """Report whether a class fills a hook in place of `World`."""
+    """Report whether a class overrides a hook of `World`."""
     method, default = getattr(world, hook), getattr(World, hook)
     return getattr(method, "__func__", method) is not getattr(default, "__func__", default)
 
 
 def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = "") -> None:
-    """Raise `MissingHook` unless a class fills some hooks.
+    """Raise `MissingHook` if a class lacks any of the hooks.
 
     Args:
         world: The class.
@@ -429,10 +416,10 @@ def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = ""
 
 
 def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
-    """Refuse what needs a hook that has no true answer in a configuration.
+    """Raise if a feature needs a hook that has no true answer in a configuration.
 
     Raises:
-        ValueError: Naming the feature and the reason.
+        ValueError: A hook is undefined; the error names the feature and the reason.
     """
     undefined = world.undefined_hooks(config)
     for hook in hooks:
@@ -441,14 +428,14 @@ def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) ->
 
 
 def check_world(world: type[World[Any]]) -> None:
-    """Raise `MissingHook` unless a class has what every world must have."""
+    """Raise `MissingHook` if a class lacks something that every world needs."""
     check_hooks(world, _REQUIRED)
     if not hasattr(world, "Config"):
         raise MissingHook(world, "Config")
 
 
 def _describe(hook: str) -> str:
-    """Return the parameters of a hook and its purpose: the first clause of its documentation."""
+    """Return a hook's parameters and purpose, from the first clause of its docstring."""
     if hook == "Config":
         return "Config, a frozen dataclass of its options"
     method = getattr(World, hook)
@@ -458,8 +445,8 @@ def _describe(hook: str) -> str:
 
 
 class CallSet(Sequence[ToolCall]):
-    """Set of calls of one tool that differ in one argument, without a `ToolCall` for each;
-    membership takes O(1).
+    """Set of calls of one tool that differ in one argument; membership takes O(1), and no
+    `ToolCall` objects are stored.
     """
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
@@ -474,7 +461,7 @@ class CallSet(Sequence[ToolCall]):
         ):
             return False
         value = call.arguments[self._argument]
-        # A dict takes True and 1.0 for 1, which the checks of a call do not.
+        # A dict treats True and 1.0 as 1; call validation does not.
         return (
             isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
         )
@@ -493,10 +480,10 @@ class CallSet(Sequence[ToolCall]):
 
 
 def world_path(world: type[World[Any]] | str) -> str:
-    """Return the `module:Class` by which specs name a world, which is not imported for that.
+    """Return the `module:Class` that names a world in specs, without importing it.
 
     Raises:
-        ValueError: The text is not of that form.
+        ValueError: The text does not have this form.
     """
     if not isinstance(world, str):
         return f"{world.__module__}:{world.__qualname__}"
@@ -507,11 +494,11 @@ def world_path(world: type[World[Any]] | str) -> str:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """Return the class of a world, imported if it is given by name.
+    """Return the class of a world, importing it if necessary.
 
     Raises:
-        MissingHook: The class lacks a hook that every world must fill, or `Config`.
-        ValueError: The name leads to no world.
+        MissingHook: The class lacks a required hook or `Config`.
+        ValueError: The path does not lead to a world.
     """
     if isinstance(world, str):
         module, _, name = world.partition(":")
@@ -519,7 +506,7 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
             world = getattr(import_named(module), name)
         except MissingHook:
             raise
-        except Exception as error:  # the module is code of anyone
+        except Exception as error:  # the module is third-party code
             raise ValueError(
                 f"world {world!r} cannot be imported ({error}); write 'package.module:Class'"
             ) from error

@@ -1,4 +1,4 @@
-"""Context awareness: the policy is shown how much of its context it has used (LOCA-bench, section
+"""Context awareness: report to the policy how much of its context it has used (LOCA-bench, section
 4.1).
 """
 
@@ -16,26 +16,25 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens by which the line may grow: a number may split otherwise where it is joined to the message
-# The number settles after two or three rounds, or alternates between two lengths for ever.
+_SLACK = 12  # tokens the line may grow by: the number can split differently next to the message
+# The number settles after two or three rounds, or alternates between two lengths.
 _TRIES = 8
 
 
 class ContextAwareness(ContextWrapper):
-    """Wrapper that shows the usable window once, in the system message, and the tokens used after
-    each result of the env.
+    """Wrapper that states the usable window once in the system message, and the tokens used after
+    each result.
 
-    The number is that of the whole chat as it is shown, this line included. It stands at the end of
-    the newest message.
+    The number covers the whole visible chat, including its own line at the end of the newest
+    message.
 
     Args:
         env: The env.
         budget: The window.
-        latest_only: Whether earlier lines are taken away, at the price of a rewrite of the prompt
-            at each turn.
+        latest_only: Whether to remove earlier lines, which rewrites the prompt every turn.
 
     Raises:
-        ValueError: The window has no room for the line.
+        ValueError: The line does not fit into the window.
 
     Example:
         >>> env = ContextAwareness(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -63,12 +62,12 @@ class ContextAwareness(ContextWrapper):
         self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset the strategy for a new episode."""
         super().begin()
         self._line_id = ""
 
     def edit(self) -> None:
-        """Put the line on the newest message."""
+        """Add the line to the newest message."""
         if self.view.request is not None or not self.world_env.world.turn:
             return
         newest = self.view.newest()
@@ -78,12 +77,10 @@ class ContextAwareness(ContextWrapper):
         self.view.annotate(newest.id, _OWNER, self._settled_line(newest))
 
     def _settled_line(self, newest: Message) -> str:
-        """Return the line whose number counts the line itself; its length depends on the number,
-        which is searched for.
-        """
+        """Return the line whose number includes the line itself."""
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        # Where the number alternates, a space at the end may settle it.
+        # If the number alternates, a trailing space may settle it.
         for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):

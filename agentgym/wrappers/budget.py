@@ -1,8 +1,7 @@
-"""Size of the context, and triggers of strategies. Triggers have types, so that no number may mean
-a count or a share.
+"""Context size and typed triggers. The types distinguish a count from a share.
 
-All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`,
-`read_trigger`), so a stack of wrappers keeps them in its spec as JSON.
+All classes are frozen dataclasses. `read_budget` and `read_trigger` read back the output of
+`dataclasses.asdict`, so specs store them as JSON.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 @dataclass(frozen=True)
 class ContextBudget(Config):
-    """Context window that all strategies of a stack share.
+    """Context window shared by all strategies of a stack.
 
-    The documentation of the tools stands in the system message, so it is counted with it.
+    The system message contains the tool documentation, so it counts too.
 
     Attributes:
-        window: The tokens that fit into prompt and reply together.
-        reserve_output: The tokens of the window that are kept free for the reply.
-        counter: The token counter, by the name that `agentgym.text.tokens.counter` knows.
+        window: The maximum tokens of prompt and reply together.
+        reserve_output: The tokens reserved for the reply.
+        counter: The token counter, by its name in `agentgym.text.tokens.counter`.
 
     Raises:
-        ValueError: A number is out of range, or there is no such counter.
+        ValueError: A number is out of range, or the counter does not exist.
     """
 
     window: Count = 128_000
@@ -50,7 +49,7 @@ class ContextBudget(Config):
 
     @property
     def usable(self) -> int:
-        """The tokens that a prompt may have."""
+        """The maximum prompt tokens."""
         return self.window - self.reserve_output
 
 
@@ -59,10 +58,10 @@ class Load:
     """Load of a context.
 
     Attributes:
-        tokens: The tokens shown.
-        usable: The tokens that may be shown.
-        tool_uses: The tool results shown that have not been cleared.
-        turns: The replies shown.
+        tokens: The visible tokens.
+        usable: The maximum prompt tokens.
+        tool_uses: The visible tool results that have not been cleared.
+        turns: The visible replies.
     """
 
     tokens: int
@@ -72,16 +71,16 @@ class Load:
 
 
 class Trigger(Protocol):
-    """Condition under which a strategy acts, or level down to which it does."""
+    """Condition that makes a strategy act, or the level it reduces the context to."""
 
     def level(self, load: Load) -> float:
-        """Return the load as a share of the trigger, which fires from 1.0 on."""
+        """Return the load relative to the trigger, which fires from 1.0 on."""
         ...
 
 
 @dataclass(frozen=True)
 class Tokens(Config):
-    """Trigger: a number of tokens."""
+    """Trigger on a number of tokens."""
 
     tokens: Count
 
@@ -89,27 +88,27 @@ class Tokens(Config):
         return str(self.tokens)
 
     def level(self, load: Load) -> float:
-        """Return the tokens shown, over those of the trigger."""
+        """Return the visible tokens relative to the trigger."""
         return load.tokens / self.tokens
 
 
 @dataclass(frozen=True)
 class WindowFraction(Config):
-    """Trigger: a share of the usable window, in (0, 1]."""
+    """Trigger on a share of the usable window, in (0, 1]."""
 
-    fraction: Annotated[float, Interval(ge=0.001, le=1.0)]  # less is no window at all
+    fraction: Annotated[float, Interval(ge=0.001, le=1.0)]  # smaller windows are useless
 
     def __str__(self) -> str:
         return str(float(self.fraction))
 
     def level(self, load: Load) -> float:
-        """Return the share of the window that is used, over that of the trigger."""
+        """Return the used share of the window relative to the trigger."""
         return load.tokens / multiply_up(float(self.fraction), load.usable)
 
 
 @dataclass(frozen=True)
 class ToolUses(Config):
-    """Trigger: a number of tool results that have not been cleared."""
+    """Trigger on a number of uncleared tool results."""
 
     tool_uses: Count
 
@@ -117,13 +116,13 @@ class ToolUses(Config):
         return f"{self.tool_uses}uses"
 
     def level(self, load: Load) -> float:
-        """Return the tool results shown, over those of the trigger."""
+        """Return the visible tool results relative to the trigger."""
         return load.tool_uses / self.tool_uses
 
 
 @dataclass(frozen=True)
 class Turns(Config):
-    """Trigger: a number of replies."""
+    """Trigger on a number of replies."""
 
     turns: Count
 
@@ -131,13 +130,13 @@ class Turns(Config):
         return f"{self.turns}turns"
 
     def level(self, load: Load) -> float:
-        """Return the replies shown, over those of the trigger."""
+        """Return the visible replies relative to the trigger."""
         return load.turns / self.turns
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Trigger that fires as soon as one of several does."""
+    """Trigger that fires when any of several triggers fires."""
 
     any_of: tuple[Trigger, ...]
 
@@ -162,11 +161,11 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """Read a trigger, the dict that `dataclasses.asdict` made of one, or its text: `60k` tokens,
-    `0.75` or `75%` of the window, `20uses`, `10turns`, or several of them joined by `|`.
+    """Read a trigger: an instance, the output of `dataclasses.asdict`, or a text such as `60k`
+    tokens, `0.75` or `75%` of the window, `20uses`, `10turns`, or several joined by `|`.
 
     Raises:
-        ValueError: It is none of them.
+        ValueError: The value has none of these forms.
     """
     if isinstance(value, str):
         parts = tuple(_parse_trigger(name, part.strip()) for part in value.split("|"))
@@ -204,10 +203,10 @@ def _parse_trigger(name: str, text: str) -> Trigger:
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
-    """Read a budget, or the dict that `dataclasses.asdict` made of one; None stays None.
+    """Read a budget: an instance, the output of `dataclasses.asdict`, or None.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value has none of these forms.
     """
     if value is None or isinstance(value, ContextBudget):
         return value

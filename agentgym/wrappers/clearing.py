@@ -1,4 +1,4 @@
-"""Clearing old tool results and old thinking (LOCA-bench, section 4.1)."""
+"""Clear old tool results and old thinking (LOCA-bench, section 4.1)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
 
-_LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75 of it
+_LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that removes the thinking of all but the newest replies that have some.
+    """Wrapper that removes the thinking of all but the newest replies that contain thinking.
 
     Args:
         env: The env.
         budget: The window.
         trigger: When to clear; by default at every turn.
-        keep: How many of the newest replies with thinking keep it, at least 1, or "all".
+        keep: The number of newest replies that keep their thinking, at least 1, or "all".
 
     Example:
         >>> env = ClearThinking(agentgym.make("ListWorld"), keep=1)
@@ -48,18 +48,18 @@ class ClearThinking(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
-        if isinstance(keep, int):  # what is cleared at every turn lies among the newest replies
+        if isinstance(keep, int):  # replies cleared at every turn are among the newest
             self.view.editable_tail = max(
                 self.view.editable_tail, min(keep + 1, 16)
-            )  # a longer tail would cost each step
+            )  # a longer tail would slow every step
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset the strategy for a new episode."""
         super().begin()
         self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
-        """Clear the thinking that is older than the newest."""
+        """Clear all but the newest thinking."""
         if isinstance(self.keep, str):
             return
         known = [] if self.view.was_rebuilt else self._thinking_ids
@@ -83,23 +83,23 @@ class ClearThinking(ContextWrapper):
 
 
 class ClearToolResults(ContextWrapper):
-    """Wrapper that puts a placeholder in place of the oldest tool results.
+    """Wrapper that replaces the oldest tool results with a placeholder.
 
     Args:
         env: The env.
         budget: The window.
         trigger: When to clear.
-        target: The level down to which results are cleared, so that an edit, which rewrites the
-            prompt, is not needed again soon; by default 8/15 of the trigger (0.4 of the window for
-            a trigger at 0.75).
-        ratio: Instead of a target, the share of the tool results not yet cleared that goes each
-            time (the paper's form: 0.5).
-        keep: How many of the newest results stay, whatever the target; those that answer the newest
-            reply always do.
-        exclude: Tools whose results are never cleared, and not counted by `keep`.
-        clear_inputs: Whether the arguments of the calls go too.
-        clear_at_least: The tokens that must be gained, or nothing is cleared.
-        placeholder: The text in place of a result.
+        target: The level to clear down to, low enough that the next edit, which rewrites the
+            prompt, is not due soon; by default 8/15 of the trigger (0.4 of the window for a trigger
+            at 0.75).
+        ratio: Instead of a target, the share of uncleared tool results to clear each time (0.5 in
+            the paper).
+        keep: The number of newest results to keep regardless of the target. Results of the newest
+            reply always stay.
+        exclude: Tools whose results are never cleared and do not count for `keep`.
+        clear_inputs: Whether to clear the arguments of the calls too.
+        clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
+        placeholder: The text that replaces a result.
 
     Example:
         >>> env = ClearToolResults(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)
@@ -165,8 +165,8 @@ class ClearToolResults(ContextWrapper):
             self.cool_down()
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the results not yet cleared, each with its reply, oldest first; and count those that
-        may go.
+        """List the uncleared results with their replies, oldest first, and count the clearable
+        ones.
         """
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()

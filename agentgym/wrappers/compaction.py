@@ -1,5 +1,5 @@
-"""Removal of the older messages: compaction, which puts a summary in their place (LOCA-bench, section
-4.1), and trimming, the last resort, which drops what does not fit the window.
+"""Remove older messages: compaction replaces them with a summary (LOCA-bench, section 4.1);
+trimming, the last resort, drops what exceeds the window.
 """
 
 from __future__ import annotations
@@ -32,28 +32,26 @@ SUMMARY_FOLLOWS = (
     "Earlier messages have been removed; the summary above stands for them. Go on with the task."
 )
 
+# Writes a summary of a chat's messages.
 Summarizer = Callable[[Chat], str]
-"""Function that writes a summary of the messages of a chat."""
 
 
 class Compaction(ContextWrapper):
-    """Wrapper that drops all but the newest turns and puts a summary after them.
+    """Wrapper that drops all but the newest turns and appends a summary.
 
-    By default the policy writes it, in a step of its own: the view asks for a summary, and the next
-    reply is taken as such. It is not played, costs no turn, has reward 0, and is recorded like any
-    step, so it can be trained. It stands where it was written, so what comes after it is new. A
-    summary that is empty, or longer than what it replaces, is put aside for one made by rules; one
-    that is too long is cut.
+    By default the policy writes the summary in a separate step: the view requests it, and the next
+    reply is the summary. That reply is not played, uses no turn, has reward 0, and is recorded like
+    any step, so it can be trained. A summary that is empty or longer than the text it replaces is
+    replaced with a rule-based one; one that is too long is cut.
 
     Args:
         env: The env.
         budget: The window.
         trigger: When to compact.
-        keep_last_turns: How many of the newest turns stay as they are, at least 1.
+        keep_last_turns: The number of newest turns to keep, at least 1.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
-            from the chat that is replaced to text, or where to import one from
-            (`package.module:function`).
-        max_summary: The most tokens of a summary; by default a quarter of the usable window.
+            from the replaced chat to text, or its path (`package.module:function`).
+        max_summary: The maximum summary tokens; by default a quarter of the usable window.
 
     Example:
         >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -86,13 +84,13 @@ class Compaction(ContextWrapper):
         )
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset the strategy for a new episode."""
         super().begin()
         self._asking = False
         self._number = 0
 
     def edit(self) -> None:
-        """Ask for a summary, or make one."""
+        """Request a summary, or write one."""
         if (
             self._asking
             or self.world_env.over
@@ -114,7 +112,7 @@ class Compaction(ContextWrapper):
             self._compact(text)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, or take it as the summary that was asked for."""
+        """Play a reply, or accept it as the requested summary."""
         if not self._asking or not isinstance(action, str):
             return super().step(action)
         self._asking = False
@@ -132,16 +130,15 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """Return the messages that a summary is to stand for."""
         old = self.view.turns()[: -self.keep_last_turns]
         if all(turn.reply.id in self.view.summaries for turn in old):
             return []
         return [message for turn in old for message in (turn.reply, *turn.answers)]
 
     def _compact(self, text: str) -> None:
-        """Put a summary in place of the span, if that makes the view shorter."""
+        """Replace the span with a summary, if that shortens the view."""
         span = self._span()
-        if not span:  # it was trimmed while the summary was being written
+        if not span:  # the span was trimmed while the policy wrote the summary
             return
         limit = self.max_summary or max(1, self.view.limit // 4)
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
@@ -182,7 +179,7 @@ def summarize_by_rules(chat: Chat) -> str:
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
-    """Return the function that writes summaries; None if the policy does."""
+    """Return the function that writes summaries, or None for the policy."""
     if callable(summarizer):
         return summarizer
     if summarizer in ("policy", "rules"):
@@ -193,19 +190,18 @@ def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
 
 
 class Trim(ContextWrapper):
-    """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the
-    newest tool results.
+    """Wrapper that drops the oldest turns when the view exceeds the window, then cuts the middle of
+    the newest tool results.
 
-    It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent
-    tokens are kept). If even the system message, the task and the newest turn do not fit, the
-    episode is truncated; `StepInfo.ended` is then `context_overflow`. If that is so from the start,
-    the first step truncates it without playing the reply.
+    It models a bounded window without any strategy (LOCA-bench, section 3.1: the most recent tokens
+    are kept). If even the system message, the task and the newest turn do not fit, the episode is
+    truncated with `StepInfo.ended` set to `context_overflow`; at the start of an episode, the first
+    step truncates it without playing the reply.
 
     Args:
         env: The env.
         budget: The window.
-        target: The level down to which turns are dropped, so that the prompt is not rewritten at
-            each turn.
+        target: The level to drop turns down to, so that the prompt is not rewritten every turn.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
@@ -223,7 +219,7 @@ class Trim(ContextWrapper):
         super().__init__(env, budget, target=self.target)
 
     def edit(self) -> None:
-        """Make the view fit, if that can be done."""
+        """Make the view fit the window, if possible."""
         view = self.view
         if self.should_run(view.tokens / (view.limit + 1)):
             self._drop()
@@ -231,7 +227,7 @@ class Trim(ContextWrapper):
         view.overflow = view.tokens > view.limit
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply; end the episode if there is no prompt that fits."""
+        """Play a reply; end the episode if no prompt fits."""
         if self.view.overflow and isinstance(action, str) and not self.world_env.over:
             self.view.begin_step()
             return self._truncate(self._report(self._first_info, action))
@@ -255,7 +251,7 @@ class Trim(ContextWrapper):
         edits: dict[str, Message | None] = {}
         for turn in sorted(
             turns, key=lambda turn: turn.reply.id in view.summaries
-        ):  # a summary stands for much, so it goes last
+        ):  # summaries condense a lot, so they go last
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
                 break
             tokens -= view.count((turn.reply, *turn.answers))
@@ -277,14 +273,14 @@ class Trim(ContextWrapper):
             if saved > 0:
                 edits[answer.id] = cut
                 excess -= saved
-        view.apply("Trim", edits)  # all at once: each edit looks at every answer
+        view.apply("Trim", edits)  # in one call, because each edit inspects every result
 
 
 register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the text within `tokens`, its middle replaced by a note of its length; the note alone
+    """Return the text within `tokens`, its middle replaced by a note of its length; only the note
     if there is no room.
     """
     if counter.length(text) <= tokens:
@@ -296,5 +292,5 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
         length = counter.length(cut)
         if keep == 0 or length <= tokens:
             return cut
-        # Tokens are not spread evenly over a text, so a guess may be too long, even by far.
+        # Tokens are spread unevenly over a text, so a guess may be far too long.
         keep = int(keep * min(0.9, tokens / length))

@@ -1,5 +1,5 @@
-"""Base of all context strategies: one view, one budget, one order, one account; and the strategy that
-is one function of the messages, for authors of simple ones.
+"""Base of all context strategies, with a shared view, budget and order, and `EditMessages`, a
+strategy defined by one function.
 """
 
 from __future__ import annotations
@@ -25,41 +25,37 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
+# Maps the editable messages to the messages that replace them.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
-"""Function from the messages that may be edited to those that are to be shown in their place."""
 
+# Warn at this share of the trigger, so that one turn remains to write notes.
 _NEAR = 0.9
-"""The share of the way to the trigger at which the warning comes: early enough for a turn in which
-the policy writes its notes.
-"""
+# Below this share of the trigger, an episode is far too short for the strategy: episodes of a world
+# rarely differ tenfold in length.
 _IDLE = 0.1
-"""The share of the way to the trigger below which an episode is said to be far too short for it:
-episodes of one world are rarely ten times as long as others.
-"""
+# Strategies already reported as idle, with window and trigger; one warning is enough.
 _IDLERS: set[tuple[str, int, str]] = set()
-"""Strategies, with their windows and triggers, that were said to be idle: once is enough."""
-_SLACK = 4  # tokens that a text may gain by being joined to another
+_SLACK = 4  # joining two texts may add a few tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Accounts of one step in `info["context"]`, in tokens.
+    """Token accounts of one step in `info["context"]`.
 
     Attributes:
         counter: The name of the token counter.
-        phase: The kind of the reply: `act`, or `summary` if the view had asked for one.
-        tokens: Of the chat that is shown now.
-        reused: Of its longest common prefix with the chat that was shown before: what a prefix
-            cache saves.
-        appended: Of new text.
-        removed: Of what edits took away.
-        inserted: Of what edits put in: placeholders, summaries and the requests for them.
-        tool_output: Of the tool results in the new text.
-        hidden: Of the results of calls made by code, which are not shown.
-        reply: Of the reply.
-        summary: Of the reply and the request before it, if the view had asked for a summary.
-        overflow: Whether what is shown does not fit the usable window.
-        edits: The changes of each strategy.
+        phase: The kind of reply: `act`, or `summary` if the view requested one.
+        tokens: The visible chat.
+        reused: Its longest common prefix with the previous chat, which a prefix cache saves.
+        appended: New text.
+        removed: Text removed by edits.
+        inserted: Text inserted by edits: placeholders, summaries and summary requests.
+        tool_output: Tool results within the new text.
+        hidden: Results of calls made by code, which the chat does not show.
+        reply: The reply.
+        summary: The reply and the preceding request, if the view requested a summary.
+        overflow: Whether the visible chat exceeds the usable window.
+        edits: Each strategy's changes.
     """
 
     counter: str
@@ -78,22 +74,19 @@ class ContextRecord:
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what
-    the policy would be shown.
+    """Wrapper that edits the context. All strategies of a stack edit the same view.
 
-    A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It
-    stands at its `Stage`; wrappers that change the chat in other ways go inside or outside of all
-    of them. For a strategy that is one function of the messages, see `EditMessages`.
+    Subclasses implement `edit` and set `lossy` if the policy may lose information it needs. The
+    `stage` attribute fixes the order. For a strategy defined by one function, see `EditMessages`.
 
     Args:
         env: The env.
-        budget: The window. Strategies inside set it for all; the innermost sets 128,000 tokens if
-            it is given none.
-        **recorded: The arguments of the strategy, for the spec.
+        budget: The window. The innermost strategy sets it for all; the default is 128,000 tokens.
+        **recorded: The strategy's arguments, for the spec.
 
     Raises:
-        ValueError: The order of the wrappers is wrong, or the budget is not that of the strategies
-            inside.
+        ValueError: The wrappers are in the wrong order, or the budget differs from that of the
+            inner strategies.
     """
 
     stage: ClassVar[Stage]
@@ -126,18 +119,18 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Forget the last episode."""
-        self._peak = 0.0  # of the levels that the trigger was asked about
-        self._quiet_until = self._quiet_since = 0  # tokens shown
+        """Reset the strategy for a new episode."""
+        self._peak = 0.0  # the highest level seen so far
+        self._quiet_until = self._quiet_since = 0  # in visible tokens
         self._action = ""
 
     def should_run(self, level: float) -> bool:
-        """Return whether the strategy is to act now. If the policy has a memory, it is warned
-        first, and has one turn to use it.
+        """Report whether the strategy should act now. A policy with a memory is warned first and
+        gets one turn to use it.
 
         Args:
-            level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from
-                1.0 on.
+            level: The load relative to the strategy's trigger (`Trigger.level`); the strategy acts
+                from 1.0 on.
         """
         load = self.view.load
         self._peak = max(self._peak, level)
@@ -158,16 +151,16 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= 1
 
     def cool_down(self) -> None:
-        """Wait until the view has grown by an eighth of the window: to act again at once gains
-        little and costs the prefix.
+        """Pause until the view has grown by an eighth of the window, because acting again at once
+        gains little and breaks the prefix cache.
 
-        A view that does not fit is acted on as soon as it has grown at all.
+        If the view exceeds the window, the pause ends as soon as the view grows.
         """
         self._quiet_since = self.view.tokens
         self._quiet_until = self._quiet_since + max(1, self.view.limit // 8)
 
     def _warn(self) -> bool:
-        """Tell the policy that an edit is coming, if there is room for that."""
+        """Warn the policy of an upcoming edit, if the warning fits."""
         room = self.view.limit - self.view.tokens
         if (
             self.world_env.over
@@ -180,7 +173,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return True
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode with nothing edited."""
+        """Start an episode without edits."""
         self.begin()
         if self.innermost:
             self.view.begin()
@@ -188,7 +181,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self._observe(chat), self._report(self._first_info, "")
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, then edit what is shown."""
+        """Play a reply, then edit the view."""
         chat, reward, terminated, truncated, info = self.env.step(action)
         shown = self._observe(chat)
         if terminated or truncated:
@@ -196,7 +189,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return shown, reward, terminated, truncated, self._report(info, action)
 
     def _warn_if_idle(self) -> None:
-        """Say once in a process that a strategy has a trigger far beyond an episode."""
+        """Warn once per process if the trigger is far beyond the episode's length."""
         trigger, budget = getattr(self, "trigger", None), self.view.budget
         key = type(self).__name__, budget.window, str(trigger)
         if trigger is None or not 0.0 < self._peak < _IDLE or key in _IDLERS:
@@ -211,7 +204,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Take in what came after the last step, which is accounted to it."""
+        """Read messages that arrived after the last step and add them to its accounts."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -229,7 +222,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self.view.chat
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """Add the accounts of the step to the info; only the outermost strategy does."""
+        """Add the step's accounts to the info; only the outermost strategy does."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action
@@ -253,10 +246,10 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function that an option names as `package.module:function`, as specs in JSON do.
+    """Import the function named by an option as `package.module:function`.
 
     Raises:
-        ValueError: There is no such function; naming the `choices` that there are.
+        ValueError: The function does not exist; the error lists the available `choices`.
     """
     module, _, name = path.partition(":")
     try:
@@ -268,29 +261,27 @@ def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
 
 
 class EditMessages(ContextWrapper):
-    """Wrapper that shows what a function makes of the messages.
+    """Wrapper that replaces the messages with the result of a function.
 
-    The function gets all messages shown but the pinned ones (the system message, solved examples
-    and the task), oldest first, and returns those to show. It may leave messages out, replace some
-    by others with the same id (`dataclasses.replace`), and put new ones, whatever their ids, at the
-    end. What it did stays done: the next time it gets its own result and what came after it.
+    The function receives all visible messages except pinned ones (system message, solved examples,
+    task), oldest first, and returns the messages to show. It may omit messages, replace messages
+    with others of the same id (`dataclasses.replace`), and append new ones with any id. Its changes
+    persist: the next call receives the previous result and everything after it.
 
-    The view keeps the invariants, whatever the function returns: the newest reply and what answered
-    it are not dropped, calls go with their results, and an edit that does not make the chat shorter
-    is not made at all.
+    The view keeps its invariants whatever the function returns: the newest reply and its results
+    stay, calls and results are dropped together, and edits that do not shorten the chat are
+    ignored.
 
     Args:
         env: The env.
-        edit: The function, or where to import it from (`package.module:function`), which a spec in
-            JSON needs.
+        edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
-        trigger: When the function is called; by default at every turn.
-        lossy: Whether the policy may lose what it needs by it; if it has a memory, it is then
+        trigger: When to call the function; by default at every turn.
+        lossy: Whether the policy may lose information it needs; if so, a policy with a memory is
             warned first.
 
     Raises:
-        ValueError: `edit` cannot be imported, or when it is called, its messages are not in the
-            order in which they were given.
+        ValueError: `edit` cannot be imported, or it reorders messages.
 
     Example:
         >>> def keep_last_ten(messages):
@@ -298,7 +289,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before a summary is asked for, which it may save
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, which it may save
 
     def __init__(
         self,
@@ -319,12 +310,12 @@ class EditMessages(ContextWrapper):
         super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset the strategy for a new episode."""
         super().begin()
         self._inserted = 0
 
     def edit(self) -> None:
-        """Call the function, and make the edits by which its result differs from what is shown."""
+        """Call the function and apply the differences as edits."""
         if self.view.request is not None or not self.should_run(self.trigger.level(self.view.load)):
             return
         before = self.view.editable()

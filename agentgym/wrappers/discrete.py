@@ -1,7 +1,7 @@
-"""Worlds for classical agents: actions are numbers from a catalog of calls, observations are
-vectors of features.
+"""Worlds for classical agents: actions are indices into a catalog of calls, observations are
+feature vectors.
 
-Both wrappers stand outermost: what is inside them speaks text.
+Both wrappers must be outermost, since the wrappers inside exchange text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agentgym.world.world import World
 class DiscreteActions(
     StagedWrapper[Any, np.int64, Any, str], gymnasium.ActionWrapper[Any, np.int64, str]
 ):
-    """Wrapper that plays the calls of the world's action catalog by their number.
+    """Wrapper that plays calls of the world's action catalog by index.
 
-    A choice is written out in the dialect of the env and played like any other reply; one that
-    cannot be carried out now is answered with an error and costs its turn.
+    The call is written in the env's dialect and played like any other reply. A call that is
+    impossible now returns an error and uses its turn.
 
     Attributes:
         action_space: `Discrete(count)`.
@@ -44,10 +44,10 @@ class DiscreteActions(
         self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
-        """Return the reply that a choice stands for.
+        """Return the reply for an action.
 
         Raises:
-            ValueError: The catalog has no such choice.
+            ValueError: The catalog has no such index.
         """
         if not self.action_space.contains(action):
             raise ValueError(
@@ -56,7 +56,7 @@ class DiscreteActions(
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which choices would be carried out now: bool, shape `(count,)`.
+        """Return which actions are possible now: bool, shape `(count,)`.
 
         sb3_contrib looks for a method of this name.
         """
@@ -69,11 +69,11 @@ class FeatureObservations(
     StagedWrapper[NDArray[np.float32], Any, Chat, Any],
     gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat],
 ):
-    """Wrapper that shows the world's features in place of the chat; each world documents its own.
+    """Wrapper that shows the world's features instead of the chat; each world documents its
+    features.
 
-    The features hold the turns left, so the budget is a part of the state: where it is used up the
-    episode is terminated, not truncated. A learner that took it for a time limit would bootstrap
-    there, and value states in which all is lost.
+    The features include the remaining turns, so the budget is part of the state, and an exhausted
+    budget terminates the episode. With truncation, a learner would bootstrap values of lost states.
 
     Attributes:
         observation_space: `Box(-1, 1)` of float32.
@@ -92,25 +92,25 @@ class FeatureObservations(
         )
 
     def observation(self, observation: Chat) -> NDArray[np.float32]:
-        """Return the features of the moment."""
+        """Return the current features."""
         return self.world_env.world.features()
 
     def step(
         self, action: Any
     ) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play an action; the end of the budget is an end of the task."""
+        """Play an action; an exhausted budget terminates the episode."""
         features, reward, terminated, truncated, info = super().step(action)
         spent = truncated and info["detail"].ended == "max_turns"
         return features, reward, terminated or spent, truncated and not spent, info
 
 
 def _key(call: ToolCall) -> str:
-    """Return a key that only equal calls share; cheaper than to write them out as text."""
+    """Return a key that only equal calls share; cheaper than rendering the call."""
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
 def _example(env: ToolEnv) -> World[Any]:
-    """Return an instance to read shapes from, which are the same for all."""
+    """Return an instance from which to read shapes, which are the same for all."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

@@ -1,5 +1,5 @@
-"""A memory that the policy keeps itself: text files under `/memories`, which stay when the context
-is edited; those of an episode, or on disk, shared by episodes, envs and processes.
+"""Memory managed by the policy: text files under `/memories` that survive context edits. A memory
+belongs to an episode, or lies on disk and is shared by episodes, envs and processes.
 """
 
 from __future__ import annotations
@@ -39,40 +39,36 @@ The context may be cleared at any time, and only what is stored in the memory st
 you have come as you go."""
 
 _flock: Callable[[int, int], None] | None = None
-with suppress(ImportError):  # Windows and WebAssembly have none
+with suppress(ImportError):  # missing on Windows and WebAssembly
     from fcntl import LOCK_EX
     from fcntl import flock as _flock
 
+# Commands take milliseconds; this wait applies only to systems without `flock`.
 LOCK_SECONDS = 10.0
-"""Seconds that a command waits for its turn where the system has no `flock`: a command takes
-milliseconds.
-"""
 
-_MAX_CHARS = 1_000_000_000  # more than any disk of notes; a larger number is a slip
+_MAX_CHARS = 1_000_000_000  # more than any disk of notes
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
 class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text
-    files.
+    """Wrapper that adds a tool `memory` to view, create, edit, delete and rename text files.
 
     Args:
-        env: The env to play.
-        persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it.
-            `namespace`: it lies in `folder/namespace` and is shared by all episodes, envs and
-            processes that name the same; a snapshot does not hold it.
-        namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a
+        env: The env.
+        persist: `episode`: the memory is empty at each reset, and snapshots contain it.
+            `namespace`: the memory lies in `folder/namespace`, is shared by all users of the same
+            name, and is not part of snapshots.
+        namespace: The name of the shared memory: letters, digits and `._-`, not starting with a
             dot.
-        folder: The folder of shared memories on disk; it must not be writable for those who are not
-            trusted.
-        max_file_chars: The limit for the characters of one file.
-        max_total_chars: The limit for the characters of all files.
-        max_files: The limit for the number of files.
+        folder: The folder of shared memories on disk. Only trusted users may have write access.
+        max_file_chars: The maximum characters per file.
+        max_total_chars: The maximum characters of all files.
+        max_files: The maximum number of files.
 
     Raises:
-        ValueError: An option is unknown, out of range, missing or not of this `persist`, or the
-            wrapper is out of order.
-        OSError: The folder cannot be made.
+        ValueError: An option is unknown, out of range, missing or unsuitable for this `persist`, or
+            the wrapper is out of order.
+        OSError: The folder cannot be created.
 
     Example:
         >>> env = MemoryTool(gymnasium.make("agentgym/ListWorld-v0"))
@@ -133,8 +129,8 @@ class MemoryTools(Toolset):
     """Toolset of the memory.
 
     Attributes:
-        files: The memory of the episode, path to text; never changed in place, and empty where the
-            memory lies in a folder.
+        files: The episode's memory, path to text; never modified in place, and empty if the memory
+            lies in a folder.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
@@ -145,12 +141,12 @@ class MemoryTools(Toolset):
         self.files: Files = {}
 
     def begin(self) -> None:
-        """Forget the last episode."""
+        """Reset the memory for a new episode."""
         self.files = {}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Return to the files before a call that fails; a folder is changed by whole files."""
+        """Restore the files if a call fails; folder edits are atomic anyway."""
         before = self.files
         try:
             yield
@@ -200,29 +196,28 @@ class MemoryTools(Toolset):
 
 
 class FolderStore:
-    """Memory in a folder, as plain UTF-8 files that outlive processes and that several of them may
-    share.
+    """Memory in a folder of UTF-8 files that processes can share.
 
-    Each command holds a lock and reads the folder again, and each edit takes effect in one rename:
-    whoever is killed when, there is the old state or the new one. (A loss of power may cost the
-    newest edits: nothing waits for the disk.) What is not a text file of an allowed name, such as a
-    link, is not shown, not followed and not touched.
+    Each command takes a lock and rereads the folder, and each edit takes effect in one rename, so a
+    killed process leaves either the old or the new state. (Nothing waits for the disk, so a power
+    loss may cost the newest edits.) Links and other files that are not memory files are neither
+    shown, followed nor changed.
 
     Args:
-        folder: Holds this and other namespaces.
-        namespace: The folder in it that is `/memories`.
+        folder: The folder that contains the namespaces.
+        namespace: The subfolder that is `/memories`.
         limits: The limits of the memory.
 
     Raises:
-        ValueError: There is a link in place of the folder.
-        OSError: The folder cannot be made.
+        ValueError: The folder is a link.
+        OSError: The folder cannot be created.
     """
 
     def __init__(self, folder: str, namespace: str, limits: MemoryLimits) -> None:
         base = Path(folder).absolute()
         self.limits = limits
         self._root = base / namespace
-        # No namespace has a tilde in its name, so what is beside this one is not in any.
+        # Namespaces contain no tilde, so these names cannot collide with one.
         self._lock, self._scratch = base / f".{namespace}~lock", base / f".{namespace}~scratch"
         if self._root.is_symlink():
             raise ValueError(
@@ -232,10 +227,10 @@ class FolderStore:
         self._root.mkdir(parents=True, exist_ok=True)
 
     def run(self, command: str, arguments: Mapping[str, Any]) -> str:
-        """Carry out a command and return the answer.
+        """Run a command and return its answer.
 
         Raises:
-            ToolError: It cannot be carried out; nothing has changed.
+            ToolError: The command failed and changed nothing.
         """
         try:
             with _locked(self._lock):
@@ -252,7 +247,7 @@ class FolderStore:
             ) from error
 
     def _read(self) -> tuple[Files, list[str]]:
-        """Read the state, and the paths at which there is something that is no part of it."""
+        """Read the state, and the paths of other files."""
         if self._root.is_symlink():
             raise ToolError("the memory cannot be used, for its folder is a link; go on without it")
         self._root.mkdir(exist_ok=True)
@@ -274,8 +269,7 @@ class FolderStore:
         return files, strange
 
     def _text(self, entry: os.DirEntry[str]) -> str | None:
-        # UTF-8 takes up to 4 bytes for a character: a longer file is over the limit, and not read
-        # at all.
+        # UTF-8 uses up to 4 bytes per character; longer files exceed the limit and are not read.
         if (
             not entry.is_file(follow_symlinks=False)
             or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars
@@ -291,11 +285,9 @@ class FolderStore:
         return self._root / path[len(ROOT) + 1 :]
 
     def _carry_out(self, edit: FileEdit, files: Files) -> None:
-        """Do an edit by one rename from or to the scratch folder, where all that can fail is done
-        before.
-        """
+        """Apply an edit with one rename; everything that can fail happens before."""
         if os.path.lexists(self._scratch):
-            shutil.rmtree(self._scratch)  # left by a process that was killed
+            shutil.rmtree(self._scratch)  # left by a killed process
         self._scratch.mkdir()
         old, new = self._real(edit.path), self._scratch / "text"
         try:
@@ -307,7 +299,7 @@ class FolderStore:
                     old.rename(new)
                 case Move(_, target):
                     old.rename(_vacant(self._real(target)))
-            with suppress(OSError):  # the first directory that is not empty ends it
+            with suppress(OSError):  # the first non-empty directory ends the loop
                 for parent in old.relative_to(self._root).parents[:-1]:
                     (self._root / parent).rmdir()
         finally:
@@ -315,12 +307,10 @@ class FolderStore:
 
 
 def _vacant(place: Path) -> Path:
-    """Make sure that there is nothing at a place, in a directory that exists, and return it."""
+    """Ensure that a place in an existing directory is free, and return it."""
     for folder, _, _ in os.walk(place, topdown=False):
-        Path(folder).rmdir()  # empty ones, left by a process that was killed
-    if os.path.lexists(
-        place
-    ):  # a disk that ignores case has more names for a file than the state knows
+        Path(folder).rmdir()  # empty folders left by a killed process
+    if os.path.lexists(place):  # case-insensitive disks have several names for a file
         raise ToolError("the disk takes this path for that of another file; choose another name")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
@@ -360,9 +350,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked_by_name(path: Path) -> Iterator[None]:
-    """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must
-    be removed by hand.
-    """
+    """Hold a lock file. A killed process leaves it behind, and it must then be removed by hand."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -371,7 +359,7 @@ def _locked_by_name(path: Path) -> Iterator[None]:
         except (
             FileExistsError,
             PermissionError,
-        ):  # Windows denies a name while the file is being removed
+        ):  # Windows denies access while the file is being removed
             if time.monotonic() > deadline:
                 raise ToolError(
                     "the memory is in use; if nobody uses it, its owner must remove "

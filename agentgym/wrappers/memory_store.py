@@ -1,8 +1,8 @@
-"""Commands of the memory tool on text files under `/memories`, wherever these are stored.
+"""Commands of the memory tool on text files under `/memories`, independent of storage.
 
-A state is a mapping of canonical path to text; directories are the proper prefixes of its paths, so
-there is no empty one. A command is planned against a state and gives at most one edit, which is
-carried out whole or not at all.
+A state maps canonical paths to texts. Directories are the proper prefixes of its paths, so none is
+empty. A command is planned against a state and yields at most one edit, which is applied
+atomically.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
+# More than notes need, and few enough for any file system.
 MAX_DEPTH = 8
-"""Names that a path may have below the root: more than notes need, and few enough for any file
-system.
-"""
 
+# The limit of common file systems, in UTF-8.
 MAX_NAME_BYTES = 255
-"""Length of a name in UTF-8, as common file systems limit it."""
 
-_MAX_PATH_CHARS = 4_096  # normalising takes quadratic time on some texts
-_VIEW_DEPTH = 2  # of a directory that is viewed: itself, what is in it and what is in that
+_MAX_PATH_CHARS = 4_096  # normalising some texts takes quadratic time
+_VIEW_DEPTH = 2  # the directory, its entries and their entries
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Give a file this text, whether or not it exists."""
+    """Set the text of a file, existing or not."""
 
     path: str
     text: str
@@ -41,14 +39,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a file, or a directory with all in it."""
+    """Remove a file, or a directory with its contents."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Give a file or a directory another path, at which there is nothing."""
+    """Rename a file or directory to a free path."""
 
     path: str
     target: str
@@ -61,13 +59,13 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only
-    kept from growing.
+    """Limits of a memory. A memory that already exceeds one, such as a folder on disk, must not
+    grow.
 
     Attributes:
-        file_chars: Characters of one file.
-        total_chars: Characters of all files together.
-        files: Number of files.
+        file_chars: Maximum characters per file.
+        total_chars: Maximum characters of all files.
+        files: Maximum number of files.
     """
 
     file_chars: int
@@ -75,10 +73,10 @@ class MemoryLimits:
     files: int
 
     def check(self, before: Files, edit: Write) -> None:
-        """Refuse to write what leads over a limit.
+        """Raise if a change exceeds a limit.
 
         Raises:
-            ToolError: Naming the limit.
+            ToolError: The change exceeds the named limit.
         """
         current, chars, total = (
             len(before.get(edit.path, "")),
@@ -105,10 +103,10 @@ class MemoryLimits:
 
 
 def canonical(path: str) -> str:
-    """Return the one form of a path in the memory.
+    """Return the canonical form of a path in the memory.
 
     Raises:
-        ToolError: It is not one, or a name in it is not allowed.
+        ToolError: The path is outside the memory or contains a forbidden name.
     """
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(
@@ -141,15 +139,15 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
 
     Args:
         files: The state.
-        command: One of `view`, `create`, `str_replace`, `insert`, `delete` and `rename`.
-        arguments: Those of the command, of the right types.
+        command: `view`, `create`, `str_replace`, `insert`, `delete` or `rename`.
+        arguments: The command's arguments, with the right types.
         limits: The limits of the memory.
 
     Returns:
-        The edit that the command asks for, None for a view, and the answer once it is done.
+        The edit, or None for a view, and the answer after the edit.
 
     Raises:
-        ToolError: The command cannot be carried out.
+        ToolError: The command cannot be executed.
     """
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
@@ -173,7 +171,7 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
 
 
 def apply_edit(files: Files, edit: FileEdit | None) -> Files:
-    """Return the state after an edit; the one given stays as it is."""
+    """Return the state after an edit, without changing the given one."""
     match edit:
         case Write(path, text):
             return {**files, path: text}
@@ -188,7 +186,7 @@ def apply_edit(files: Files, edit: FileEdit | None) -> Files:
 
 
 def within(path: str, top: str) -> bool:
-    """Return whether a path is that of a file or directory or of something in it."""
+    """Report whether a path is a file or directory, or lies inside it."""
     return path == top or path.startswith(f"{top}/")
 
 
@@ -230,7 +228,7 @@ def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> P
 
 
 def _listing(files: Files, path: str) -> str:
-    """List a directory, what is in it and what is in that, sorted name by name."""
+    """List a directory and two levels of its contents, sorted by name."""
     sizes: dict[str, list[int]] = {}
     for name, text in files.items():
         if within(name, path):
@@ -334,7 +332,7 @@ def _rename(files: Files, old_path: str, new_path: str) -> Plan:
     _check_above(files, new_path)
     edit = Move(old_path, new_path)
     for name in apply_edit(files, edit):
-        canonical(name)  # what is in a directory may come to lie too deep
+        canonical(name)  # the contents of a directory may end up too deep
     return edit, f"renamed {old_path} to {new_path}"
 
 

@@ -1,5 +1,5 @@
 """Programmatic tool calling: the policy writes Python that calls the tools as functions, and only
-what it prints comes back.
+printed output returns to the chat.
 """
 
 from __future__ import annotations
@@ -27,30 +27,28 @@ RUN_PYTHON = "run_python"
 
 
 class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are
-    functions.
+    """Wrapper that adds a tool `run_python`, in whose code the world's tools are functions.
 
-    A call in code blocks until it is answered and runs exactly once, through the same checks as a
-    direct one; its result goes to the code and to `StepInfo.nested`, not into the chat. Tools that
-    end the episode are never functions. Tools that other wrappers mounted (a memory, say) are
-    functions only if `also` names them.
+    A call in code blocks until it is answered and runs exactly once, with the checks of a direct
+    call. Its result goes to the code and to `StepInfo.nested`, not to the chat. Tools that end the
+    episode are never functions. Tools mounted by other wrappers, such as a memory, are functions
+    only if listed in `also`.
 
     Args:
-        env: The env to play.
-        sandbox: The interpreter of the code: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
-        code_only: Tools that are functions and are no longer offered for direct calls.
-        direct_only: Tools that are no functions.
-        also: Tools from other wrappers that are functions too.
-        seconds: The time that one run may take.
-        memory_mb: The memory that one run may take.
-        output_chars: The characters that one run may print.
-        calls: The calls that one run may make.
+        env: The env.
+        sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
+        code_only: Tools that are functions and not offered for direct calls.
+        direct_only: Tools that are not functions.
+        also: Tools of other wrappers that are functions too.
+        seconds: The maximum time of a run.
+        memory_mb: The maximum memory of a run.
+        output_chars: The maximum printed characters of a run.
+        calls: The maximum calls of a run.
 
     Raises:
-        ValueError: An option is out of range, names no tool or one that cannot be a function, or
-            the wrapper is out of order.
-        MissingRequirement: The package of the sandbox is not installed, or it cannot run on this
-            host.
+        ValueError: An option is out of range or names an unsuitable tool, or the wrapper is out of
+            order.
+        MissingRequirement: The sandbox's package is missing, or the host cannot run it.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
@@ -60,7 +58,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
     @staticmethod
     def requirements(sandbox: str = "monty", **_: Any) -> Mapping[str, str]:
-        """Return what the wrapper needs of the host with these arguments."""
+        """Return the host requirements for these arguments."""
         from agentgym.sandboxes import SANDBOXES  # noqa: PLC0415 - so that it loads when it is used
 
         return {SANDBOXES[sandbox].requirement: ""} if sandbox in SANDBOXES else {}
@@ -101,12 +99,12 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
 @dataclass(eq=False)
 class PythonTool(Toolset):
-    """Toolset of the tool `run_python`.
+    """Toolset with the tool `run_python`.
 
     Attributes:
         env: The env whose tools the code calls.
-        sandbox: The interpreter of the code.
-        limits: The resources that one run may use up.
+        sandbox: The interpreter.
+        limits: The limits of a run.
         names: The tools that are functions.
     """
 

@@ -1,10 +1,9 @@
-"""The view that the context wrappers of a stack share: the chat under an overlay of edits, and its
-exact accounts.
+"""The view that a stack's context wrappers share: the chat under an overlay of edits, with exact
+accounts.
 
-The log of the env is append-only. An edit is an entry of the overlay, {message id -> replacement or
-None}, or of what is inserted after a message, so it is sticky: what was cleared stays cleared.
-Messages are addressed by id, never by position. New messages cost O(new); only an edit of an older
-message costs O(view).
+The env's log is append-only. An edit is an overlay entry, {message id: replacement or None}, or an
+insertion after a message. Edits are sticky: what was cleared stays cleared. Messages are addressed
+by id, never by position. New messages cost O(new); only editing an older message costs O(view).
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Change that one strategy made at one moment, in tokens: `removed` of the messages as they
-    were, `inserted` as they are now.
+    """One strategy's change at one moment, in tokens: `removed` before the edit, `inserted` after
+    it.
     """
 
     strategy: str
@@ -34,7 +33,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply with what answered it."""
+    """A reply with its results."""
 
     reply: Message
     answers: tuple[Message, ...]
@@ -42,7 +41,7 @@ class Turn:
 
 @dataclass(slots=True)
 class StepAccounts:
-    """Accounts of one step, in tokens; `ContextRecord` explains them."""
+    """Token accounts of one step; `ContextRecord` explains them."""
 
     phase: Literal["act", "summary"] = "act"
     appended: int = 0
@@ -53,81 +52,79 @@ class StepAccounts:
 
 
 class ContextView:
-    """The chat as the policy is to be shown it.
+    """The chat as the policy sees it.
 
-    A step goes in this order:
+    A step has this order:
 
     1. `begin_step` opens the accounts.
-    2. `update` takes in what the env shows now, under the edits made so far.
-    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and the like. It edits
-       by `apply`, puts notes on the newest message by `annotate`, or asks for a summary by `ask`;
-       what it changed is in `chat` at once.
-    4. The outermost strategy reports `accounts`. They obey a law of conservation: `tokens` after a
-       step is `tokens` before it + `appended` - `removed` + `inserted`, where `appended` is new
-       text, and the others are what edits took away and put in its place.
+    2. `update` reads the env's observation under the existing edits.
+    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and so on. It edits with
+       `apply`, adds notes to the newest message with `annotate`, or requests a summary with `ask`.
+       Changes appear in `chat` at once.
+    4. The outermost strategy reports `accounts`, which are conserved: `tokens` after a step equals
+       `tokens` before it + `appended` - `removed` + `inserted`.
 
-    What is shown has three parts: the archive, which is only added to (an edit of it costs
-    O(view)); the recent messages, of the newest `editable_tail` replies; and the newest message of
-    the env with what was put after it. The newest is kept apart, since a hint on it may be gone
-    from the next observation.
+    The view has three parts: the append-only archive (editing it costs O(view)), the recent
+    messages of the newest `editable_tail` replies, and the env's newest message with everything
+    after it. The newest message is separate because the next observation may no longer contain its
+    hint.
 
     Args:
-        budget: The window and what it is counted with.
+        budget: The window and its token counter.
 
     Attributes:
         limit: The tokens that strategies may fill; less than the usable window if a report is added
-            after them.
-        notices: Text that the system message ends with.
-        editable_tail: The number of newest replies that may be edited without a copy of the rest.
+            later.
+        notices: Text appended to the system message.
+        editable_tail: The number of newest replies that can be edited without copying the rest.
         outermost: The strategy that reports.
-        overlay: The edits of this episode, by message id; None for a message that was dropped.
-        cleared: Ids of tool results that have been cleared.
-        summaries: Ids of replies that stand for older messages.
-        new_messages: The messages that the last observation added or changed, without the pinned
-            ones.
-        was_rebuilt: Whether these are all that is shown, because the env has rewritten older
+        overlay: This episode's edits by message id; None for a dropped message.
+        cleared: Ids of cleared tool results.
+        summaries: Ids of replies that summarise older messages.
+        new_messages: The unpinned messages that the last observation added or changed.
+        was_rebuilt: Whether `new_messages` is the whole view, because the env rewrote older
             messages.
-        warned: Whether the policy has been told that a lossy edit is coming, since the last one.
-        overflow: Whether what must be shown does not fit.
-        request: What the newest message asks for besides, such as a summary; it is shown once and
-            is no part of the log.
-        last_request_tokens: The tokens of the request that was taken back last.
+        warned: Whether the policy was warned of a lossy edit since the last one.
+        overflow: Whether the minimum view exceeds the window.
+        request: An additional request in the newest message, such as for a summary. It is shown
+            once and not logged.
+        last_request_tokens: The tokens of the last withdrawn request.
         accounts: The accounts of the step.
-        chat: The chat that is shown; the same object as long as nothing changes.
+        chat: The visible chat; the same object while nothing changes.
         load: The load of the context.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
-        # Settings of the stack, which outlive the episode.
+        # Settings of the stack, which survive `begin`.
         self.budget = budget
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
-        self.editable_tail = 2  # a new reply, and the one before it, whose thinking may go
+        self.editable_tail = 2  # a new reply, and the previous one, whose thinking may be cleared
         self.outermost: object = None
         self.begin()
 
     def begin(self) -> None:
-        """Forget the last episode."""
-        # The edits.
+        """Reset the view for a new episode."""
+        # Edits.
         self.overlay: dict[str, Message | None] = {}
         self._inserts: dict[str, tuple[Message, ...]] = {}
         self._suffixes: dict[str, dict[str, str]] = (
             {SYSTEM_ID: {"": self.notices}} if self.notices else {}
         )
-        # What strategies know of each other's edits.
+        # State that strategies share.
         self.cleared: set[str] = set()
         self.summaries: set[str] = set()
         self.warned = self.overflow = False
-        # The request.
+        # The pending request.
         self.request: Message | None = None
         self.last_request_tokens = self._request_tokens = 0
-        # What the env showed.
+        # The env's messages.
         self.new_messages: list[Message] = []
         self.was_rebuilt = False
         self._source = Chat()
         self._pinned: set[str] = set()
-        # What is shown, in three parts, and put together.
+        # The three parts of the view, and the joined chat.
         self._archived = Chat()
         self._archived_load = (0, 0, 0)
         self._recent: deque[Message] = deque()
@@ -144,28 +141,26 @@ class ContextView:
 
     @property
     def tokens(self) -> int:
-        """The tokens shown."""
+        """The visible tokens."""
         return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
-        """Count the tokens of some messages."""
+        """Count the tokens of messages."""
         return sum(map(self.counter.count, messages))
 
     def reused(self) -> int:
-        """Count the tokens of the longest common prefix of what is shown and what was shown a step
-        before.
-        """
+        """Count the tokens of the longest common prefix with the previous view."""
         messages = self.chat.messages
         shared = self.chat.shared_prefix(self._previous)
         return self.tokens - self.count(messages[k] for k in range(shared, len(messages)))
 
     def newest(self) -> Message:
-        """Return the last message shown, but for a request."""
+        """Return the last visible message, excluding a request."""
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return messages as they are shown now, oldest first; O(new) if they are among the newest,
-        else O(view).
+        """Return messages in their visible form, oldest first; O(new) for the newest ones,
+        otherwise O(view).
         """
         matches = [message for message in self._tail() if message.id in ids]
         if len(matches) == len(ids):
@@ -173,7 +168,7 @@ class ContextView:
         return [*(message for message in self._archived.messages if message.id in ids), *matches]
 
     def editable(self) -> list[Message]:
-        """Return all messages shown but the pinned ones, oldest first; O(view)."""
+        """Return all visible unpinned messages, oldest first; O(view)."""
         return [
             message
             for message in (*self._archived.messages, *self._tail())
@@ -181,7 +176,7 @@ class ContextView:
         ]
 
     def turns(self) -> list[Turn]:
-        """Return the replies shown, with their answers, oldest first; O(view)."""
+        """Return the visible replies with their results, oldest first; O(view)."""
         turns: list[tuple[Message, list[Message]]] = []
         for message in self.editable():
             if message.role == "assistant":
@@ -191,9 +186,7 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Return the older turns, and the newest with what was put after it, which must stay;
-        O(view).
-        """
+        """Split the view into the older turns and the newest turn, which must stay; O(view)."""
         turns = self.turns()
         start = max(
             (k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0
@@ -201,7 +194,7 @@ class ContextView:
         return turns[:start], turns[start:]
 
     def update(self, chat: Chat) -> None:
-        """Take in what the env shows now."""
+        """Read the env's current observation."""
         known = len(self._source.messages)
         self.was_rebuilt = not (
             known and chat.shared_prefix(self._source) == known < len(chat.messages)
@@ -226,7 +219,7 @@ class ContextView:
         self._render()
 
     def _book(self, before: Sequence[Message], after: Sequence[Message]) -> None:
-        """Book the difference of two ends of a view that no strategy has made."""
+        """Account for a difference that no strategy caused."""
         accounts = self.accounts
         old = {message.id: message for message in before}
         for message in after:
@@ -253,19 +246,18 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Make edits, by message id: a replacement, or None to drop the message. The only place
-        that changes what is shown.
+        """Apply edits by message id: a replacement, or None to drop the message. Only this method
+        changes the view.
 
-        Pinned messages are never edited. The newest reply and what answered it are never dropped. A
-        call without its result and a result without its call go with each other. Nothing is done
-        unless it makes the view shorter.
+        Pinned messages are never edited, and the newest reply and its results are never dropped.
+        Calls and results are dropped together. Edits that do not shorten the view are ignored.
 
         Args:
-            strategy: The name of the strategy that asks for them.
+            strategy: The name of the strategy.
             edits: The edits.
-            at_least: The tokens that must be gained, or nothing is done.
-            cleared: The tool results that the edits clear, by message id.
-            insert: Messages to put after all that is shown.
+            at_least: The minimum gain in tokens; a smaller gain changes nothing.
+            cleared: The tool results cleared by the edits, by message id.
+            insert: Messages to append to the view.
 
         Returns:
             The tokens gained.
@@ -292,11 +284,9 @@ class ContextView:
     def _permitted(
         self, edits: Mapping[str, Message | None]
     ) -> dict[str, tuple[Message, Message | None]]:
-        """Return what becomes of which message, once the invariants are kept."""
+        """Return the edits that keep the invariants."""
         tail = self._tail()
-        if edits.keys() <= {
-            message.id for message in tail
-        }:  # then older messages need not be looked at
+        if edits.keys() <= {message.id for message in tail}:  # older messages need no check then
             shown = [message for message in tail if message.id not in self._pinned]
         else:
             shown = self.editable()
@@ -310,8 +300,8 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Put a text at the end of one of the newest messages, in place of the owner's last one;
-        empty to take that away.
+        """Append a text to one of the newest messages, replacing the owner's previous text; an
+        empty text removes it.
         """
         before = self._tail()
         edits = {
@@ -333,15 +323,13 @@ class ContextView:
         return replace(message, text=original + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
-        """Ask for something else than a call, at the end of what is shown; None takes the last
-        request back.
-        """
+        """Append a request that is not a tool call to the view; None withdraws the last request."""
         self.last_request_tokens = self._request_tokens
         self.request = request
         self._render()
 
     def _with_edits(self, message: Message) -> Iterator[Message]:
-        """Yield a message of the env as it is shown, with what was put after it."""
+        """Yield an env message in its visible form, followed by its insertions."""
         for each in (message, *self._inserts.get(message.id, ())):
             shown = self.overlay.get(each.id, each)
             if shown is not None:
@@ -352,7 +340,7 @@ class ContextView:
         return [*self._recent, *self._newest]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
-        """Put edits in place of the messages shown."""
+        """Apply edits to the visible messages."""
         if edits.keys() - {message.id for message in self._tail()}:
             archived = [edits.get(message.id, message) for message in self._archived.messages]
             self._archived = Chat((), self._archived.tools).add(
@@ -368,7 +356,7 @@ class ContextView:
         self._render()
 
     def _archive(self) -> None:
-        """Move the turns that are no longer recent to the part that is only added to."""
+        """Move turns that are no longer recent to the archive."""
         replies = sum(message.role == "assistant" for message in self._recent)
         old: list[Message] = []
         while self._recent and (
@@ -381,12 +369,12 @@ class ContextView:
             self._archived_load = self._sum(old, self._archived_load)
 
     def _render(self) -> None:
-        """Put the parts together, with the request at their end, and measure them."""
+        """Join the parts and the request, and measure them."""
         tail = self._tail()
         tokens, uses, turns = self._sum(tail, self._archived_load)
         request = 0
         if self.request:
-            # Two user messages in a row break the templates of some models.
+            # Two user messages in a row break some models' chat templates.
             last = tail.pop() if tail[-1].role == "user" else None
             asking = (
                 replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
@@ -402,7 +390,7 @@ class ContextView:
     def _sum(
         self, messages: Iterable[Message], start: tuple[int, int, int] = (0, 0, 0)
     ) -> tuple[int, int, int]:
-        """Return the tokens, tool uses and turns of messages, added to those of others."""
+        """Add the tokens, tool uses and turns of messages to a total."""
         tokens, uses, turns = start
         for message in messages:
             tokens += self.counter.count(message)
@@ -414,9 +402,7 @@ class ContextView:
 def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
-    """Return the messages with what becomes of them, so that no reply loses all answers, and no
-    answer or call its other half.
-    """
+    """Extend edits so that no reply loses all results, and no call or result loses its counterpart."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]
@@ -441,7 +427,7 @@ def _whole_turns(
 
 
 def _common_prefix(one: str, other: str) -> str:
-    # By halves: comparing slices in C is many times faster than characters one by one.
+    # Bisect: comparing slices in C is far faster than comparing single characters.
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

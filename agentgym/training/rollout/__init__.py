@@ -1,7 +1,8 @@
 """Playing episodes: policies, local models and endpoints, the collector with its engines,
 trajectories and their log.
 
-The room stands on the core alone. What needs an extra is loaded when it is used.
+This room imports only the core, oracles and wrappers. Names that need an extra are loaded on first
+use.
 """
 
 from __future__ import annotations

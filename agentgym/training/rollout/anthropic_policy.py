@@ -1,4 +1,4 @@
-"""A policy behind the Anthropic Messages API, or a server that speaks it."""
+"""A policy behind the Anthropic Messages API or a compatible server."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
 VERSION = "2023-06-01"
-"""The version of the API; the newest that there is."""
+"""The version of the API."""
+# The API requires a limit; this one leaves room for thinking.
 _MAX_TOKENS = 16_000
-"""The tokens of a reply by default: the API wants a limit, and this one leaves room to think."""
 
 
 @dataclass(frozen=True)
 class AnthropicConfig(RequestConfig):
-    """Options of `AnthropicPolicy`, besides those of `RequestConfig`. An option that is None is left
-    to the server.
+    """Options of `AnthropicPolicy`, besides those of `RequestConfig`. None leaves an option to the
+    server.
 
     Attributes:
-        base_url: Where the API is, up to the part before `/v1/messages`.
-        max_tokens: The most tokens of a reply, thinking included.
-        thinking_budget: The tokens that the model may think for, fewer than `max_tokens`; None for
-            no thinking. Other forms go through `extra_body`, such as
-            `{"thinking": {"type": "adaptive"}}`.
-        temperature: The sampling temperature; the API allows none but 1 with thinking.
-        top_p: The share of probability that is sampled from.
+        base_url: The address of the API, up to the part before `/v1/messages`.
+        max_tokens: The maximum reply tokens, including thinking.
+        thinking_budget: The maximum thinking tokens, below `max_tokens`; None disables thinking.
+            Other forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
+        temperature: The sampling temperature; with thinking the API allows only 1.
+        top_p: The nucleus sampling threshold.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and
             assistant messages.
-        dialect: The form in which native calls are written for the env; the env's own, if that is
-            not `auto`.
+        dialect: The form in which native calls are written for the env, unless it is `auto`, which
+            uses the env's.
         extra_body: Further fields of the request.
 
     Raises:
@@ -82,10 +81,10 @@ class AnthropicConfig(RequestConfig):
 
 
 class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
-    """Asks the Messages API for its replies; see `HttpPolicy`.
+    """Policy that asks the Messages API; see `HttpPolicy`.
 
-    Thinking blocks are sent back with their signatures, unless a context strategy has cleared the
-    thinking. System message, tools and the chat so far are marked for the server's cache.
+    Thinking blocks are sent back with their signatures, unless a context strategy cleared them. The
+    system message, the tools and the chat so far are marked for the server's prompt cache.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {
@@ -108,7 +107,7 @@ class _Client:
 
     def __init__(self, config: AnthropicConfig, signed: SignedThinking) -> None:
         self._config, self._signed = config, signed
-        # The policy limits time and number of requests itself.
+        # The policy limits time and requests itself.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
         self._http = httpx2.AsyncClient(
             headers={
@@ -163,11 +162,11 @@ class _Client:
 
 
 def from_environment(env_id: str) -> AnthropicPolicy:
-    """The policy that `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` describe, for
-    any world; `ANTHROPIC_THINKING_BUDGET` are the tokens that it may think for.
+    """Return the policy described by `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL` and
+    `ANTHROPIC_API_KEY`, for any world; `ANTHROPIC_THINKING_BUDGET` sets its thinking tokens.
 
     Raises:
-        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is no number of tokens.
+        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is not a number of tokens.
     """
     if not (model := os.environ.get("ANTHROPIC_MODEL")):
         raise ValueError(

@@ -1,6 +1,4 @@
-"""Collecting episodes: many at once, wherever an engine plays them, none lost if the run is
-interrupted.
-"""
+"""Collect many episodes at once with any engine, without losing any to interruptions."""
 
 from __future__ import annotations
 
@@ -37,44 +35,39 @@ from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
+# Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
 LINGER = 0.1
-"""Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
-worth that much delay.
-"""
+# For faster replies no thread is started to record meanwhile.
 QUICK = 0.001
-"""Seconds of a reply for which no thread is started to record what comes meanwhile."""
 
 
 class Collector:
-    """Plays episodes of one env, many at once, in slots that stay open between calls.
+    """Collector of one env's episodes, many at once, in slots that stay open between calls.
 
-    A failure in a slot (an error in the env or in a policy that plays there, a worker that dies,
-    one that takes longer than the timeout) costs the episode of that slot alone. The episode is
-    played again, with its seed and in a new slot of the same number: were another one drawn in its
-    place, long episodes, in which more can break, would become rare. If it breaks each time, or the
-    policy has given up on it (a `PolicyError`, whose `replies` say on which of a batch), it is
-    reported as a truncated trajectory that names its `failure`, and is not the agent's: evaluation
-    and training leave it out. The engine `lockstep` has no workers, so with it all other errors are
-    raised.
+    A failure in a slot (an exception in the env or in the slot's policy, a dead worker, a timeout)
+    affects only that slot's episode. The episode is replayed with its seed in a new slot of the
+    same number. Drawing another episode instead would make long episodes, in which more can fail,
+    rare. If it fails every time, or the policy gives up (a `PolicyError`, whose `replies` identify
+    the chats), the result is a truncated trajectory with a `failure`, which evaluation and training
+    skip. `lockstep` has no workers, so it raises all other errors.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: The most episodes that are played at once, each in a slot.
+        num_envs: The maximum number of simultaneous episodes, one per slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Give each slot the policy itself (threads share it, processes and actors have
-            copies of it); if not, it is called here, with all chats that wait. Asyncio and Ray
-            replicate unless told otherwise.
-        timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
-            None for no limit. A worker has a minute more to start.
-        retries: The most times that an episode which broke is played again.
-        in_flight: Batches into which the live episodes are split, if the policy is called here and
-            the engine is not `lockstep`: with two, the policy replies to one while the tools of the
-            other work, and never waits for a slow one. With 1 it waits for most of them, so that
-            batches are full: better where a batch takes as long as half of it and tools are quick.
+        replicate: Whether slots call the policy themselves (threads share it; processes and actors
+            have copies); otherwise the collector calls it with all waiting chats. Asyncio and Ray
+            replicate by default.
+        timeout: Seconds for a reset or a step, including the reply if the slot calls the policy;
+            None for no limit. A worker has another minute to start.
+        retries: The maximum number of replays of a failed episode.
+        in_flight: Batches of live episodes, if the collector calls the policy and the engine is not
+            `lockstep`. With two, the policy replies to one batch while the tools of the other run.
+            With 1 it waits for most episodes, which is better if a full batch takes as long as half
+            of it and tools are fast.
 
     Raises:
-        ValueError: The env has no spec, or an argument is not right, or the engine is not
-            installed.
+        ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
 
     Example:
         >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
@@ -118,12 +111,12 @@ class Collector:
 
     @property
     def counts(self) -> Counts:
-        """What became of the episodes so far."""
+        """The outcomes of the episodes so far."""
         return replace(self._dispatcher.counts, recovered=self._engine.recovered)
 
     @property
     def retried(self) -> int:
-        """The episodes so far that were begun again."""
+        """The number of restarted episodes so far."""
         return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
@@ -133,12 +126,12 @@ class Collector:
         self.close()
 
     def close(self) -> None:
-        """End the slots, those that hang too."""
+        """Close the slots, including hung ones."""
         self._dispatcher.close()
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw the instances of later episodes while others are played, if there is a reset cache."""
+        """Draw instances of later episodes in the background, if there is a reset cache."""
         self._prefetcher.prefetch(seeds)
 
     def collect(
@@ -154,25 +147,23 @@ class Collector:
 
         Args:
             policy: Replies to chats.
-            seeds: Each is played once. They are read as slots come free, so they may be endless.
-            log: A file to which each trajectory is written before it is yielded. An episode of this
-                env with these labels that it holds already is yielded as it is and not played
-                again, unless it is a failure. Nobody else can write to it meanwhile. Other labels may
-                share it; with these labels it holds one env alone.
+            seeds: Each is played once. They are read on demand, so they may be endless.
+            log: A file that receives each trajectory before it is yielded. Recorded episodes of
+                this env and these labels are yielded instead of played, unless they are failures.
+                The log is locked. Runs with other labels may share it; with the same labels it
+                contains one env.
             labels: The labels of the trajectories.
-            ordered: Yield the trajectories in the order of the seeds, each when all before it have
-                ended. Without, they come as they end, short ones first, so that the first n of more
-                than n are no fair sample; with it they are.
+            ordered: Whether to yield in seed order. Otherwise trajectories arrive as they end,
+                short ones first, and the first n of a longer stream are a biased sample.
 
         Yields:
             Trajectories.
 
         Raises:
-            CollectionError: More than twice as many episodes as there are slots broke, and none
-                between them did not.
-            RunLockedError: Somebody else writes to the log.
+            CollectionError: More than twice as many consecutive episodes as slots failed.
+            RunLockedError: Another process writes to the log.
             OSError: The log cannot be written.
-            ValueError: An argument is not right, the engine cannot play this policy, or the log
+            ValueError: An argument is invalid, the engine cannot use this policy, or the log
                 belongs to another run.
         """
         _check_play(policy, seeds, ordered)
@@ -203,7 +194,7 @@ class Collector:
     def _recorded(
         self, file: TrajectoryLog, labels: Mapping[str, Any]
     ) -> dict[int, deque[Trajectory]]:
-        """Return the episodes of this env in a log, by seed."""
+        """Return a log's episodes of this env, by seed."""
         recorded: dict[int, deque[Trajectory]] = {}
         for trajectory in file.of_run(self.spec, labels):
             if not trajectory.failure:
@@ -234,9 +225,7 @@ class Collector:
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
-        """Wait for an answer; if all slots are to be in one batch, for those that come shortly
-        after too.
-        """
+        """Wait for an answer; if all slots share a batch, also for those that follow shortly."""
         dispatcher = self._dispatcher
         dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
         until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
@@ -244,7 +233,7 @@ class Collector:
             dispatcher.advance(rest)
 
     def _reply(self, policy: Policy) -> None:
-        """Have slots that are ready play a reply: all, or a batch while others are stepped."""
+        """Let ready slots play a reply: all of them, or a batch while others step."""
         dispatcher = self._dispatcher
         if self._replicate:
             slots = dispatcher.take(self.num_envs)
@@ -259,14 +248,15 @@ class Collector:
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
             replies = _ask(policy, dispatcher.chats(slots))
             self._reply_time = time.monotonic() - began
-        if overlaps and dispatcher.ready:  # the next batch need not wait until these are sent
+        # the next batch need not wait for these replies to be sent
+        if overlaps and dispatcher.ready:
             self._unsent = slots, replies
         else:
             dispatcher.reply(slots, replies)
 
 
 def _check_play(policy: object, seeds: object, ordered: object) -> None:
-    """Raise `ValueError` unless there are a policy and seeds to play."""
+    """Raise `ValueError` unless there are a policy and seeds."""
     if not callable(policy):
         raise ValueError(
             f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
@@ -278,10 +268,10 @@ def _check_play(policy: object, seeds: object, ordered: object) -> None:
 
 
 def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
-    """Yield seeds, those of NumPy as integers.
+    """Yield seeds as Python integers.
 
     Raises:
-        ValueError: One is no integer, or negative; an episode of it could not be played again.
+        ValueError: A seed is not an integer or is negative, so its episode could not be replayed.
     """
     for seed in seeds:
         try:
@@ -294,10 +284,10 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
 
 
 def _read_labels(labels: object) -> dict[str, Any]:
-    """Return labels as they come back from a log; none for None.
+    """Return labels as a log stores them; empty for None.
 
     Raises:
-        ValueError: They are no mapping, or hold what JSON cannot say.
+        ValueError: The labels are not a JSON-able mapping.
     """
     if labels is None:
         return {}
@@ -313,10 +303,10 @@ def _read_labels(labels: object) -> dict[str, Any]:
 
 
 def _open_log(log: object) -> TrajectoryLog | None:
-    """Return a log, which may be given by its path; None for None.
+    """Open a log given as a log or path; None for None.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither.
     """
     if log is None or isinstance(log, TrajectoryLog):
         return log
@@ -326,7 +316,7 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """Return the factory of the envs, and their spec as JSON text."""
+    """Return the env factory and the spec as JSON text."""
     if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = factory_of(env)
@@ -355,7 +345,7 @@ def _engine(engine: str | Engine) -> Engine:
 
 
 def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
-    """Return the reply to each chat; in its place the error, if the policy says of which it is."""
+    """Return the reply to each chat, or the policy's error for it."""
     try:
         return policy(chats)
     except PolicyError as error:
@@ -369,9 +359,7 @@ def _missing(
     recorded: Mapping[int, deque[Trajectory]],
     replayed: deque[tuple[int, Trajectory]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the seeds with their places but for those that are recorded, each as often as it is;
-    put the recorded episodes into `replayed`.
-    """
+    """Yield the unrecorded seeds with their positions, and put recorded episodes into `replayed`."""
     for place, seed in seeds:
         if recorded.get(seed):
             replayed.append((place, recorded[seed].popleft()))
@@ -385,7 +373,7 @@ def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Itera
 
 
 def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
-    """Yield trajectories in the order of their places, each when all before it are there."""
+    """Yield trajectories in order of position."""
     ended: dict[int, Trajectory] = {}
     following = 0
     with closing(played):

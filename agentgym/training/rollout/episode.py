@@ -1,4 +1,4 @@
-"""One episode: the env that plays it, and the record of what was shown, written and earned."""
+"""One episode: the env that plays it, and the record of observations, replies and rewards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.training.rollout.trajectory import Step, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """Result of `env.step`, with the info as JSON-able data."""
+    """Result of `env.step`, with JSON-able info."""
 
     chat: Chat
     reward: float
@@ -27,16 +27,16 @@ class StepOutcome:
 
 
 class Recording:
-    """An episode as far as it has been played.
+    """The record of an episode so far.
 
     Args:
-        spec: The spec of its env as JSON text.
-        seed: The seed of its reset.
+        spec: The env's spec as JSON text.
+        seed: The seed of the reset.
         chat: The first chat.
         labels: The labels of the trajectory.
 
     Attributes:
-        chat: The chat that the policy is shown next.
+        chat: The next observation.
         over: True once the episode has ended.
     """
 
@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def over(self) -> bool:
-        """Return whether the episode has ended."""
+        """Report whether the episode has ended."""
         return self._terminated or self._truncated
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
@@ -64,11 +64,11 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the episode as far as it has been played.
+        """Return the trajectory so far.
 
         Args:
-            failure: The cause, if the episode could not be played to its end; it is truncated then.
-                An episode that its env calls invalid is a failure too.
+            failure: Why the episode could not be finished; it is then truncated. An episode that
+                its env calls invalid is a failure too.
         """
         return Trajectory(
             self.spec,
@@ -83,14 +83,14 @@ class Recording:
 
 
 class Player:
-    """An env, and the policy that plays in it if that is not somewhere else.
+    """An env, with its policy if the policy runs here.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
 
     Attributes:
-        policy: The policy; None if replies come from somewhere else.
-        chat: The chat that the policy is shown next.
+        policy: The policy; None if replies come from elsewhere.
+        chat: The next observation.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -99,12 +99,12 @@ class Player:
         self.chat = Chat()
 
     def reset(self, seed: int) -> Chat:
-        """Begin an episode."""
+        """Start an episode."""
         self.chat = self.env.reset(seed=seed)[0]
         return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply; with None, that of the player's own policy."""
+        """Play a reply, or with None the reply of the player's own policy."""
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
@@ -120,7 +120,7 @@ class Player:
 
 
 class Episode(Recording):
-    """One episode under way, with its env.
+    """A running episode with its env.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
@@ -138,15 +138,13 @@ class Episode(Recording):
         super().__init__(spec_of(env), seed, self._player.reset(seed), labels)
 
     def play(self, reply: Reply) -> StepOutcome:
-        """Play a reply, and return what came of it."""
+        """Play a reply and return the outcome."""
         reply, outcome = self._player.step(reply)
         self.add(reply, outcome)
         return outcome
 
     def leave(self) -> None:
-        """End the episode because its player has gone: with the score that the world has, and an
-        empty reply in place of the next one.
-        """
+        """End the abandoned episode with the world's current score and an empty final reply."""
         chat, reward, terminated, truncated, info = tool_env(self.env).truncate("left")
         self.add(
             Reply(""), StepOutcome(chat, float(reward), terminated, truncated, to_jsonable(info))
@@ -157,7 +155,7 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
     """Return the spec of an env with its wrappers, as JSON text.
 
     Raises:
-        ValueError: It has none, or one that JSON cannot hold.
+        ValueError: The env has no spec, or JSON cannot represent it.
     """
     if env.spec is None:
         raise ValueError(
@@ -181,7 +179,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a part of an info as JSON-able data."""
+    """Convert a part of an info to JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
     kind: Any = type(value)
@@ -192,6 +190,5 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs at every step, so they are not asked what else they might
-    # be.
+    # Most items are leaves, and this runs every step, so leaves are checked first.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentgym.assemble.context_options import check_values, read_knobs, split_knobs
+from agentgym.assemble.context_options import check_values, read_arguments, split_arguments
 from agentgym.assemble.registry import is_team
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits, ScriptedPolicy, ThinkingPolicy
@@ -103,7 +103,7 @@ class PolicyConfig(Config):
         super().__post_init__()
         name, options = self._split()
         if name in SCRIPTED:
-            read_knobs(name, SCRIPTED[name], options)
+            read_arguments(name, SCRIPTED[name], options)
             return
         if Path(name).is_dir() and options:
             raise ValueError(
@@ -173,7 +173,7 @@ class PolicyConfig(Config):
             raise ValueError(
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
-        given = read_knobs(name, factory, options)
+        given = read_arguments(name, factory, options)
         seeded = inspect.signature(factory).parameters.get("seed")
         if sample and seeded is not None:
             first = given.get("seed", seeded.default)
@@ -182,10 +182,10 @@ class PolicyConfig(Config):
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name without its options, and these as texts; a folder may have any name."""
-        return (self.name, {}) if Path(self.name).is_dir() else split_knobs(self.name)
+        return (self.name, {}) if Path(self.name).is_dir() else split_arguments(self.name)
 
     def _scripted(self, env_id: str, name: str, options: Mapping[str, str], sample: int) -> Policy:
-        given = {"seed": self.seed, **read_knobs(name, SCRIPTED[name], options)}
+        given = {"seed": self.seed, **read_arguments(name, SCRIPTED[name], options)}
         given["seed"] = _seed_of(sample, given["seed"])
         policy = SCRIPTED[name](env_id, **given)
         if not is_team(env_id):

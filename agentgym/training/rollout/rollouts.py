@@ -1,4 +1,4 @@
-"""Playing episodes: one, or many at once."""
+"""Play one episode, or many at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 def rollout(
     env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
 ) -> Trajectory:
-    """Play one episode to its end.
+    """Play one episode.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
@@ -48,22 +48,22 @@ def collect(
     ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play episodes, many at once; a finished one makes room for the next at once.
+    """Play many episodes at once; start another when one finishes.
 
     Args:
-        policy: Replies to all chats that wait for a reply together.
+        policy: Replies to all waiting chats together.
         env: An id, a spec or a function that makes an env, as in `Collector`.
         seeds: Each is played once.
-        num_envs: The most episodes that are played at once.
-        log: A file for the trajectories, from which an interrupted run goes on; as in
+        num_envs: The maximum number of simultaneous episodes.
+        log: A file for the trajectories, from which an interrupted run resumes; see
             `Collector.collect`.
         labels: The labels of the trajectories.
-        ordered: Yield them in the order of the seeds instead of as they end, so that the first n of
-            an endless stream are a fair sample; as in `Collector.collect`.
+        ordered: Yield in seed order, so that the first n of an endless stream are a fair sample;
+            see `Collector.collect`.
         **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:
-        Trajectories, as they end; failures of workers too, which say so.
+        Trajectories as they end, including failures.
 
     Example:
         >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
@@ -74,12 +74,12 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels
-    are computed again.
+    """Replay a trajectory's replies in a new env of its spec, recomputing chats, rewards and
+    labels.
 
     Raises:
-        ValueError: The episode goes on after the last reply, or ends before it; then the trajectory
-            is not of this spec.
+        ValueError: The episode ends before or continues after the last reply, so the trajectory
+            does not belong to this spec.
     """
     replies = iter([step.reply for step in trajectory.steps])
 

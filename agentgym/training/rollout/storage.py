@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time, and each file whole or as it was before."""
+"""Files of a run: one writer at a time, and every file either complete or unchanged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
+# Characters of setting values in an error; an env's wrappers have thousands.
 _SHOWN = 160
-"""Characters of two values of a setting in an error; the wrappers of an env have thousands."""
 LOCK = ".lock"
-"""The name of the lock in a folder, and the end of that of the lock of a file."""
+"""The name of a folder's lock, and the suffix of a file's lock."""
+# Errors of file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems answer that keep no locks, such as Lustre without the mount option `flock`."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,20 +46,20 @@ else:
 
 
 class RunLockedError(OSError):
-    """Another writer has the folder or the file."""
+    """Error: another process writes to the folder or file."""
 
 
 class OtherRunError(ValueError):
-    """A folder or a log belongs to another run."""
+    """Error: a folder or log belongs to another run."""
 
 
 class DamagedFileError(ValueError):
-    """A line or a file of a run cannot be read.
+    """Error: a line or file of a run is unreadable.
 
     Args:
         path: The file.
-        problem: The fault, as a sentence about it.
-        line: The number of the line, from 1; None for the whole file.
+        problem: The problem, as a sentence about the file.
+        line: The line number, from 1; None for the whole file.
     """
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
@@ -75,20 +75,20 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Lock of a folder or a file while somebody writes there; a context manager.
+    """Lock of a folder or file during writing; a context manager.
 
-    The lock belongs to an open file, so the system releases it with the process, however that ends;
-    nothing stale is left after a kill or a reboot. Whoever comes second is told at once who holds
-    it. A forked process has no part in the lock. The same object may be entered again while it is
-    held, from any thread; two objects exclude each other, in one process too.
+    The lock belongs to an open file, so the system releases it when the process ends, however it
+    ends, and nothing stale remains. A second writer fails at once and learns who holds the lock.
+    Forked processes do not inherit it. The same object may be entered again from any thread; two
+    objects exclude each other even in one process.
 
     Args:
-        target: The folder, which is made if it is missing, or a file, which need not exist.
-        folder: True if it is a folder.
+        target: The folder, created if missing, or a file, which need not exist.
+        folder: Whether the target is a folder.
 
     Raises:
-        RunLockedError: Another writer holds it; on entering.
-        OSError: The lock cannot be made, or its file system keeps no locks; on entering.
+        RunLockedError: Another writer holds the lock; on entering.
+        OSError: The lock cannot be created, or the file system has no locks; on entering.
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
@@ -108,12 +108,12 @@ class RunLock:
             self._depth -= 1
             if self._depth or self._descriptor < 0:
                 return
-            with suppress(OSError):  # Windows removes no file that is open
+            with suppress(OSError):  # Windows cannot remove open files
                 self.path.unlink()
             self._close()
 
     def check(self) -> None:
-        """Raise `RunLockedError` if another writer holds the lock, and write nothing."""
+        """Raise `RunLockedError` if another writer holds the lock; write nothing."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,
@@ -163,10 +163,10 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        """Leave the lock to the parent of this process, which was forked from it.
+        """Leave the lock to the parent process after a fork.
 
-        Closing the copy of a descriptor unlocks nothing; keeping it would hold the lock after the
-        parent has died.
+        Closing the copied descriptor unlocks nothing; keeping it would hold the lock after the
+        parent's death.
         """
         self._mutex = threading.Lock()
         self._close()
@@ -195,7 +195,7 @@ def _holder() -> str:
 
 
 def _describe(descriptor: int) -> str:
-    """Return the holder that the file of a lock names."""
+    """Return the holder named in a lock file."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))
@@ -208,13 +208,13 @@ def _describe(descriptor: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file beside its place and move it there when it is whole and on the disk.
+    """Write a temporary file and rename it once it is complete and flushed.
 
     Yields:
         The file to write to.
 
     Raises:
-        OSError: It cannot be written; the file at the path is as it was.
+        OSError: Writing failed; the file at the path is unchanged.
     """
     part = path.with_name(f"{path.name}.new")
     try:
@@ -231,20 +231,20 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or as it was before."""
+    """Write a text file atomically."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Return what a JSON file of settings holds; None if there is none.
+    """Read a JSON file of settings; None if it does not exist.
 
     Args:
         path: The file.
-        read: Returns the settings for the data, or raises `ValueError`.
+        read: Converts the data to settings, or raises `ValueError`.
 
     Raises:
-        DamagedFileError: It cannot be read, or something else is in it.
+        DamagedFileError: The file is unreadable or contains something else.
     """
     if not path.exists():
         return None
@@ -257,23 +257,23 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings in a JSON file; None if there is none.
+    """Read the settings in a JSON file; None if it does not exist.
 
     Args:
         path: The file.
-        defaults: The settings by default, whose names and types they must have.
+        defaults: The default settings, whose names and types are required.
 
     Raises:
-        DamagedFileError: It cannot be read, or something else is in it.
+        DamagedFileError: The file is unreadable or contains something else.
     """
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the names and types of those by default.
+    """Return settings if they have the names and types of the defaults.
 
     Raises:
-        ValueError: They have others.
+        ValueError: Names or types differ.
     """
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
         raise ValueError("it has other names")
@@ -290,16 +290,16 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write the settings of a run into its folder, or check that they are those of the run in it.
+    """Write a run's settings, or compare them with the existing ones.
 
     Args:
         path: The file of the settings.
         settings: The settings, as JSON reads them back.
-        kept: Those that are there; None if there are none.
+        kept: The existing settings; None if there are none.
         place: The file or folder of the run, for errors; by default that of the settings.
 
     Raises:
-        OtherRunError: The place holds another run.
+        OtherRunError: The place contains another run.
         OSError: The file cannot be written.
     """
     if kept is None:
@@ -316,17 +316,17 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Write files into an empty folder, from which each is moved into another in one step.
+    """Provide an empty folder whose files are each moved atomically to another folder.
 
     Args:
-        folder: Where they go; it is made if it is missing.
-        last: The file that is moved last: its presence says that all are there.
+        folder: The destination, created if missing.
+        last: The file moved last; its presence means that all are there.
 
     Yields:
         The empty folder.
     """
     part = folder / ".new"
-    shutil.rmtree(part, ignore_errors=True)  # of a writer that was killed
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)
     try:
         yield part
@@ -340,17 +340,17 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
 
 
 def append_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Write text at the end of a file, as `append_bytes` does."""
+    """Append text to a file like `append_bytes`."""
     append_bytes(path, text.encode("utf-8"), sync=sync)
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write bytes at the end of a file; if that fails, the file is as it was before.
+    """Append bytes to a file; if that fails, the file is unchanged.
 
     Args:
-        path: The file; it is made if it is missing.
+        path: The file, created if missing.
         data: Whole lines.
-        sync: Wait until they are on the disk.
+        sync: Whether to wait until they are on the disk.
     """
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
@@ -366,15 +366,15 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off the last line of a file if it was not written whole."""
+    """Cut off an incomplete last line."""
     if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
         with path.open("rb+") as file:
             file.truncate(keep)
 
 
 def check_regular(path: Path) -> None:
-    """Raise `ValueError` if something else than a file is at a path: a pipe would be waited for,
-    and a device may have no end.
+    """Raise `ValueError` if a path is not a regular file: a pipe would block, and a device may be
+    endless.
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device or a pipe"
@@ -382,14 +382,14 @@ def check_regular(path: Path) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
+    """Yield the complete lines of a file with their numbers from 1."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows opens no folders, and some file systems sync none
+    with suppress(OSError):  # Windows cannot open folders, and some file systems cannot sync them
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -69,9 +69,7 @@ PROTECTED = (
     "reviews",
     "orders",
     "customers",
-    "coupons",
     "settings",
-    "webhooks",
 )
 
 

@@ -96,9 +96,7 @@ PROTECTED = (
     "tags",
     "orders",
     "customers",
-    "coupons",
     "settings",
-    "webhooks",
 )
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 

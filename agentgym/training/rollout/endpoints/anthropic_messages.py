@@ -1,7 +1,6 @@
-"""Chats as requests of the Anthropic Messages API, and its answers as replies.
+"""Chats as requests to the Anthropic Messages API, and its responses as replies.
 
-What is plain is read; anything else is an `AnswerError`. Nothing that a server sends raises another
-exception.
+Any malformed response raises `AnswerError`, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,38 +27,36 @@ from agentgym.training.rollout.endpoints.chat_completions import (
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
+# Replies whose thinking blocks are kept: several thousand turns of a few episodes.
 MAX_SIGNED = 20_000
-"""Replies whose thinking blocks are remembered: several thousand turns of each of a few episodes."""
+# Stop reasons of truncated replies.
 _CUT = ("max_tokens", "model_context_window_exceeded")
-"""Reasons to stop that mean that the reply is not whole."""
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+# Characters that tool names cannot contain.
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
-"""A character that the API takes in no name of a tool."""
+# The API's limit for tool names.
 _MAX_NAME = 128
-"""The characters of a name that it takes."""
+# The API rejects messages without content.
 _EMPTY = "(empty)"
-"""Stands for an empty message, since the API refuses a message without content."""
 
+# Marks the end of a cacheable prefix.
 _CACHED = {"type": "ephemeral"}
-"""Marks the last block of what the server may keep for the next request."""
 
 Block = dict[str, Any]
 
 
 class SignedThinking:
-    """The thinking blocks of replies, by the thinking that a chat shows of them.
+    """Thinking blocks of replies, by the visible thinking.
 
-    The API takes thinking back only with its signature, for which a message has no place. What is
-    not remembered, as after a restart, is left out of requests.
+    The API accepts thinking only with its signature, which messages cannot store. Unknown thinking,
+    as after a restart, is omitted from requests.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[Block]] = {}
 
     def remember(self, blocks: Sequence[Block]) -> str:
-        """Return the thinking of blocks, as a text that finds them again; a thought that the API
-        does not show is named by a digest.
-        """
+        """Store thinking blocks and return the text that finds them; hidden thinking gets a digest."""
         if not blocks:
             return ""
         said = [text for block in blocks if isinstance(text := block.get("thinking"), str) and text]
@@ -71,17 +68,17 @@ class SignedThinking:
         return thought
 
     def find(self, thought: str) -> list[Block]:
-        """Return the blocks of a thought; none if they are not remembered."""
+        """Return the blocks of a thought; empty if unknown."""
         return self._blocks.get(thought, [])
 
 
 def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, Any]:
-    """Return the fields of a request that hold a chat: `system`, `messages` and `tools`.
+    """Return a request's `system`, `messages` and `tools` for a chat.
 
     Args:
         chat: The chat; its leading system messages become `system`.
         signed: The thinking blocks of its replies.
-        native: Send tools and structured calls.
+        native: Whether to send tools and structured calls.
     """
     begin = next((k for k, m in enumerate(chat.messages) if m.role != "system"), len(chat.messages))
     system = "\n\n".join(message.text for message in chat.messages[:begin])
@@ -101,8 +98,8 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
 
 
 def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[str, Any]]:
-    """Return messages whose roles take turns, results before the other parts of a user's turn; the
-    last is marked as the end of what the server may keep for the next request.
+    """Return messages with alternating roles, tool results first in a user turn; the last message
+    ends the cacheable prefix.
     """
     out: list[dict[str, Any]] = []
     open_calls: set[str] = set()
@@ -126,9 +123,7 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
 
 
 def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
-    """Yield the blocks of a reply. One in which no call could be read is shown as it was written,
-    failed markup included.
-    """
+    """Yield the blocks of a reply. A reply without a readable call is sent verbatim."""
     yield from map(dict, signed.find(message.thinking))
     unread = message.raw and not message.calls
     text = _LEADING_THOUGHT.sub("", message.raw) if unread else message.text
@@ -169,7 +164,7 @@ def _image_block(image: Image) -> Block:
 
 
 def load_message(text: str) -> Any:
-    """Return the body of an answer as plain data.
+    """Parse the body of a response.
 
     Raises:
         AnswerError: It is not the JSON of a message, or reports an error.
@@ -181,12 +176,12 @@ def load_message(text: str) -> Any:
 
 
 def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
-    """Return the answer of a server as a reply, and remember its thinking blocks.
+    """Convert a response to a reply and store its thinking blocks.
 
-    A call in which the answer was cut off is left out: its arguments are not whole.
+    A truncated call is omitted, because its arguments are incomplete.
 
     Raises:
-        AnswerError: A block is none that a request could ask for.
+        AnswerError: A block has an unknown type.
     """
     content: list[Any] = list(answer["content"])
     if is_cut(answer) and dig(content, -1, "type") == "tool_use":
@@ -208,7 +203,7 @@ def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
 
 
 def _thinking_block(block: Mapping[str, Any]) -> Block:
-    """Return the fields of a thinking block that go back to the server."""
+    """Return the fields of a thinking block that are sent back."""
     kept = {
         name: block[name]
         for name in ("type", "thinking", "signature", "data")
@@ -220,12 +215,12 @@ def _thinking_block(block: Mapping[str, Any]) -> Block:
 
 
 def is_cut(answer: Any) -> bool:
-    """Return whether the answer ended at a limit of tokens."""
+    """Report whether the response ended at a token limit."""
     return dig(answer, "stop_reason") in _CUT
 
 
 def to_usage(answer: Mapping[str, Any]) -> EndpointUsage:
-    """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
+    """Return the usage of a response. Unreadable counts are 0 and set `unmetered`."""
     fresh, cached, stored, written = (
         token_count(dig(answer, "usage", f"{kind}_tokens"))
         for kind in ("input", "cache_read_input", "cache_creation_input", "output")

@@ -1,8 +1,7 @@
-"""Where episodes are played while they are collected: what all engines have in common, and the one
-that plays in the thread of the collector.
+"""The common parts of all engines, and the engine that runs in the collector's thread.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and answers in a mailbox, so
-that the collector can wait for whichever slot is ready, and give up one without the others.
+An engine opens slots. A slot plays one episode at a time with a `Player` and answers into a
+mailbox, so the collector can wait for any slot and give up on one without the others.
 """
 
 from __future__ import annotations
@@ -27,36 +26,29 @@ from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-"""An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
+"""A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
-"""Seconds that slots may take to close before they are killed: enough for a tool call that is under
-way.
-"""
+"""Seconds for closing slots before they are killed: enough for a running tool call."""
 OPENING = 60.0
-"""Seconds that a slot may take to open on top of the timeout: a process that imports a deep-learning
-library needs some.
-"""
+"""Additional seconds for opening a slot: importing a deep-learning library takes some."""
 NEVER = float("inf")
-"""The time at which something begins that has not begun."""
+"""The start time of something that has not started."""
+# Garbage collection threshold for any number of slots. Python's 700 would scan recorded steps so
+# often that it takes a third of the step time at 1,000 slots.
 YOUNG = 50_000
-"""New objects after which Python searches, whatever the slots. With its 700, it goes through the
-recorded steps so often that this takes a third of the time of a step at 1,000 slots.
-"""
+# Garbage collection threshold per slot. A step adds about twelve objects that live until the end of
+# its episode, so most are freed without ever being scanned; 200 garbage objects take 20 kB.
 YOUNG_PER_SLOT = 200
-"""New objects a slot after which Python searches. A step adds some twelve that last until its
-episode is done with, so that most of them go without having been visited, however many slots there
-are; as garbage, 200 take 20 kB.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a slot, which is of no use after that.
+    """Failure of a slot, which is unusable afterwards.
 
     Attributes:
         cause: The error in one line.
-        by_policy: The policy could not reply. It has tried what may help, so that playing the
-            episode again would not.
+        by_policy: Whether the policy could not reply. It has already retried, so replaying the
+            episode would not help.
     """
 
     cause: str
@@ -64,78 +56,77 @@ class Failure:
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""The result of a reset, of a step or of a breakdown."""
+"""The result of a reset or a step, or a failure."""
 
 
 class Slot(ABC):
-    """A place in which episodes are played, one after the other. What is asked is answered in a
-    mailbox.
+    """A place that plays episodes one after another and answers into a mailbox.
 
     Args:
-        number: Which of the slots of a collector it is.
+        number: The slot's index in the collector.
 
     Attributes:
-        began: When the work on what was asked began (`time.monotonic`), or `NEVER`: a slot that
-            waits for its turn does not hang. Lies ahead if the work begins with what may take
-            longer, such as the start of a process.
-        dead: It was given up, so what it still answers counts for nothing.
+        began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
+            for its turn is not hung. In the future if the work starts with something slow, such as
+            a new process.
+        dead: Whether it was given up, so that its answers no longer count.
     """
 
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Play with this policy from now on; a slot that is never given one need not fill this."""
+        """Use this policy from now on; slots that never get one need not override this."""
         raise NotImplementedError
 
     @abstractmethod
     def reset(self, seed: int) -> None:
-        """Begin an episode; the answer is put into the mailbox."""
+        """Start an episode; the answer goes into the mailbox."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or that of the slot's own policy; the answer is put into the mailbox."""
+        """Play a reply, or the reply of the slot's own policy; the answer goes into the mailbox."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop, whatever is going on, without waiting."""
+        """Stop whatever is running, without waiting."""
 
 
 class Answers:
-    """A mailbox for the answers of slots, which many threads fill and one empties."""
+    """Mailbox for slots' answers, filled by many threads and emptied by one."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[Slot, Answer]] = deque()
         self._arrived = threading.Event()
 
     def put(self, item: tuple[Slot, Answer]) -> None:
-        """Put an answer, with its slot."""
+        """Put an answer with its slot."""
         self._answers.append(item)
         if not self._arrived.is_set():
             self._arrived.set()
 
     def wake(self) -> None:
-        """End the wait of the one that empties it, if there is one."""
+        """Wake the waiting reader, if there is one."""
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, and wait for one if there are none; empty if that takes too long, and
-        when it was woken without one, which happens late too, for an answer that was taken before.
+        """Return all answers, waiting for one if there are none; empty after a timeout or a
+        wake-up, which may arrive late.
         """
         if not self._answers:
             self._arrived.wait(timeout)
-        self._arrived.clear()  # before they are taken: what comes later is announced again
+        self._arrived.clear()  # first, so that later answers are announced again
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
 
 class Engine:
-    """Way to play episodes. A subclass fills `slot`.
+    """Way to run episodes. Subclasses implement `slot`.
 
     Attributes:
-        isolates: An error in a slot costs that slot's episode alone; if not, it is raised.
-        replicates: Each slot has the policy at hand, unless the collector says otherwise.
-        recovered: How often an episode was brought back to where it was, since the worker that it
-            shared with another one had to be ended for the other's sake.
+        isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
+            raised.
+        replicates: Whether slots call the policy by default.
+        recovered: How often an episode was restored because its shared worker had to be ended.
     """
 
     isolates = True
@@ -143,7 +134,7 @@ class Engine:
     recovered = 0
 
     def share(self, policy: Policy) -> Any:
-        """Return the form in which slots are handed a policy to use as their own."""
+        """Return the form in which slots receive a policy."""
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
@@ -151,11 +142,11 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait for slots that were closed, at most `GRACE` seconds, and free what they shared."""
+        """Wait up to `GRACE` seconds for closed slots, and free shared resources."""
 
 
 class LocalSlot(Slot):
-    """Plays in the thread of the collector, at once."""
+    """Slot in the collector's thread."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
@@ -179,9 +170,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """All in the thread of the collector, in the same order each time: the choice for quick worlds,
-    and for exact resumption.
-    """
+    """Everything in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
 
     isolates = False
 
@@ -198,24 +187,24 @@ def factory_of(env: EnvLike) -> MakeEnv:
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """Start a thread that does not keep the interpreter from ending."""
+    """Start a thread that does not keep the interpreter alive."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 
 
 def describe(error: BaseException) -> str:
-    """Return an error in one line."""
+    """Format an error as one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure of a slot in which an error was raised."""
+    """Return the failure for an error raised in a slot."""
     return Failure(describe(error), isinstance(error, PolicyError))
 
 
 class RareGarbageCollection:
-    """The threshold of the garbage collector, raised as long as any slots are in use."""
+    """Garbage collector threshold, raised while any slots are in use."""
 
     _lock = threading.Lock()
     _users = _slots = 0
@@ -223,7 +212,7 @@ class RareGarbageCollection:
 
     @classmethod
     def begin(cls, slots: int) -> None:
-        """Raise the threshold for some more slots."""
+        """Raise the threshold for more slots."""
         with cls._lock:
             if not cls._users:
                 cls._before = gc.get_threshold()
@@ -241,5 +230,5 @@ class RareGarbageCollection:
     def _set(cls, slots: int) -> None:
         cls._slots = slots
         young = max(YOUNG, YOUNG_PER_SLOT * slots) if cls._users else 0
-        if cls._before[0]:  # 0 is that of somebody who wants no search
+        if cls._before[0]:  # 0 means that the user disabled collection
             gc.set_threshold(max(young, cls._before[0]), *cls._before[1:])

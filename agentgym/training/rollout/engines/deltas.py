@@ -1,5 +1,5 @@
-"""What the steps of an episode add to the steps before: the form in which they are stored and sent,
-which grows with the new text and tokens, never with the history.
+"""Differences between the steps of an episode. Stored and sent data grows with new text and tokens,
+never with the history.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
 
 T = TypeVar("T")
+# Chats that a new one may be compared with: one per agent of a team.
 _MOST_RECENT = 16
-"""Chats against which a new one may be written: those of the agents of a team, one each."""
 
 
 class ChatDelta(NamedTuple):
-    """A chat against the one before.
+    """A chat relative to an earlier one.
 
     Attributes:
-        kept: The number of messages that stay.
-        messages: Those that follow.
-        tools: The tools, if they are others.
+        kept: The number of common leading messages.
+        messages: The messages after them.
+        tools: The tools, if they differ.
     """
 
     kept: int
@@ -32,12 +32,12 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
-        """Return what a chat adds to another.
+        """Return the difference between two chats.
 
         Args:
             chat: The chat.
-            before: The other.
-            kept: The number of messages that both begin with, if it is known.
+            before: The earlier chat.
+            kept: The number of common leading messages, if known.
         """
         kept = chat.shared_prefix(before) if kept is None else kept
         return cls(
@@ -47,7 +47,7 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Return the chat, which shares the messages that stay.
+        """Rebuild the chat, sharing the common messages.
 
         Raises:
             ValueError: It keeps more messages than there are.
@@ -60,19 +60,20 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
+        # The end of the previous chat was replaced, as with ephemeral hints, so this one's may be
+        # too.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """A reply against the one before: its prompt begins with the prompt of that and its tokens,
-    unless the context was edited.
+    """A reply relative to an earlier one: its prompt continues that prompt and reply, unless the
+    context was edited.
 
     Attributes:
         text: The action.
-        kept: The number of ids of that prompt and its tokens that stay.
-        new: The ids of the prompt that follow.
+        kept: The number of common leading ids.
+        new: The prompt ids after them.
         ids: The sampled token ids.
         logprobs: Their log-probabilities.
     """
@@ -85,18 +86,18 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return what a reply adds to another.
+        """Return the difference between two replies.
 
         Args:
             reply: The reply.
-            before: The other.
-            kept: The number of ids that `continued` counts, if it is known.
+            before: The earlier reply.
+            kept: The result of `continued`, if known.
         """
         kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Return the reply.
+        """Rebuild the reply.
 
         Raises:
             ValueError: It keeps more ids than there are.
@@ -112,25 +113,25 @@ class ReplyDelta(NamedTuple):
 
 
 class Recent(Generic[T]):
-    """Chats or replies that have crossed a border, in the same order on both sides: a new one is
-    written against the nearest of them, since the agents of a team take turns.
+    """Recently transferred chats or replies, identical on both sides. A new one is written relative
+    to the nearest, because the agents of a team take turns.
 
     Args:
-        empty: The first, which stays.
-        size: Counts all that can be kept of an item.
+        empty: The first item, which stays.
+        size: Counts the parts of an item that can be kept.
     """
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the place of the item of which a new one keeps most, and how much it keeps."""
+        """Return the index of the item that shares most with a new one, and how much."""
         counts = list(map(kept, self.items))
         most = max(counts)
         return counts.index(most), most
 
     def add(self, item: T, base: int, kept: int) -> None:
-        """Add an item, in place of its base if it keeps the whole of that."""
+        """Add an item, replacing its base if it contains the whole of it."""
         if base and kept == self._size(self.items[base]):
             del self.items[base]
         self.items.append(item)
@@ -139,27 +140,29 @@ class Recent(Generic[T]):
 
 
 class Border:
-    """One side of a border that chats and replies cross; those on both sides do the same."""
+    """One side of a connection that transfers chats and replies as differences; both sides keep
+    equal state.
+    """
 
     def __init__(self) -> None:
         self._chats = Recent(Chat(), lambda chat: len(chat.messages))
         self._replies = Recent(Reply(""), lambda reply: len(reply.prompt_ids) + len(reply.ids))
 
     def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
-        """Return the form of a chat in which it crosses."""
+        """Encode a chat."""
         base, kept = self._chats.nearest(chat.shared_prefix)
         delta = ChatDelta.of(chat, self._chats.items[base], kept)
         self._chats.add(chat, base, kept)
         return base, delta
 
     def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
-        """Return the chat that has crossed."""
+        """Decode a chat."""
         chat = delta.after(self._chats.items[base])
         self._chats.add(chat, base, delta.kept)
         return chat
 
     def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
-        """Return the form of a reply in which it crosses."""
+        """Encode a reply."""
         base, kept = self._replies.nearest(lambda before: continued(reply, before))
         delta = ReplyDelta.of(reply, self._replies.items[base], kept)
         if reply.prompt_ids:
@@ -167,7 +170,7 @@ class Border:
         return base, delta
 
     def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
-        """Return the reply that has crossed."""
+        """Decode a reply."""
         reply = delta.after(self._replies.items[base])
         if reply.prompt_ids:
             self._replies.add(reply, base, delta.kept)
@@ -175,7 +178,7 @@ class Border:
 
 
 def continued(reply: Reply, before: Reply) -> int:
-    """Count the leading ids of a prompt that are those of the prompt before and its reply."""
+    """Count a prompt's leading ids that equal the previous prompt and reply."""
     if not reply.prompt_ids:
         return 0
     prompt = as_token_ids(reply.prompt_ids)
@@ -186,5 +189,5 @@ def continued(reply: Reply, before: Reply) -> int:
 
 
 def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
-    """Return ids as versions of a buffer."""
+    """Return ids as versions of a shared buffer."""
     return ids if isinstance(ids, TokenIds) else TokenIds(ids)

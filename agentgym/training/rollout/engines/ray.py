@@ -1,5 +1,5 @@
-"""Collection on a cluster of Ray: actors that play the episodes of many slots each and, unless told
-otherwise, have a copy of the policy each.
+"""Collection on a Ray cluster: actors play many slots each and, by default, have a copy of the
+policy.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from agentgym.training.rollout.engines.workers import WorkerServer
 
 
 class RayServer(WorkerServer):
-    """The far end of a worker as an actor."""
+    """The remote side of a worker as an actor."""
 
     def play(self, policy: Policy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in their order, with this policy if there is one."""
+        """Yield the answers to requests in order, with this policy if there is one."""
         if policy is not None:
             self.use(policy)
         for request in requests:
@@ -35,19 +35,17 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Actors of Ray, on one machine or many. Joins the cluster that `RAY_ADDRESS` names, or starts
-    one here.
+    """Ray actors on one machine or many. Joins the cluster at `RAY_ADDRESS`, or starts one.
 
-    The policy goes into the object store once, so that actors of one machine share the weights of a
-    model; a policy for an endpoint carries its address. An actor that dies, with its machine or
-    alone, costs the episode whose step it was playing.
+    The policy enters the object store once, so actors on one machine share a model's weights; an
+    endpoint's policy carries only its address. A dead actor, alone or with its machine, costs only
+    the episode it was stepping.
 
     Args:
-        workers: The most actors, each of which plays one step at a time. As many slots have one
-            each, further slots share them.
-        **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1,
-            num_gpus=0.25`. Without, an actor takes no share of the CPUs that Ray counts, and actors
-            are spread over the machines.
+        workers: The maximum number of actors, each of which runs one step at a time. Further slots
+            share actors.
+        **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`. By
+            default an actor reserves no CPU, and actors are spread over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

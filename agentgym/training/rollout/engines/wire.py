@@ -1,4 +1,4 @@
-"""The bytes in which requests and answers cross to a worker process and back."""
+"""Encoding of requests and answers between processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SentChat = tuple[int, ChatDelta]
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
 """A reply of the worker's own policy, and the outcome of its step."""
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, and the answer, or the error and whether it was the policy's."""
+"""Whether a request succeeded, with the answer, or the error and whether the policy caused it."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -25,21 +25,20 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
+# msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
+# arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-"""What msgspec raises for a value that MessagePack has no form for, such as an integer of more than
-64 bits, a lone surrogate or an array.
-"""
+# Eight bytes, because a policy's weights may exceed 4 GiB.
 _HEAD = 8
-"""Bytes of the length of a frame, since the weights of a policy may be longer than 4 GiB."""
+# About two hundred answers per read.
 _READ = 1 << 16
-"""Bytes that are read at once: some two hundred answers."""
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Return an answer to a request for this method as bytes.
+    """Encode the answer to a request.
 
-    MessagePack takes a fifth of the time of pickle, which looks up the class of each object; what it
-    has no form for is pickled. What cannot be pickled either is answered with the error.
+    MessagePack takes a fifth of the time of pickle, which looks up every class; other values are
+    pickled. An answer that cannot be pickled is replaced with the error.
     """
     succeeded, content = answer
     if succeeded and method in _FORMS:
@@ -54,9 +53,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Return the answer that some bytes are the form of; the error, if its values are not of the
-    types that they should be.
-    """
+    """Decode an answer, or return the error if its values have wrong types."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]
@@ -69,15 +66,15 @@ def decode_answer(data: bytes) -> FarAnswer:
 class Frames:
     """One end of a stream of frames.
 
-    All that has come is read at once: each read lets go of the interpreter, for which it then has to
-    wait.
+    Each read takes everything available, because every read releases the interpreter lock and must
+    then wait for it.
 
     Args:
         stream: The socket.
     """
 
     def __init__(self, stream: socket) -> None:
-        stream.settimeout(None)  # the default may be another one
+        stream.settimeout(None)  # the default timeout may differ
         self._stream = stream
         self._data = bytearray()
 
@@ -99,7 +96,7 @@ class Frames:
 
         Raises:
             EOFError: The other end is gone.
-            OSError: So it is.
+            OSError: The other end is gone.
         """
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
@@ -111,7 +108,7 @@ class Frames:
         self._stream.close()
 
     def _read(self, size: int) -> bytearray:
-        """Return what has come, as soon as it is at least this many bytes."""
+        """Read at least this many bytes."""
         while len(self._data) < size:
             data = self._stream.recv(_READ)
             if not data:
