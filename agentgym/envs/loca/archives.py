@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# The most bytes of an archive, far more than the papers of an application take.
+# Maximum archive size in bytes, far above that of an application.
 MAX_BYTES = 2**20
-# The most bytes of all its files, so that a zip bomb cannot fill the memory.
+# Maximum unpacked size in bytes; stops zip bombs.
 MAX_UNPACKED = 4 * 2**20
-# The most files and folders, so that many empty files cannot slow the check down.
+# Maximum number of entries; many empty files would slow the check down.
 MAX_ENTRIES = 500
 
 _BROKEN = (

@@ -97,7 +97,7 @@ class OfficeBelief:
     """
 
     def __init__(self) -> None:
-        self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, in the order of learning
+        self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, oldest first
         self._ages: dict[str, int] = {}
         self._changes: dict[str, None] = {}
         self._empty: dict[str, None] = {}
@@ -180,7 +180,7 @@ class OfficeBelief:
         weights: dict[tuple[str, int], float] = {}
         rarest = sorted((len(self._index[word]), word) for word in needed & self._index.keys())
         looked_at = 0
-        for count, word in rarest:  # in order, on which sums depend
+        for count, word in rarest:  # a fixed order, since floating-point sums depend on it
             looked_at += count
             if count > _COMMON or looked_at > _LOOKED_AT:
                 break

@@ -62,7 +62,7 @@ def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
-    except ToolError:  # such a mail was never sent
+    except ToolError:  # such a mail cannot have been sent
         return dict(arguments)
     to = dict.fromkeys(address.lower() for some in people for _, address in some)
     rest = {name: value for name, value in arguments.items() if name not in ("cc", "bcc")}
@@ -118,7 +118,7 @@ def _effects(tool: str, arguments: str) -> Effects:
     try:
         return dict(_READERS[tool](json.loads(arguments)))
     except (ToolError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return NO_EFFECTS  # a chat may claim any call
+        return NO_EFFECTS  # a chat may contain any call
 
 
 def _products(arguments: Mapping[str, Any]) -> Effects:
@@ -181,7 +181,7 @@ def _book(arguments: Mapping[str, Any]) -> str:
 
 
 def _workbook(arguments: Mapping[str, Any]) -> Effects:
-    # Its first sheet is left out: a later step may call it otherwise.
+    # The first sheet is left out: a later step may rename it.
     return {f"book {_book(arguments)}": ""}
 
 

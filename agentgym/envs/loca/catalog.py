@@ -22,7 +22,7 @@ from agentgym.envs.loca.writing.phrase_book import (
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 """Slot types of the product texts."""
 
-# An empty variant or colour is twice as likely, so that plain names occur that others begin with.
+# Empty variants and colours are twice as likely: plain names are prefixes of others.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
 # Ranges [low, high) of specific and of general sentences: together a paragraph.

@@ -38,7 +38,7 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "TIMESTAMP WITH TIME ZONE": _whole_seconds,
 }
 
-_ROUNDING = 1e-9  # the error of arithmetic in floats, which no agent can help
+_ROUNDING = 1e-9  # floating-point error, outside the agent's control
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -255,7 +255,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
-        return  # only queries were run, so no table needs to be read
+        return  # only queries ran, so no table can differ
     for name, state in before.items():
         dataset, _, table = name.partition(".")
         if (
@@ -285,7 +285,7 @@ def named_rows(
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the header and the non-empty rows of a table, dropping cells beyond `columns`."""
     header, *rows = table or [[]]
-    padding = [None] * len(columns)  # a row ends with its last filled cell
+    padding = [None] * len(columns)  # a row ends at its last non-empty cell
     return [as_text(cell) for cell in header], [
         dict(zip(columns, [*row, *padding], strict=False)) for row in rows if any(map(as_text, row))
     ]

@@ -85,7 +85,9 @@ def _draw_draft(
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    with contextlib.ExitStack() as transactions:  # one for all, as each takes time to end
+    with (
+        contextlib.ExitStack() as transactions
+    ):  # one transaction in all, since each commit takes time
         for server in world.office.toolsets():
             transactions.enter_context(server.store.change())
         world.draw(size)

@@ -24,7 +24,7 @@ Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 """Function that maps calls with the same effect to one form."""
 
 
-# The last is what becomes of a StopIteration in a script.
+# RuntimeError is what a StopIteration inside a generator becomes.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """Exceptions from code that receives a result or facts it cannot interpret."""
 
@@ -77,7 +77,7 @@ class PlanStep:
             return False
         try:
             return self.accepts is None or self.accepts(other.arguments)
-        except SENSELESS:  # arguments of a call that a chat claims
+        except SENSELESS:  # a chat may contain any arguments
             return False
 
 
@@ -128,7 +128,7 @@ Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]
 """Part of a plan that returns a list; use it with `yield from`."""
 
 _MAILS = 20  # the default of get_emails
-_SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
+_SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -276,7 +276,7 @@ def read_metadata(text: str) -> dict[str, Any]:
     """Return the facts in a `get_workbook_metadata` result."""
     try:
         facts = ast.literal_eval(text)
-    except (SyntaxError, MemoryError, RecursionError):  # a result that a chat claims
+    except (SyntaxError, MemoryError, RecursionError):  # a chat may contain any text as a result
         raise ValueError("not the facts of a workbook") from None
     return dict(facts)
 

@@ -93,15 +93,15 @@ class Progress:
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
-        self._done_effects: dict[str, tuple[str, str]] = {}  # values, with the labels of the steps
-        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: not up to date
-        self._other_lines: list[str] | None = None  # as above
-        self._unread: list[PlanStep] = []  # steps that were taken, whose effects are not there yet
-        self._open: Counter[str] = Counter()  # the outputs of the pending steps; empty for reads
-        self._outputs: set[str] = set()  # those of the steps that were taken
-        self._chars = 0  # of the lines of the facts
+        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
+        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: outdated
+        self._other_lines: list[str] | None = None  # None: outdated
+        self._unread: list[PlanStep] = []  # completed steps whose effects are not read yet
+        self._open: Counter[str] = Counter()  # pending steps by output; empty for reads
+        self._outputs: set[str] = set()  # outputs of completed steps
+        self._chars = 0  # total length of the fact lines
         self._belief = OfficeBelief()
-        self._unindexed: dict[str, None] = {}  # labels whose facts the belief does not have yet
+        self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
         """Return the steps that may run now, in plan order; `CLAIM` alone at the end, then none."""
@@ -145,7 +145,7 @@ class Progress:
             self._credit_effects(effects)
             self._advance()
         elif len(self._prefetched) < MAX_PREFETCHED:
-            self._prefetched[self._key(call)] = result  # a later step may ask for just this
+            self._prefetched[self._key(call)] = result  # a later step may make the same call
 
     def _match(self, call: ToolCall) -> PlanStep | None:
         """Return the pending step that the call achieves alone."""
@@ -286,7 +286,7 @@ class Progress:
             if done_value != value:
                 undone.add(label)
         for label in undone:
-            if self.facts[label] is None:  # no later step was made from what it reported
+            if self.facts[label] is None:  # no later step depends on its fact
                 self._forget(label)
                 self._script = None
 
@@ -372,7 +372,7 @@ class Progress:
         yield CLAIM
 
     def __getstate__(self) -> dict[str, Any]:
-        # A running script cannot be pickled; it is started again and given the facts again.
+        # Generators cannot be pickled: the copy restarts the plan and replays the facts.
         return {
             **vars(self),
             "_belief": OfficeBelief(),

@@ -284,7 +284,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def state_chars(self) -> int:
         """Return the number of characters of `state()` without building it."""
-        ends = 3 * self.progress.line_count()  # of the dash, the space and the end of a line
+        ends = 3 * self.progress.line_count()  # dash, space and line end
         lines = self.progress.chars() + ends if ends else len(_NOTHING) + 3
         return len(_FACTS) + 1 + lines + len(self._missing())
 
@@ -296,7 +296,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if self.state_chars() <= LIMIT:
             return self.state()
         steps = self.progress.pending()[:NEXT_STEPS]
-        # More of a call than fits into a belief cannot be looked up in it.
+        # The belief cannot contain more of a call than its own limit.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()

@@ -169,7 +169,7 @@ class Reader:
             self.exam["time"] = hours[0]
         elif lengths and re.search(r"more for|longer|lengthened|we add", low):
             self.exam["minutes"] += lengths[0]
-        elif lengths and "let in" not in low:  # those who are late
+        elif lengths and "let in" not in low:  # rules for late students
             self.exam["minutes"] = one_of(lengths, "not the" in low)
         elif re.search(r"how long|duration|how much time", low):
             self.exam["minutes"] = None

@@ -15,7 +15,7 @@ IDLE = re.compile(
     r"|next year|second house|daughter marry|Some day|autumn|Perhaps|Keep the plans|board decides|brother|neighbours"
     r"|her own order"
     r"|our street|My aunt|school|Brown|her order|my parents|You know"
-    # Nothing that changes.
+    # No change.
     r"|right as it|no slip|Nothing changes|asked on|begin at once|stay with|not leave out|Yes, it is|forgotten"
     r"|not one more"
     r"|thought of|talked about|would cut|For a moment|tempting|suggested|Against all|was talk|nearly wrote|voted"

@@ -167,7 +167,7 @@ def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> 
             range(2, -(-total // size) + 1)
         )
         assert all(step.call.arguments.get("page_size", 20) == size for step in steps)
-    if len(steps) > 1:  # a page of another size has other mails
+    if len(steps) > 1:  # a page of another size contains other mails
         assert take(world, "get_emails", page=2, page_size=size + 1) == "redundant"
     assert carry_out(world).score() == 1.0
 

@@ -36,7 +36,7 @@ def test_only_the_accepted_draft_has_its_plan_made(monkeypatch: pytest.MonkeyPat
     counts: Counter[str] = Counter()
     for name in ("_draw_draft", "_play", "fingerprint_protected"):
         counting(monkeypatch, counts, drafts, name)
-    # A wrong first guess of the size, so that it is drawn again.
+    # A wrong first guess, which forces a second draw.
     monkeypatch.setattr(PayableInvoiceChecker, "tokens_per_unit", 1_300.0)
     drafts.draw_state.cache_clear()
     env = agentgym.make("PayableInvoiceChecker", length=32_000)

@@ -51,7 +51,7 @@ def test_values_are_drawn_only_for_sentences_that_have_their_slot() -> None:
         book.write("plain", rng, values)
     assert not drawn
     texts = {book.write("one", rng, values) for _ in range(50)}
-    assert drawn["number"] == 50  # another one for each sentence
+    assert drawn["number"] == 50  # drawn again for each sentence
     assert texts == {f"{k} of Ada." for k in range(10)}
     with pytest.raises(KeyError):
         values["other"]

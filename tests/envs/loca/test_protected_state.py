@@ -109,7 +109,7 @@ def test_looking_around_is_none(task: str) -> None:
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()
         ):
-            with contextlib.suppress(ToolError):  # who is not logged in cannot look around
+            with contextlib.suppress(ToolError):  # without a login some reads fail
                 world.office.call(tool, {})
     assert set(world.all_failures()) == before
 

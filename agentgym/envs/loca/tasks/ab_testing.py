@@ -50,7 +50,7 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-KINDS = (  # the empty one makes names that others begin with
+KINDS = (  # the empty one makes names that are prefixes of others
     "",
     "_Basics",
     "_Bundles",
@@ -64,13 +64,13 @@ KINDS = (  # the empty one makes names that others begin with
     "_Pro",
     "_Repair",
 )
-# The probability of each end of the test; a single view often decides, since rounding hides it.
+# Verdict probabilities; often a single view decides, which rounding would hide.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 PARTS = 50
 """A's overall conversion is a whole number of these parts, so that B can tie exactly."""
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
-CHUNK = 2  # scenarios that the plan sums up at a time; few, so that plans grow with the state
+CHUNK = 2  # scenarios per step; a small number makes plans grow with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -363,7 +363,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             yield f"there is no entry in {LOG} for keeping A"
 
 
-@functools.lru_cache(maxsize=4_096)  # all scenarios have the same hours
+@functools.lru_cache(maxsize=4_096)  # all scenarios share the same hours
 def _hour_name(hour: int) -> str:
     moment = _FIRST_HOUR + timedelta(hours=hour)
     return f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59"

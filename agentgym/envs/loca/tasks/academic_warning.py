@@ -40,7 +40,7 @@ DATASET, LATEST, RESULT, LOG = (
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
-WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the text of the task
+WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
 MARGIN = 0.004
 """Minimum distance of random drops from both limits, so rounding never decides; students at a limit
 are exactly on it.
@@ -91,8 +91,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def draw(self, size: int) -> None:
         """Draw students, exams, the latest quiz and earlier log entries."""
-        # One more for each 42 students: each lengthens all that is read by up to a quarter, and with
-        # this number no released length falls into such a step.
+        # One more for each 42 students: each lengthens the description by up to a quarter, and with
+        # this number no preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
@@ -100,7 +100,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids
         ]
         students = list(zip(ids, names, classes, strict=True))
-        # Four left after the exams and have no quiz; four are new and have no exam.
+        # Four students left before the quiz; four joined after the exams.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
         cloud = self.office.get(GoogleCloud)
         scores = {

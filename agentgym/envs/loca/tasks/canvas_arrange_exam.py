@@ -132,7 +132,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
         self._idle = idle_values(self.rng, START, names)
         self._timetable = Timetable(self.rng, START, max(45, size))
-        sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
+        sure = int(self.rng.integers(size))  # this course certainly has an exam to take
         mails: list[Mail] = []
         exams = []
         for k, course in enumerate(draw_courses(self.rng, size)):

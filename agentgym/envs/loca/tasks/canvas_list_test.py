@@ -131,7 +131,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
-        open_course = int(self.rng.integers(size))  # in which there is surely something to do
+        open_course = int(self.rng.integers(size))  # this course certainly has something to do
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
@@ -153,7 +153,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             _announce(canvas, course_id, teacher, posts)
             for name, items in work.items():
                 self.truth[name] += [row for title, row in items if row and title not in closed]
-        # With the work of somebody else, no assignment tells by itself whether anything was handed in.
+        # A classmate submits everything, so counting submissions does not help.
         for assignment in canvas.store.find("assignments"):
             canvas.assignments.add_submission(
                 assignment["id"], classmate, body=describe_submission(self.rng, 1)
@@ -178,7 +178,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if self.rng.random() < self.config.exemption_rate:
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
-            # As often as not the score is one that decides: the threshold itself, or a point below
+            # Half of the scores are decisive: the threshold itself, or a point below
             # it.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score

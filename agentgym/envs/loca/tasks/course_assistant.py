@@ -129,7 +129,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""
         students = self._students(size)
-        sure = int(self.rng.integers(size))  # somebody who has surely to be reminded
+        sure = int(self.rng.integers(size))  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
@@ -193,7 +193,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         """Draw a student's mail that is a submission or resembles one."""
         speaks = self.rng.random() < self.config.draft_rate
         draft = speaks and not counts
-        # Otherwise something is wrong with the subject or with the file.
+        # Otherwise the subject or the file is wrong.
         right_subject = counts or draft or self.rng.random() < 0.4
         subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],

@@ -67,9 +67,9 @@ LINES = (
     " Tools",
     " Supplies",
 )
-BLOCK = 20  # cells in a unit of size, which makes it about as long as those of other tasks
-MAX_BLOCKS = 8_000  # about the cells of the most years and categories
-_CHUNK = 80  # cells that the plan reads at once, since each takes many tokens as JSON
+BLOCK = 20  # cells per unit of size; a unit is then about as long as in other tasks
+MAX_BLOCKS = 8_000  # about the maximum number of years times categories
+_CHUNK = 80  # cells per read: each takes many tokens as JSON
 _REQUEST = re.compile(r"## Report to be made\n\n- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 

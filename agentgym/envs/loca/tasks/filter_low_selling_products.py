@@ -52,7 +52,7 @@ COLUMNS = (
     "Discounted Price",
     "Discount Ratio",
 )
-DAYS, SALES = 90, 10  # the limits in the text of the task
+DAYS, SALES = 90, 10  # the limits in the task prompt
 LETTER = """Subject: Outlet prices for you, {name}
 
 Dear {name},
@@ -62,7 +62,7 @@ The attached table lists them with their old and new prices.
 
 Your shop
 """
-# Tables of the shop that no step changes, besides the products.
+# Shop tables other than products that no step changes.
 PROTECTED = (
     "tags",
     "product_tags",
@@ -179,7 +179,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         """Insert whether the product may move to the outlet, or nothing about it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
-            # Some of those that stay in any case say so, too.
+            # Some products that stay anyway mention it too.
             stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
@@ -263,7 +263,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
             if k and self.rng.random() < 0.08:
-                # Somebody has subscribed twice, with another spelling of the address.
+                # One person has subscribed twice, with different spellings of the address.
                 twice = pick(self.rng, entries)
                 entries.append(
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}

@@ -57,7 +57,7 @@ COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
 FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
-# Moments just outside the hour, where anomalies do not count.
+# Just outside the hour, where anomalies do not count.
 OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
     LAST + timedelta(seconds=s) for s in (1, 60)
 )
@@ -84,7 +84,7 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100  # readings that the plan reads at a time, so that longer states take longer plans
+PAGE = 100  # readings per step; plans grow with the state
 Range: TypeAlias = tuple[int, int]
 
 _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
@@ -141,7 +141,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
-        sure = pick(self.rng, sensors)  # which surely has a range and an anomaly
+        sure = pick(self.rng, sensors)  # this sensor certainly has a range and an anomaly
         ranges = {
             sensor: limits
             for sensor, limits in all_limits.items()
@@ -215,7 +215,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.rng.random() < self.config.anomaly_rate:  # as little out of range as can be
+        if self.rng.random() < self.config.anomaly_rate:  # barely out of range
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.rng.random() < self.config.anomaly_rate:
@@ -361,7 +361,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from self._report_failures(self.files, REPORT)
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            # An exact copy has the same failures, which are reported already.
+            # An exact copy has the same failures, which are already reported.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(self.outputs[1][5:], data)
                 yield from self._report_failures(uploaded, self.outputs[1][5:])

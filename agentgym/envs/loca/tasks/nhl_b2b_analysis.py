@@ -42,7 +42,7 @@ HEADER = (
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = dict.fromkeys(COLUMNS[1:], number())
 KINDS = COLUMNS[1:5]
-CHUNK = 300  # rows that the plan reads at a time, so that longer schedules take longer plans
+CHUNK = 300  # rows per step; plans grow with the schedule
 TEAMS = (
     "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
     "Blackhawks|Colorado Avalanche|"
@@ -69,7 +69,7 @@ class NhlB2bAnalysisConfig(OfficeConfig):
     """
 
     teams: Annotated[int, Field(ge=2, le=len(TEAMS))] | None = None
-    postponed_rate: Annotated[float, Field(ge=0.0, le=0.9)] = 0.06  # some games have to be played
+    postponed_rate: Annotated[float, Field(ge=0.0, le=0.9)] = 0.06  # some games must be played
 
 
 class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
@@ -257,7 +257,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     return rows
 
 
-@lru_cache(maxsize=8)  # a plan is made anew for each hint, and the games stay as they were read
+@lru_cache(maxsize=8)  # each hint restarts the plan with the same games
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
     games = []
     for text in texts:

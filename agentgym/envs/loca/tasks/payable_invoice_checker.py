@@ -119,7 +119,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
-            # The first invoice is not paid, so that there is a mail to write.
+            # The first invoice is unpaid: at least one mail is due.
             invoice, pdf = draw_invoice(
                 self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
             )
@@ -366,7 +366,7 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     """Draw unique invoice numbers: those of the folder, then others, some closely similar."""
     suppliers = list(SUPPLIERS)
-    ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
+    ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
     while len(ids) < size:
         ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [

@@ -32,8 +32,8 @@ from agentgym.world.config import Share
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))  # the last zone in which a day ends
-BEFORE = timedelta(hours=3)  # as the text of the task says
+AOE = timezone(timedelta(hours=-12))  # the last time zone in which a day ends
+BEFORE = timedelta(hours=3)  # as in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (

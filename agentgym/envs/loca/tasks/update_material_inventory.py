@@ -44,7 +44,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
-LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # as the text of the task says
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # as in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
     "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
@@ -55,12 +55,12 @@ MATERIALS = {
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 """Range of the hundredths of a unit that a product may need, by unit."""
-# Tables of the shop that no step changes, but for the MUTABLE_COLUMNS of the products.
+# Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
 PROTECTED = (
     "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
     "customers", "settings",
 )  # fmt: skip
-MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
+MAX_PRODUCTS = 1_000  # the plan makes one call per product
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 """Probability of each reason why an order does not count; most are only in the order's note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
@@ -143,7 +143,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Return the number of products for a plan of about `steps` steps, and twice as many
         orders.
         """
-        # Seven steps are in every plan; a product takes one to set its stock, and part of a page.
+        # Every plan has seven fixed steps; each product adds one, and part of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
             raise ValueError(
@@ -257,7 +257,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
         if self.rng.random() < 0.25:
             return need * counts[0] - step
-        # Counts that arithmetic in floats gets wrong come first.
+        # Counts that floating-point arithmetic gets wrong come first.
         hard = [
             count
             for count in counts
@@ -276,7 +276,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
             lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
             note, pieces = self._note(kind, lines)
-            # There is always something to make, and something that just misses being counted.
+            # Something can always be made, and some order just misses being counted.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
@@ -420,7 +420,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(need)))
         left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
-        written = {stock["rows"][k][0] for k in stock["own"]}  # the agent's, which stay
+        written = {
+            stock["rows"][k][0] for k in stock["own"]
+        }  # rows that the agent has already updated
         skus = {number: sku for sku, number in products}
         for product, count in (line for lines in orders for line in lines):
             for material, need in recipes.get(skus[product], []):

@@ -53,7 +53,7 @@ DATASET, TABLE, TEMPLATE, CREDENTIALS = (
     "admin_credentials.txt",
 )
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)  # included, as the text of the task says
+FROM = NOW - timedelta(days=7)  # inclusive, as in the task prompt
 TODAY = f"{NOW:%Y-%m-%d}"
 TYPES = {
     "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
@@ -73,7 +73,7 @@ New books, readings and offers for members come to you once a month. You can lea
 
 {SHOP}
 """
-CHUNK = 200  # rows that the plan adds at a time, so that a statement stays short
+CHUNK = 200  # rows per statement, to keep statements short
 
 PRODUCTS = (
     "Atlas",
@@ -88,7 +88,7 @@ PRODUCTS = (
     "Travel guide",
 )
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
-# Tables of the shop, in which no step changes anything.
+# Shop tables that no step changes.
 PROTECTED = (
     "orders",
     "items",
@@ -377,7 +377,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             orderby="id",
             order="asc",
         )
-        # Without what the agent has added itself: the rows of today.
+        # Rows of today are the agent's own and are left out.
         table = yield read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
@@ -394,7 +394,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             by_owner.setdefault(order["customer_id"], []).append(order)
         for owner in sorted(by_owner.keys() - known_owners):
             own_orders = by_owner[owner]
-            # As the shop tells them, in its own time zone.
+            # In the shop's time zone, as its tools return them.
             local = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
             dates = [moment - timedelta(hours=hours) for moment in local]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]

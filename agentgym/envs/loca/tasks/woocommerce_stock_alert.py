@@ -88,7 +88,7 @@ ROLES = (
     "Warehouse",
     "Accounting",
 )
-# Tables of the shop, in which no step changes anything.
+# Shop tables that no step changes.
 PROTECTED = (
     "products",
     "product_categories",
@@ -159,7 +159,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products = []
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
-            # The first other product is at the threshold, so that one is in every state.
+            # Every state has a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
             if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
                 kind = "gone" if stock["role"] == "gone" else "stays"
@@ -232,7 +232,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         if role == "low":
             if edge:
                 return {**product, "stock": threshold - 1}
-            # Some stock is negative, as backorders make it.
+            # Backorders make some stock negative.
             return {**product, "stock": -2 if self.rng.random() < 0.05 else below}
         if not first and self.rng.random() < rates.gone_rate:
             return {**product, "role": "gone"}
@@ -358,7 +358,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     """Return a product in the shop's format."""
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
-    if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
+    if product["threshold"] % 3 == 0:  # an unrelated field of the shop
         record["low_stock_amount"] = product["threshold"] // 3
     age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
     return {

@@ -75,9 +75,9 @@ SLOTS = {
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
 """Slot types of teachers' texts."""
-_LIMITS = (80, 85, 90, 95)  # points that exempt
-_NOTE_RATE = 0.25  # of the required items that say so, where a voluntary one says that it is not
-_RESTORED_RATE = 0.35  # of the items dropped, so that most stay so but the first word does not tell
+_LIMITS = (80, 85, 90, 95)  # points that exempt a student
+_NOTE_RATE = 0.25  # share of required items that say that they are required
+_RESTORED_RATE = 0.35  # share of dropped items that are restored; most stay dropped
 _CHANGE_ASIDES = ("aside", "workload_aside")
 # Number of news items around each announcement, as in a weekly letter to the class.
 _NEWS = 2

@@ -28,7 +28,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
 }
 """Slot types of payment texts; `money` is in cents."""
 
-# The kinds of texts that fit a payment; open balances and returned sums are the hard ones.
+# Kinds of texts that fit a payment; open balances and returned sums are the hard ones.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
 _NOTES = {
     "all": ("full", "full", "received", "instalments"),
@@ -111,7 +111,7 @@ SUPPLIERS = {
 }  # fmt: skip
 GOODS = ("Steel bolts|Copper wire|Toner|Copy paper|Safety gloves|Drill bits|Cable ducts|LED panels|Coffee beans|Pallets|Labels|"
          "Adhesive tape|Bearings|Filters|Batteries|Monitors").split("|")  # fmt: skip
-# Signs at the beginning of a line: `#` a title, `|` a table of goods, `=` goods in lines, `!` what
+# Line prefixes: `#` a title, `|` a table of goods, `=` goods in lines, `!` what
 # was paid, `/` a new page.
 LAYOUTS = (
     ("#INVOICE", "Invoice number: {id}", "Supplier: {supplier}", "Invoice date: {iso}", "Payable until: {due:%Y-%m-%d}",
@@ -200,7 +200,7 @@ def _draw_paid(rng: np.random.Generator, total: int, rates: Mapping[str, float])
         return total
     if rng.random() >= rates["partial"]:
         return 0
-    # As often as not little is missing, down to a cent.
+    # Half of the time little is missing, down to a cent.
     share = total * int(rng.integers(10, 81)) // 100
     return int(rng.choice([share, share, total - 1, total - 100]))
 

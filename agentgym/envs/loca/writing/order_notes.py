@@ -195,7 +195,7 @@ def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
     for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
         facts += _draw_change(rng, amend(order, facts))
         if facts[-1][0] == "same":
-            break  # would "as many as of the other" follow a later change of the other?
+            break  # after later changes, "as many as of the other" would be ambiguous
     if taken_back := _draw_return(rng, order, facts):
         facts += taken_back
         if rng.integers(2):

@@ -126,7 +126,7 @@ class PhraseBook:
         self.kinds = {
             kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
         }
-        # Phrases by the first and last words of the sentence: most others need not be tried.
+        # Indexed by first and last words, so that reading a sentence tries few phrases.
         self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
         for kind, group in self.kinds.items():
             for phrase in group:

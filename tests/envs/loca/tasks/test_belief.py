@@ -27,7 +27,7 @@ from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import calls_of
 
-# The next step of this task is a sum over all games, so no part of them is enough.
+# The next step sums over all games, so no part of them suffices.
 SUMS = {"NhlB2bAnalysis"}
 SMALL = 1_000
 """Characters of a call that a brief belief should contain in full."""
@@ -201,7 +201,7 @@ def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
     for k in play_beside(world, reader):
         if k % step:
             continue
-        if k == 10 * step:  # what is indexed is no part of the state
+        if k == 10 * step:  # the index is not part of the state
             world = pickle.loads(pickle.dumps(world))
             break
         assert world.brief_state() == reader.brief_state()

@@ -14,7 +14,7 @@ from agentgym import render
 from agentgym.envs.loca import LENGTHS
 from tests.envs.loca.office import TASKS, carry_out, fresh, solved
 
-# Table 7 of the paper; claim_done and filesystem are given everywhere.
+# Table 7 of the paper; every task also has claim_done and filesystem.
 SHELL = "python_execute terminal"
 SERVERS = {
     "CanvasArrangeExam": "canvas email excel memory python_execute",

@@ -92,7 +92,7 @@ def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: in
         for call in ([step.call] if draw.random() < 0.2 else rewritten(step, draw))
     ]
     for call in calls[: draw.choice((len(calls), draw.randint(1, len(calls))))]:
-        with suppress(ToolError):  # one way of a step may leave nothing to do for the next
+        with suppress(ToolError):  # one form of a step may already include the next
             play(world, [call])
     obey(world)
     check_end(world)

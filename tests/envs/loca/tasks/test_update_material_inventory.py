@@ -357,7 +357,7 @@ def test_size_and_knobs() -> None:
         TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0
     )
     assert len(world.truth["rows"]) == 4
-    assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is sold no more
+    assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is discontinued
     assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
     assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
     with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
