@@ -1,4 +1,4 @@
-"""A policy behind the Anthropic Messages API, or a server that speaks it."""
+"""Policy that calls the Anthropic Messages API or a compatible server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.endpoints.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.endpoints.anthropic_messages import (
     SignedThinking,
     load_message,
@@ -34,29 +33,29 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
 VERSION = "2023-06-01"
-"""The version of the API; the newest that there is."""
+"""API version."""
+# The API requires a limit; this one leaves room for thinking.
 _MAX_TOKENS = 16_000
-"""The tokens of a reply by default: the API wants a limit, and this one leaves room to think."""
 
 
 @dataclass(frozen=True)
 class AnthropicConfig(RequestConfig):
-    """Options of `AnthropicPolicy`, besides those of `RequestConfig`. An option that is None is left
-    to the server.
+    """Options of `AnthropicPolicy`, in addition to those of `RequestConfig`.
+
+    None leaves an option to the server.
 
     Attributes:
-        base_url: Where the API is, up to the part before `/v1/messages`.
-        max_tokens: The most tokens of a reply, thinking included.
-        thinking_budget: The tokens that the model may think for, fewer than `max_tokens`; None for
-            no thinking. Other forms go through `extra_body`, such as
-            `{"thinking": {"type": "adaptive"}}`.
-        temperature: The sampling temperature; the API allows none but 1 with thinking.
-        top_p: The share of probability that is sampled from.
+        base_url: The API's URL up to, but without, `/v1/messages`.
+        max_tokens: Maximum reply tokens, including thinking.
+        thinking_budget: Maximum thinking tokens, less than `max_tokens`; None disables thinking.
+            For other forms use `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
+        temperature: Sampling temperature; with thinking the API only accepts 1.
+        top_p: Nucleus sampling probability.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and
             assistant messages.
-        dialect: The form in which native calls are written for the env; the env's own, if that is
-            not `auto`.
-        extra_body: Further fields of the request.
+        dialect: Dialect in which native calls are written for the env; set it to the env's own
+            unless that is `auto`.
+        extra_body: Additional request fields.
 
     Raises:
         ValueError: An option is out of range.
@@ -82,10 +81,10 @@ class AnthropicConfig(RequestConfig):
 
 
 class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
-    """Asks the Messages API for its replies; see `HttpPolicy`.
+    """Policy that calls the Messages API; see `HttpPolicy`.
 
-    Thinking blocks are sent back with their signatures, unless a context strategy has cleared the
-    thinking. System message, tools and the chat so far are marked for the server's cache.
+    Thinking blocks are sent back with their signatures unless a context strategy has cleared them.
+    The system message, the tools and the chat so far are marked for the server's prompt cache.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {
@@ -104,26 +103,22 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
 
 
 class _Client:
-    """Client of the Messages API."""
-
     def __init__(self, config: AnthropicConfig, signed: SignedThinking) -> None:
         self._config, self._signed = config, signed
-        # The policy limits time and number of requests itself.
+        # `HttpClient` limits time and concurrency.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
         self._http = httpx2.AsyncClient(
             headers={
                 "x-api-key": os.environ.get(config.api_key_env) or "none",
                 "anthropic-version": VERSION,
-                **PLAIN,
             },
             timeout=None,
             limits=limits,
-            event_hooks={"response": [bound_body]},
         )
         self._url = f"{config.base_url.rstrip('/')}/v1/messages"
 
     async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Ask for the reply to a chat."""
+        """Request the reply to a chat."""
         try:
             response = await self._http.post(self._url, json=self._request(chat))
             text = response.content.decode("utf-8-sig", "replace")
@@ -163,15 +158,17 @@ class _Client:
 
 
 def from_environment(env_id: str) -> AnthropicPolicy:
-    """The policy that `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` describe, for
-    any world; `ANTHROPIC_THINKING_BUDGET` are the tokens that it may think for.
+    """Return a policy configured by environment variables, for any world.
+
+    It reads `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` and
+    `ANTHROPIC_THINKING_BUDGET` (maximum thinking tokens).
 
     Raises:
-        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is no number of tokens.
+        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is not an integer.
     """
     if not (model := os.environ.get("ANTHROPIC_MODEL")):
         raise ValueError(
-            f"no model to play {env_id}: set ANTHROPIC_MODEL to the name by which the server knows it"
+            f"no model to play {env_id}: set ANTHROPIC_MODEL to the model's name on the server"
         )
     options: dict[str, Any] = {}
     if url := os.environ.get("ANTHROPIC_BASE_URL"):

@@ -1,7 +1,6 @@
-"""Chats as requests of the Anthropic Messages API, and its answers as replies.
+"""Conversion of chats to Messages API requests and of answers to replies.
 
-What is plain is read; anything else is an `AnswerError`. Nothing that a server sends raises another
-exception.
+Unexpected content raises `AnswerError`; no server answer raises anything else.
 """
 
 from __future__ import annotations
@@ -29,36 +28,37 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
 MAX_SIGNED = 20_000
-"""Replies whose thinking blocks are remembered: several thousand turns of each of a few episodes."""
+"""Replies whose thinking blocks are kept: several thousand turns for a few episodes."""
+# Stop reasons of truncated replies.
 _CUT = ("max_tokens", "model_context_window_exceeded")
-"""Reasons to stop that mean that the reply is not whole."""
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+# Characters that the API rejects in tool names.
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
-"""A character that the API takes in no name of a tool."""
+# The API's maximum length of a tool name.
 _MAX_NAME = 128
-"""The characters of a name that it takes."""
+# Placeholder, since the API rejects messages without content.
 _EMPTY = "(empty)"
-"""Stands for an empty message, since the API refuses a message without content."""
 
+# Marks the last block that the server should cache for the next request.
 _CACHED = {"type": "ephemeral"}
-"""Marks the last block of what the server may keep for the next request."""
 
 Block = dict[str, Any]
 
 
 class SignedThinking:
-    """The thinking blocks of replies, by the thinking that a chat shows of them.
+    """Thinking blocks of replies, indexed by their text.
 
-    The API takes thinking back only with its signature, for which a message has no place. What is
-    not remembered, as after a restart, is left out of requests.
+    The API accepts thinking only with its signature, which messages do not store. Blocks that are
+    no longer known, such as after a restart, are left out of requests.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[Block]] = {}
 
     def remember(self, blocks: Sequence[Block]) -> str:
-        """Return the thinking of blocks, as a text that finds them again; a thought that the API
-        does not show is named by a digest.
+        """Store thinking blocks and return the text that finds them.
+
+        Thinking that the API hides is identified by a digest.
         """
         if not blocks:
             return ""
@@ -71,16 +71,16 @@ class SignedThinking:
         return thought
 
     def find(self, thought: str) -> list[Block]:
-        """Return the blocks of a thought; none if they are not remembered."""
+        """Return the blocks of a thinking text; empty if unknown."""
         return self._blocks.get(thought, [])
 
 
 def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, Any]:
-    """Return the fields of a request that hold a chat: `system`, `messages` and `tools`.
+    """Return the request fields `system`, `messages` and `tools` of a chat.
 
     Args:
         chat: The chat; its leading system messages become `system`.
-        signed: The thinking blocks of its replies.
+        signed: Thinking blocks of its replies.
         native: Send tools and structured calls.
     """
     begin = next((k for k, m in enumerate(chat.messages) if m.role != "system"), len(chat.messages))
@@ -101,8 +101,9 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
 
 
 def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[str, Any]]:
-    """Return messages whose roles take turns, results before the other parts of a user's turn; the
-    last is marked as the end of what the server may keep for the next request.
+    """Return alternating user and assistant turns.
+
+    Tool results come first in a user turn. The last block is marked for the prompt cache.
     """
     out: list[dict[str, Any]] = []
     open_calls: set[str] = set()
@@ -126,9 +127,7 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
 
 
 def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
-    """Yield the blocks of a reply. One in which no call could be read is shown as it was written,
-    failed markup included.
-    """
+    """Yield a reply's blocks; an unparsable reply is sent verbatim, including failed markup."""
     yield from map(dict, signed.find(message.thinking))
     unread = message.raw and not message.calls
     text = _LEADING_THOUGHT.sub("", message.raw) if unread else message.text
@@ -169,10 +168,10 @@ def _image_block(image: Image) -> Block:
 
 
 def load_message(text: str) -> Any:
-    """Return the body of an answer as plain data.
+    """Parse the body of an answer.
 
     Raises:
-        AnswerError: It is not the JSON of a message, or reports an error.
+        AnswerError: The body is not the JSON of a message, or reports an error.
     """
     answer = load_json(text)
     if not isinstance(dig(answer, "content"), list) or dig(answer, "type") != "message":
@@ -181,12 +180,12 @@ def load_message(text: str) -> Any:
 
 
 def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
-    """Return the answer of a server as a reply, and remember its thinking blocks.
+    """Convert an answer to a reply and store its thinking blocks.
 
-    A call in which the answer was cut off is left out: its arguments are not whole.
+    A truncated call is dropped, since its arguments are incomplete.
 
     Raises:
-        AnswerError: A block is none that a request could ask for.
+        AnswerError: A block has an unexpected type.
     """
     content: list[Any] = list(answer["content"])
     if is_cut(answer) and dig(content, -1, "type") == "tool_use":
@@ -202,30 +201,30 @@ def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
         elif kind == "tool_use":
             parts.append(call_text(block.get("name"), block.get("input"), dialect))
         else:
-            raise AnswerError(f"content has {quote(block)}, which is no text, thinking or call")
+            raise AnswerError(f"content has {quote(block)}, which is not text, thinking or a call")
     thought = signed.remember(thoughts)
     return Reply(join_parts([f"<think>\n{thought}\n</think>" if thought else "", *parts]))
 
 
 def _thinking_block(block: Mapping[str, Any]) -> Block:
-    """Return the fields of a thinking block that go back to the server."""
+    """Return the fields of a thinking block that are sent back to the server."""
     kept = {
         name: block[name]
         for name in ("type", "thinking", "signature", "data")
         if isinstance(block.get(name), str)
     }
     if not kept.keys() & {"thinking", "data"}:
-        raise AnswerError(f"content has {quote(block)}, which holds no thinking")
+        raise AnswerError(f"content has {quote(block)}, which contains no thinking")
     return kept
 
 
 def is_cut(answer: Any) -> bool:
-    """Return whether the answer ended at a limit of tokens."""
+    """Return whether a token limit truncated the answer."""
     return dig(answer, "stop_reason") in _CUT
 
 
 def to_usage(answer: Mapping[str, Any]) -> EndpointUsage:
-    """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
+    """Return an answer's usage; unreadable counts are 0 and increase `unmetered`."""
     fresh, cached, stored, written = (
         token_count(dig(answer, "usage", f"{kind}_tokens"))
         for kind in ("input", "cache_read_input", "cache_creation_input", "output")

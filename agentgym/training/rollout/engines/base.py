@@ -1,8 +1,7 @@
-"""Where episodes are played while they are collected: what all engines have in common, and the one
-that plays in the thread of the collector.
+"""Engine and slot interfaces, and the `lockstep` engine.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and answers in a mailbox, so
-that the collector can wait for whichever slot is ready, and give up one without the others.
+An engine opens slots. A slot plays one episode at a time with a `Player` and posts its answers to a
+mailbox, so the collector can wait for any slot and give one up without affecting the others.
 """
 
 from __future__ import annotations
@@ -27,36 +26,31 @@ from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-"""An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
+"""A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
-"""Seconds that slots may take to close before they are killed: enough for a tool call that is under
-way.
-"""
+"""Seconds that slots may take to close before they are killed; enough for a running tool call."""
 OPENING = 60.0
-"""Seconds that a slot may take to open on top of the timeout: a process that imports a deep-learning
-library needs some.
+"""Extra seconds, on top of the timeout, to open a slot: importing a deep-learning library is slow.
 """
 NEVER = float("inf")
-"""The time at which something begins that has not begun."""
+"""Start time of work that has not started."""
 YOUNG = 50_000
-"""New objects after which Python searches, whatever the slots. With its 700, it goes through the
-recorded steps so often that this takes a third of the time of a step at 1,000 slots.
+"""Minimum garbage-collection threshold. With Python's default of 700, collections visit the
+recorded steps so often that they take a third of the step time at 1,000 slots.
 """
 YOUNG_PER_SLOT = 200
-"""New objects a slot after which Python searches. A step adds some twelve that last until its
-episode is done with, so that most of them go without having been visited, however many slots there
-are; as garbage, 200 take 20 kB.
+"""Garbage-collection threshold per slot. A step allocates about twelve objects that live as long as
+the episode; most are then freed before a collection visits them. 200 objects take about 20 kB.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a slot, which is of no use after that.
+    """Failure that makes a slot unusable.
 
     Attributes:
         cause: The error in one line.
-        by_policy: The policy could not reply. It has tried what may help, so that playing the
-            episode again would not.
+        by_policy: The policy failed after its own retries, so the episode is not played again.
     """
 
     cause: str
@@ -64,78 +58,79 @@ class Failure:
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""The result of a reset, of a step or of a breakdown."""
+"""Result of a reset, result of a step, or a failure."""
 
 
 class Slot(ABC):
-    """A place in which episodes are played, one after the other. What is asked is answered in a
-    mailbox.
+    """Place that plays one episode at a time and posts answers to a mailbox.
 
     Args:
-        number: Which of the slots of a collector it is.
+        number: The slot's index in the collector.
 
     Attributes:
-        began: When the work on what was asked began (`time.monotonic`), or `NEVER`: a slot that
-            waits for its turn does not hang. Lies ahead if the work begins with what may take
-            longer, such as the start of a process.
-        dead: It was given up, so what it still answers counts for nothing.
+        began: When the current request started (`time.monotonic`), or `NEVER`; waiting for a turn
+            does not count as hanging. It lies in the future when the request first has to start a
+            process.
+        dead: Whether the slot has been given up; its later answers are ignored.
     """
 
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Play with this policy from now on; a slot that is never given one need not fill this."""
+        """Use this policy from now on. Slots that never own a policy need not implement it."""
         raise NotImplementedError
 
     @abstractmethod
     def reset(self, seed: int) -> None:
-        """Begin an episode; the answer is put into the mailbox."""
+        """Start an episode and post its first chat."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or that of the slot's own policy; the answer is put into the mailbox."""
+        """Play a reply, or one by the slot's own policy if None, and post the outcome."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop, whatever is going on, without waiting."""
+        """Stop immediately, without waiting."""
 
 
 class Answers:
-    """A mailbox for the answers of slots, which many threads fill and one empties."""
+    """Mailbox for slot answers, with many writers and one reader."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[Slot, Answer]] = deque()
         self._arrived = threading.Event()
 
     def put(self, item: tuple[Slot, Answer]) -> None:
-        """Put an answer, with its slot."""
+        """Post an answer with its slot."""
         self._answers.append(item)
         if not self._arrived.is_set():
             self._arrived.set()
 
     def wake(self) -> None:
-        """End the wait of the one that empties it, if there is one."""
+        """Wake the reader if it is waiting."""
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, and wait for one if there are none; empty if that takes too long, and
-        when it was woken without one, which happens late too, for an answer that was taken before.
+        """Return all answers, waiting for one if there are none.
+
+        The list is empty after a timeout or a wake-up. A wake-up can arrive late, for an answer
+        that was already returned.
         """
         if not self._answers:
             self._arrived.wait(timeout)
-        self._arrived.clear()  # before they are taken: what comes later is announced again
+        self._arrived.clear()  # before taking the answers, so a later one sets it again
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
 
 class Engine:
-    """Way to play episodes. A subclass fills `slot`.
+    """Way to play episodes; subclasses implement `slot`.
 
     Attributes:
-        isolates: An error in a slot costs that slot's episode alone; if not, it is raised.
-        replicates: Each slot has the policy at hand, unless the collector says otherwise.
-        recovered: How often an episode was brought back to where it was, since the worker that it
-            shared with another one had to be ended for the other's sake.
+        isolates: An error in a slot costs only that slot's episode. If False, the error is raised.
+        replicates: By default each slot has its own access to the policy.
+        recovered: Number of times an episode was restored after its worker was ended because of
+            another episode.
     """
 
     isolates = True
@@ -143,7 +138,7 @@ class Engine:
     recovered = 0
 
     def share(self, policy: Policy) -> Any:
-        """Return the form in which slots are handed a policy to use as their own."""
+        """Return the policy in the form that slots receive."""
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
@@ -151,11 +146,11 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait for slots that were closed, at most `GRACE` seconds, and free what they shared."""
+        """Wait up to `GRACE` seconds for closed slots, then free shared resources."""
 
 
 class LocalSlot(Slot):
-    """Plays in the thread of the collector, at once."""
+    """Slot that plays synchronously in the collector's thread."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
@@ -179,8 +174,9 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """All in the thread of the collector, in the same order each time: the choice for quick worlds,
-    and for exact resumption.
+    """Engine that plays all slots in the collector's thread, always in the same order.
+
+    Use it for fast worlds and for exact resumption.
     """
 
     isolates = False
@@ -191,14 +187,14 @@ class Lockstep(Engine):
 
 
 def factory_of(env: EnvLike) -> MakeEnv:
-    """Return the function that makes an env."""
+    """Return a function that makes the env."""
     if isinstance(env, str):
         env = spec(env)
     return partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """Start a thread that does not keep the interpreter from ending."""
+    """Start a daemon thread."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
@@ -210,12 +206,12 @@ def describe(error: BaseException) -> str:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure of a slot in which an error was raised."""
+    """Return the failure that an error in a slot causes."""
     return Failure(describe(error), isinstance(error, PolicyError))
 
 
 class RareGarbageCollection:
-    """The threshold of the garbage collector, raised as long as any slots are in use."""
+    """Raise the garbage-collection threshold while slots are in use."""
 
     _lock = threading.Lock()
     _users = _slots = 0
@@ -223,7 +219,7 @@ class RareGarbageCollection:
 
     @classmethod
     def begin(cls, slots: int) -> None:
-        """Raise the threshold for some more slots."""
+        """Raise the threshold for additional slots."""
         with cls._lock:
             if not cls._users:
                 cls._before = gc.get_threshold()
@@ -241,5 +237,5 @@ class RareGarbageCollection:
     def _set(cls, slots: int) -> None:
         cls._slots = slots
         young = max(YOUNG, YOUNG_PER_SLOT * slots) if cls._users else 0
-        if cls._before[0]:  # 0 is that of somebody who wants no search
+        if cls._before[0]:  # 0 means that the user has disabled collection
             gc.set_threshold(max(young, cls._before[0]), *cls._before[1:])

@@ -1,5 +1,7 @@
-"""What the steps of an episode add to the steps before: the form in which they are stored and sent,
-which grows with the new text and tokens, never with the history.
+"""Deltas between consecutive chats and replies.
+
+Episodes are stored and sent as deltas, so their size grows with new text and tokens, not with the
+history.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
 
 T = TypeVar("T")
+# Chats kept as bases for deltas: one for each agent of a team.
 _MOST_RECENT = 16
-"""Chats against which a new one may be written: those of the agents of a team, one each."""
 
 
 class ChatDelta(NamedTuple):
-    """A chat against the one before.
+    """Chat as a change to an earlier chat.
 
     Attributes:
-        kept: The number of messages that stay.
-        messages: Those that follow.
-        tools: The tools, if they are others.
+        kept: Number of leading messages kept.
+        messages: The messages that follow.
+        tools: The tools, or None if unchanged.
     """
 
     kept: int
@@ -32,12 +34,12 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
-        """Return what a chat adds to another.
+        """Return the delta from one chat to another.
 
         Args:
-            chat: The chat.
-            before: The other.
-            kept: The number of messages that both begin with, if it is known.
+            chat: The new chat.
+            before: The earlier chat.
+            kept: Length of their shared prefix, if known.
         """
         kept = chat.shared_prefix(before) if kept is None else kept
         return cls(
@@ -47,10 +49,10 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Return the chat, which shares the messages that stay.
+        """Return the new chat, which shares the kept messages with the earlier one.
 
         Raises:
-            ValueError: It keeps more messages than there are.
+            ValueError: The delta keeps more messages than the earlier chat has.
         """
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
@@ -60,19 +62,20 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # The end of the chat before was replaced, as the newest hint is, so that of this one may be.
+        # The earlier chat's last message was replaced (a hint, say), so this one's may be replaced too.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """A reply against the one before: its prompt begins with the prompt of that and its tokens,
-    unless the context was edited.
+    """Reply as a change to an earlier reply.
+
+    Unless the context was edited, a prompt starts with the previous prompt and its reply tokens.
 
     Attributes:
         text: The action.
-        kept: The number of ids of that prompt and its tokens that stay.
-        new: The ids of the prompt that follow.
+        kept: Number of leading ids kept from the earlier prompt and reply.
+        new: The prompt ids that follow.
         ids: The sampled token ids.
         logprobs: Their log-probabilities.
     """
@@ -85,24 +88,26 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return what a reply adds to another.
+        """Return the delta from one reply to another.
 
         Args:
-            reply: The reply.
-            before: The other.
-            kept: The number of ids that `continued` counts, if it is known.
+            reply: The new reply.
+            before: The earlier reply.
+            kept: The result of `continued`, if known.
         """
         kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Return the reply.
+        """Return the new reply.
 
         Raises:
-            ValueError: It keeps more ids than there are.
+            ValueError: The delta keeps more ids than the earlier reply has.
         """
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
+            raise ValueError(
+                f"a prompt keeps {self.kept} ids of the previous prompt, which has fewer"
+            )
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)
@@ -112,25 +117,26 @@ class ReplyDelta(NamedTuple):
 
 
 class Recent(Generic[T]):
-    """Chats or replies that have crossed a border, in the same order on both sides: a new one is
-    written against the nearest of them, since the agents of a team take turns.
+    """Recently sent chats or replies, in the same order on both sides.
+
+    A new item is encoded against the nearest one, since the agents of a team take turns.
 
     Args:
-        empty: The first, which stays.
-        size: Counts all that can be kept of an item.
+        empty: The first item, which is never removed.
+        size: Returns an item's total length.
     """
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the place of the item of which a new one keeps most, and how much it keeps."""
+        """Return the index of the item with the longest shared prefix, and that prefix's length."""
         counts = list(map(kept, self.items))
         most = max(counts)
         return counts.index(most), most
 
     def add(self, item: T, base: int, kept: int) -> None:
-        """Add an item, in place of its base if it keeps the whole of that."""
+        """Add an item; it replaces its base if it extends all of it."""
         if base and kept == self._size(self.items[base]):
             del self.items[base]
         self.items.append(item)
@@ -139,27 +145,29 @@ class Recent(Generic[T]):
 
 
 class Border:
-    """One side of a border that chats and replies cross; those on both sides do the same."""
+    """One end of a connection that sends chats and replies as deltas; both ends keep the same
+    state.
+    """
 
     def __init__(self) -> None:
         self._chats = Recent(Chat(), lambda chat: len(chat.messages))
         self._replies = Recent(Reply(""), lambda reply: len(reply.prompt_ids) + len(reply.ids))
 
     def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
-        """Return the form of a chat in which it crosses."""
+        """Encode a chat."""
         base, kept = self._chats.nearest(chat.shared_prefix)
         delta = ChatDelta.of(chat, self._chats.items[base], kept)
         self._chats.add(chat, base, kept)
         return base, delta
 
     def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
-        """Return the chat that has crossed."""
+        """Decode a chat."""
         chat = delta.after(self._chats.items[base])
         self._chats.add(chat, base, delta.kept)
         return chat
 
     def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
-        """Return the form of a reply in which it crosses."""
+        """Encode a reply."""
         base, kept = self._replies.nearest(lambda before: continued(reply, before))
         delta = ReplyDelta.of(reply, self._replies.items[base], kept)
         if reply.prompt_ids:
@@ -167,7 +175,7 @@ class Border:
         return base, delta
 
     def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
-        """Return the reply that has crossed."""
+        """Decode a reply."""
         reply = delta.after(self._replies.items[base])
         if reply.prompt_ids:
             self._replies.add(reply, base, delta.kept)
@@ -175,7 +183,7 @@ class Border:
 
 
 def continued(reply: Reply, before: Reply) -> int:
-    """Count the leading ids of a prompt that are those of the prompt before and its reply."""
+    """Return the length of the prefix that a prompt shares with the previous prompt and reply."""
     if not reply.prompt_ids:
         return 0
     prompt = as_token_ids(reply.prompt_ids)
@@ -186,5 +194,5 @@ def continued(reply: Reply, before: Reply) -> int:
 
 
 def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
-    """Return ids as versions of a buffer."""
+    """Return ids as `TokenIds`, which share a buffer."""
     return ids if isinstance(ids, TokenIds) else TokenIds(ids)

@@ -1,4 +1,4 @@
-"""Episodes under way in their slots: begun, recorded, timed, played again if they break."""
+"""Dispatcher: starts, records, times and retries the episodes in their slots."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from agentgym.training.rollout.trajectory import Trajectory
 
 
 class CollectionError(RuntimeError):
-    """Episode after episode breaks, so the cause is not in one of them."""
+    """Too many episodes in a row failed, so the cause is not specific to one of them."""
 
 
 @dataclass
 class Counts:
-    """What became of the episodes that were asked for.
+    """Episode counts of a collector.
 
     Attributes:
-        begun: Those that were begun. Each has ended, broken or been cancelled, or is under way.
-        ended: Those that were played to their end.
-        broken: Those that were reported with a failure.
-        cancelled: Those that were under way, or not yet yielded, when the collection was left.
-        retried: How often one that broke was begun again.
-        recovered: How often one was brought back to where it was, for its worker had to be ended for
-            the sake of another.
-        late: Answers of slots that had been given up, which count for nothing.
+        begun: Episodes started; each has ended, failed, been cancelled, or is in progress.
+        ended: Episodes played to their end.
+        broken: Episodes reported with a failure.
+        cancelled: Episodes in progress, or not yet yielded, when the collection was left.
+        retried: Number of restarts after a failure.
+        recovered: Number of times an episode was restored after its worker was ended because of
+            another episode.
+        late: Ignored answers of slots that had been given up.
     """
 
     begun: int = 0
@@ -59,31 +59,31 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Episode that begins or is under way in a slot, and its place among the seeds."""
+    """Episode in a slot, with its position among the seeds."""
 
     place: int
     seed: int
     attempt: int = 1
     recording: Recording | None = None
-    asked: int = 0  # the number of the request that its slot has not answered; 0 if there is none
+    asked: int = 0  # number of the pending request; 0 if there is none
 
 
 class Dispatcher:
-    """The slots of a collector, and the episodes in them.
+    """Slots of a collector and the episodes in them.
 
     Args:
         engine: Opens the slots.
         make_env: Makes the env of a slot.
-        spec: The spec of the env as JSON text.
-        num_slots: The most slots.
-        timeout: Seconds that a slot may take for an answer; None for no limit.
-        retries: The most times that an episode which broke is played again.
+        spec: The env's spec as JSON text.
+        num_slots: Maximum number of slots.
+        timeout: Seconds that a slot may take to answer; None for no limit.
+        retries: Maximum number of restarts per episode.
 
     Attributes:
-        counts: What became of the episodes.
-        ready: The slots whose chats wait for a reply, in the order in which they came.
-        ended: Places and trajectories of episodes that have ended and were not taken.
-        pending: The number of slots that have yet to answer.
+        counts: Episode counts.
+        ready: Slots whose chats wait for a reply, oldest first.
+        ended: Positions and trajectories of ended episodes that were not yet taken.
+        pending: Number of slots with a pending request.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Dispatcher:
         self._runs: dict[Slot, _Run] = {}
         self._deadlines: list[tuple[float, int, Slot]] = []
         self._requests = count(1)
-        self._broken = 0  # since an episode was played to its end
+        self._broken = 0  # consecutive failures
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
         self.counts = Counts()
@@ -112,13 +112,13 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """Give slots this policy, unless it is None, and trajectories these labels, from now on."""
+        """Set the policy of the slots (None leaves it unchanged) and the labels of trajectories."""
         self._policy, self._labels = policy, labels
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Begin episodes as long as there are seeds and room; return whether any is under way."""
+        """Start episodes while there are seeds and free slots; return whether any is in progress."""
         while len(self._runs) < self._num_slots and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
@@ -126,10 +126,10 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record the answers that have come, and give up the slots that hang.
+        """Record new answers and give up slots that hang.
 
         Args:
-            wait: The most seconds to wait if there is no answer; None for no limit.
+            wait: Maximum seconds to wait for an answer; None for no limit.
         """
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
@@ -146,8 +146,9 @@ class Dispatcher:
     def advancing(
         self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
     ) -> Iterator[None]:
-        """Play replies, and record the answers that come meanwhile, in another thread. Nothing else
-        may be asked of this object until the end.
+        """Play replies and record answers in another thread while the body runs.
+
+        The body must not use this object.
         """
         ended = threading.Event()
         errors: list[Exception] = []
@@ -157,7 +158,7 @@ class Dispatcher:
                 self.reply(slots, replies)
                 while not ended.is_set():
                     self.advance(None)
-            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
+            except Exception as error:  # noqa: BLE001 - raised in the collecting thread
                 errors.append(error)
 
         thread = start_thread(advance, "agentgym-dispatcher")
@@ -171,9 +172,10 @@ class Dispatcher:
             raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
-        """Take slots that are ready, those that came first and with each the others of its seed,
-        whose chats begin alike; return them in the order of the seeds, so that a policy that draws
-        does not depend on which slots are open.
+        """Take up to `most` ready slots, oldest first, in the order of their seeds.
+
+        Slots with the same seed are taken together because their prompts share a prefix. Ordering
+        by seed makes a sampling policy independent of which slots happen to be free.
         """
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
@@ -183,12 +185,13 @@ class Dispatcher:
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
     def chats(self, slots: Sequence[Slot]) -> list[Chat]:
-        """Return the chats that slots wait with."""
+        """Return the chats that wait in these slots."""
         return [run.recording.chat for slot in slots if (run := self._runs[slot]).recording]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
-        """Play a reply in each slot, its own policy's if it is None; end the episodes that have
-        none.
+        """Play a reply in each slot.
+
+        None stands for a reply of the slot's own policy; a `PolicyError` ends the episode.
         """
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
@@ -203,15 +206,15 @@ class Dispatcher:
 
     @property
     def under_way(self) -> int:
-        """Return the number of episodes that are under way."""
+        """Return the number of episodes in progress."""
         return len(self._runs)
 
     def give_up_all(self) -> None:
-        """End the episodes that are under way, and forget those that were not taken."""
+        """Cancel the episodes in progress and discard ended ones that were not taken."""
         slots = list(self._runs)
         self.counts.cancelled += len(slots)
         for slot in slots:
-            slot.dead = True  # all, before a worker goes on with one of them
+            slot.dead = True  # mark all before a worker continues with one
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -224,7 +227,7 @@ class Dispatcher:
         self._deadlines.clear()
 
     def close(self) -> None:
-        """End the slots, those that hang too."""
+        """Close all slots, including those that hang."""
         self.give_up_all()
         for slot in self._idle:
             slot.close()
@@ -249,10 +252,10 @@ class Dispatcher:
             heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
 
     def _hung(self) -> Iterator[Slot]:
-        """Yield the slots that have worked too long on what they were asked.
+        """Yield slots that have exceeded the timeout.
 
-        A deadline is looked at when it is due. If what was asked has been answered it is dropped;
-        if the work on it began later than it was asked for, it is put off.
+        Deadlines are checked when due. An answered request's deadline is dropped; if the work
+        started later than it was requested, the deadline is postponed.
         """
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
@@ -288,7 +291,7 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
-        """Begin the episode of a slot again, in a new one of the same number, or give it up."""
+        """Restart a slot's episode in a new slot of the same number, or report the failure."""
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.by_policy:
@@ -301,11 +304,9 @@ class Dispatcher:
     def _break_off(self, run: _Run, cause: str) -> None:
         self._broken += 1
         self.counts.broken += 1
-        # Twice over, since all slots may fail together for a cause that passes.
+        # Twice the slots, since all may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
-            raise CollectionError(
-                f"{self._broken} episodes broke one after the other; the last one: {cause}"
-            )
+            raise CollectionError(f"{self._broken} episodes in a row failed; last failure: {cause}")
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""
         self.ended.append((run.place, recording.trajectory(cause + attempts)))

@@ -1,4 +1,4 @@
-"""Instances that are drawn ahead of time, in processes of their own, into the reset cache."""
+"""Prefetching: background processes generate instances into the reset cache."""
 
 from __future__ import annotations
 
@@ -19,24 +19,22 @@ from agentgym.training.rollout.engines.base import MakeEnv
 from agentgym.training.rollout.engines.workers import follow_the_parent, interrupts_left_to_parent
 from agentgym.world import reset_cache
 
+# Prefetching only uses CPU time that envs and policy leave free.
 _NICENESS = 10
-"""Priority of the processes: they use what envs and policy leave."""
+# More would outpace any run: large instances take seconds to generate and minutes to play.
 _MOST_WORKERS = 8
-"""More processes than this write more than a run reads: each instance of a large world takes
-seconds to draw and minutes to play.
-"""
 
 
 class Prefetcher:
-    """Draws instances while others are played, so that later resets find them in the reset cache.
+    """Generates instances in the background, so later resets read them from the reset cache.
 
-    It resets an env of the same kind with the same seeds, so whatever a reset draws is there. Where
-    the reset cache is off (`agentgym.world.reset_cache`) it does nothing. What goes wrong in it is left to
-    the reset that would have used the instance.
+    It resets an env of the same kind with the same seeds. Without a reset cache
+    (`agentgym.world.reset_cache`) it does nothing. Errors are left to the reset that needs the
+    instance.
 
     Args:
         make_env: Makes the env.
-        workers: Processes that draw; by default half as many as there are processors.
+        workers: Number of processes; by default half the CPUs, at most eight.
     """
 
     def __init__(self, make_env: MakeEnv, workers: int | None = None) -> None:
@@ -50,7 +48,7 @@ class Prefetcher:
         self._pending: dict[int, Future[None]] = {}
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Begin to draw the instances of some seeds; return at once."""
+        """Start generating the instances of some seeds and return immediately."""
         if reset_cache.active() is None:
             return
         if self._pool is None:
@@ -68,12 +66,12 @@ class Prefetcher:
                     self._pending[seed] = self._pool.submit(_draw, self._pickled, seed)
 
     def wait(self) -> None:
-        """Wait until all instances that were asked for have been drawn."""
+        """Wait until all requested instances are generated."""
         for drawn in self._pending.values():
             drawn.exception()
 
     def close(self) -> None:
-        """End the processes, once they have drawn what they have begun."""
+        """End the processes after their current instances."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
@@ -82,8 +80,10 @@ class Prefetcher:
 
 def _begin_worker(folder: str) -> None:
     follow_the_parent()
-    os.environ[reset_cache.VARIABLE] = folder  # the server of the processes may be older than it
-    if hasattr(os, "nice"):  # Windows has no priorities of that kind
+    os.environ[reset_cache.VARIABLE] = (
+        folder  # the fork server may have started before the variable was set
+    )
+    if hasattr(os, "nice"):  # not on Windows
         os.nice(_NICENESS)
 
 

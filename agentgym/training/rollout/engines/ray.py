@@ -1,6 +1,4 @@
-"""Collection on a cluster of Ray: actors that play the episodes of many slots each and, unless told
-otherwise, have a copy of the policy each.
-"""
+"""Ray engine: actors that each play the episodes of many slots."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ from agentgym.training.rollout.engines.workers import WorkerServer
 
 
 class RayServer(WorkerServer):
-    """The far end of a worker as an actor."""
+    """Worker that runs as a Ray actor."""
 
     def play(self, policy: Policy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in their order, with this policy if there is one."""
+        """Yield the answers to requests in order, switching to the policy if one is given."""
         if policy is not None:
             self.use(policy)
         for request in requests:
@@ -35,19 +33,17 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Actors of Ray, on one machine or many. Joins the cluster that `RAY_ADDRESS` names, or starts
-    one here.
+    """Engine of Ray actors, on one machine or many.
 
-    The policy goes into the object store once, so that actors of one machine share the weights of a
-    model; a policy for an endpoint carries its address. An actor that dies, with its machine or
-    alone, costs the episode whose step it was playing.
+    It joins the cluster named by `RAY_ADDRESS`, or starts a local one. The policy goes into the
+    object store once, so actors on one machine share model weights. An actor's death costs only the
+    episode whose step it was playing.
 
     Args:
-        workers: The most actors, each of which plays one step at a time. As many slots have one
-            each, further slots share them.
-        **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1,
-            num_gpus=0.25`. Without, an actor takes no share of the CPUs that Ray counts, and actors
-            are spread over the machines.
+        workers: Maximum number of actors. Each plays one step at a time; with more slots than
+            actors, slots share them.
+        **resources: Resources per actor, as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`.
+            By default an actor reserves no CPU and actors are spread over the nodes.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

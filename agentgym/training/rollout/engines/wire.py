@@ -1,4 +1,4 @@
-"""The bytes in which requests and answers cross to a worker process and back."""
+"""Wire format of requests and answers between the parent and a worker process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
 
 SentChat = tuple[int, ChatDelta]
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
-"""A reply of the worker's own policy, and the outcome of its step."""
+"""The reply of the worker's own policy, if any, and the outcome of the step."""
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, and the answer, or the error and whether it was the policy's."""
+"""Whether a request succeeded, and its result; or the error and whether the policy raised it."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -25,21 +25,21 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
+# Raised by msgspec for values that MessagePack cannot encode: integers beyond 64 bits, lone
+# surrogates, arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-"""What msgspec raises for a value that MessagePack has no form for, such as an integer of more than
-64 bits, a lone surrogate or an array.
-"""
+# Bytes of a frame's length: policy weights may exceed 4 GiB.
 _HEAD = 8
-"""Bytes of the length of a frame, since the weights of a policy may be longer than 4 GiB."""
+# Bytes per read: about two hundred answers.
 _READ = 1 << 16
-"""Bytes that are read at once: some two hundred answers."""
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Return an answer to a request for this method as bytes.
+    """Encode an answer to a request for this method.
 
-    MessagePack takes a fifth of the time of pickle, which looks up the class of each object; what it
-    has no form for is pickled. What cannot be pickled either is answered with the error.
+    MessagePack takes a fifth of the time of pickle, which looks up every object's class. Values
+    that MessagePack cannot encode are pickled; values that cannot be pickled become an error
+    answer.
     """
     succeeded, content = answer
     if succeeded and method in _FORMS:
@@ -49,14 +49,12 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
             pass
     try:
         return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
+    except Exception as error:  # noqa: BLE001 - objects of a user's env may raise anything when pickled
         return _PICKLED + pickle.dumps((False, (f"cannot be sent: {describe(error)}", False)))
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Return the answer that some bytes are the form of; the error, if its values are not of the
-    types that they should be.
-    """
+    """Decode an answer; values of unexpected types become an error answer."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]
@@ -67,17 +65,17 @@ def decode_answer(data: bytes) -> FarAnswer:
 
 
 class Frames:
-    """One end of a stream of frames.
+    """One end of a stream of length-prefixed frames.
 
-    All that has come is read at once: each read lets go of the interpreter, for which it then has to
-    wait.
+    Each read takes all available bytes: a read releases the interpreter lock and then has to wait
+    for it.
 
     Args:
         stream: The socket.
     """
 
     def __init__(self, stream: socket) -> None:
-        stream.settimeout(None)  # the default may be another one
+        stream.settimeout(None)  # override the process-wide default timeout
         self._stream = stream
         self._data = bytearray()
 
@@ -98,8 +96,8 @@ class Frames:
         """Wait for a frame and return it.
 
         Raises:
-            EOFError: The other end is gone.
-            OSError: So it is.
+            EOFError: The other end closed the stream.
+            OSError: The other end is gone.
         """
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
@@ -111,7 +109,7 @@ class Frames:
         self._stream.close()
 
     def _read(self, size: int) -> bytearray:
-        """Return what has come, as soon as it is at least this many bytes."""
+        """Read until at least `size` bytes are buffered."""
         while len(self._data) < size:
             data = self._stream.recv(_READ)
             if not data:

@@ -1,7 +1,7 @@
-"""Slots whose episodes are played by workers elsewhere, many in each: the near end.
+"""Parent side of worker engines: slots that share workers.
 
-A worker plays one step at a time. If it has to be ended for the sake of one episode, or dies of it,
-the others are brought to where they were in a new one, by playing their replies again.
+A worker plays one step at a time. If it dies, or is killed because of one episode, the other
+episodes are restored in a new worker by replaying their replies.
 """
 
 from __future__ import annotations
@@ -39,44 +39,40 @@ from agentgym.training.rollout.engines.wire import FarAnswer
 from agentgym.training.rollout.episode import StepOutcome
 
 WORKERS = 16
-"""The most workers, unless told otherwise: with some 18 MB each they add 30 kB to each of 10,000 slots.
+"""Default maximum number of workers. At about 18 MB each, they add 30 kB to each of 10,000 slots.
 """
 RESTORES = 8
-"""Times that a worker may die while an episode is brought back to where it was, which may be chance,
-before the episode is begun again.
-"""
+"""Worker deaths allowed while an episode is being restored, before it restarts from its reset."""
 BARREN = 3
-"""Workers that may die one after the other without having answered anything. Then the cause is not in
-what they were asked first.
+"""Consecutive workers that may die without a single answer; beyond that, no one request is to
+blame.
 """
+# Bounds the requests that must be resent when a worker dies.
 _BATCH = 256
-"""The most requests that are sent together, which bounds what a worker that dies has to be sent
-again.
-"""
 
 Request = tuple[int, str, Any]
-"""Which slot of a worker is asked, for which method, with which argument."""
+"""Slot key, method and argument."""
 
 
 class WorkerDied(RuntimeError):
-    """The process or the actor of a worker is gone."""
+    """The worker's process or actor is gone."""
 
 
 class FarEnd(ABC):
-    """A worker, seen from here. A subclass fills all."""
+    """Connection to a worker; subclasses implement every method."""
 
     @property
     def alive(self) -> bool:
-        """Return whether it is there, as far as can be seen from here."""
+        """Return whether the worker appears to be running."""
         return True
 
     @abstractmethod
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in their order.
+        """Yield the answers to requests in order.
 
         Args:
-            policy: The policy to use from now on; None for the one before.
-            requests: What is asked.
+            policy: The policy to use from now on; None keeps the current one.
+            requests: The requests.
 
         Raises:
             WorkerDied: The worker is gone.
@@ -84,18 +80,18 @@ class FarEnd(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End it at once; what is awaited from it raises `WorkerDied`."""
+        """Kill the worker; a pending `play` raises `WorkerDied`."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it when its envs are closed."""
+        """End the worker after its envs are closed."""
 
 
 class WorkerEngine(Engine):
-    """Workers that play the episodes of many slots each. A subclass fills `start`.
+    """Engine whose workers each play the episodes of many slots; subclasses implement `start`.
 
     Args:
-        workers: The most workers.
+        workers: Maximum number of workers.
     """
 
     def __init__(self, workers: int) -> None:
@@ -106,7 +102,7 @@ class WorkerEngine(Engine):
     @property
     @override
     def recovered(self) -> int:  # type: ignore[override]
-        """Return how often an episode was brought back to where it was."""
+        """Return the number of restored episodes."""
         return sum(worker.recovered for worker in self._running.values())
 
     def start(self, make_env: bytes, number: int) -> FarEnd:
@@ -121,7 +117,7 @@ class WorkerEngine(Engine):
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        """Close the envs, and end the workers; those at once that have not after `GRACE` seconds."""
+        """Close the envs and end the workers, killing those still running after `GRACE` seconds."""
         for worker in self._running.values():
             worker.close()
         until = time.monotonic() + GRACE
@@ -130,7 +126,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """A slot of a worker, with what it takes to bring its episode into another one."""
+    """Slot of a worker, with what is needed to restore its episode in another one."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
@@ -172,11 +168,11 @@ class WorkerSlot(Slot):
         return far is not None and self._home is far
 
     def lost_in(self, far: FarEnd | None) -> bool:
-        """Return whether the episode has begun, and its state is not in this worker."""
+        """Return whether the episode has started and this worker lacks its state."""
         return self._chat is not None and not self.open_in(far)
 
     def requests(self, far: FarEnd) -> list[Request]:
-        """Return what the worker is asked for: the episode, if it has not got it, and the rest."""
+        """Return the pending request, preceded by a restore if this worker lacks the episode."""
         if self.dead:
             return [(self._key, "close", None)]
         asked = (self._key, *self._asked)
@@ -185,21 +181,19 @@ class WorkerSlot(Slot):
         return [(self._key, "restore", (self._seed, tuple(self._texts))), asked]
 
     def restored(self, far: FarEnd, answer: FarAnswer) -> Failure | None:
-        """Note that the worker has the episode; return the failure if it could not be restored."""
+        """Record a restore; return a failure if the episode could not be restored."""
         succeeded, content = answer
         if not succeeded:
-            return Failure(f"in a worker: {content[0]} when the episode was played again")
+            return Failure(f"in a worker: {content[0]} while replaying the episode")
         if Border().receive_chat(*content) != self._chat:
-            return Failure(
-                "the episode was played again after its worker had died, and went another way"
-            )
+            return Failure("replaying the episode after its worker died gave a different chat")
         self._border = Border()
-        self._border.send_chat(self._chat)  # so that this side shares its messages
+        self._border.send_chat(self._chat)  # so later deltas refer to it on this side too
         self._home, self.restores = far, 0
         return None
 
     def received(self, far: FarEnd, answer: FarAnswer) -> Answer:
-        """Return the answer to what was asked."""
+        """Return the answer to the pending request."""
         succeeded, content = answer
         self._home = far
         if not succeeded:
@@ -217,18 +211,17 @@ class WorkerSlot(Slot):
 
 
 class Worker:
-    """The near end of a worker: a thread that sends it what its slots were asked, and starts it again
-    if it dies.
+    """Thread that sends slot requests to a worker and restarts the worker if it dies.
 
     Args:
         engine: Starts the worker.
-        make_env: Makes an env; pickled by cloudpickle.
-        number: Which of the workers it is.
-        answers: Where answers go.
+        make_env: Makes an env; pickled with cloudpickle.
+        number: The worker's index.
+        answers: Mailbox for the answers.
 
     Attributes:
-        recovered: How often an episode was brought back to where it was.
-        keys: Yields the keys of new slots.
+        recovered: Number of restored episodes.
+        keys: Yields keys for new slots.
     """
 
     def __init__(
@@ -241,26 +234,26 @@ class Worker:
         self._again: deque[WorkerSlot] = deque()
         self.keys = count()
         self._policy: Any = None
-        self._policy_of: FarEnd | None = None  # the worker that has the policy
+        self._policy_of: FarEnd | None = None  # the worker that already has the policy
         self._far: FarEnd | None = None
         self._barren = 0
-        self._answered = False  # the worker that runs has answered something
-        self._lock = threading.Lock()  # of the two that follow
-        self._head: WorkerSlot | None = None  # the slot whose step is played
+        self._answered = False  # the current worker has answered a request
+        self._lock = threading.Lock()  # guards the next two attributes
+        self._head: WorkerSlot | None = None  # the slot whose request is running
         self._killed_for: WorkerSlot | None = None
         self._thread = start_thread(self._run, f"agentgym-worker-{number}")
 
     def use(self, policy: Any) -> None:
-        """Play with this policy from now on."""
+        """Use this policy from now on."""
         if policy is not self._policy:
             self._policy, self._policy_of = policy, None
 
     def submit(self, slot: WorkerSlot) -> None:
-        """Do what a slot was asked."""
+        """Queue a slot's request."""
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a slot that is dead; the worker too if it is playing its step."""
+        """Close a dead slot; kill the worker if it is playing that slot's step."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
@@ -268,11 +261,11 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End when all that was asked is done."""
+        """End after all queued requests."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait for the end until some time, then end the worker at once."""
+        """Wait until a time, then kill the worker."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()
@@ -284,13 +277,13 @@ class Worker:
             try:
                 if batch:
                     self._play(batch)
-            except Exception as error:  # noqa: BLE001 - a thread that ended would leave its slots without an answer
+            except Exception as error:  # noqa: BLE001 - if this thread ended, its slots would never get an answer
                 self._end_worker()
                 self._fail(batch, Failure(describe(error)))
         self._end_worker()
 
     def _next_batch(self) -> list[WorkerSlot] | None:
-        """Return what was asked meanwhile, or wait for it; None if that is the end."""
+        """Wait for requests and return a batch; None at the end."""
         batch = [self._again.popleft() for _ in range(min(len(self._again), _BATCH))]
         while len(batch) < _BATCH:
             try:
@@ -329,7 +322,7 @@ class Worker:
     def _play_one(
         self, slot: WorkerSlot, far: FarEnd, answers: Iterator[FarAnswer], *, closes: bool
     ) -> Answer:
-        """Wait for the answer to what a slot was asked; one that closes has little time."""
+        """Wait for a slot's answer; closing gets at most `GRACE` seconds."""
         with self._lock:
             self._head = slot
             slot.began = time.monotonic() + (0.0 if slot.open_in(far) else OPENING)
@@ -357,7 +350,9 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slot: WorkerSlot, rest: Sequence[WorkerSlot], cause: str) -> None:
-        """Have the death of the worker cost the episode whose step it was playing, and no other."""
+        """Charge the worker's death to the episode whose step it was playing, and requeue the
+        others.
+        """
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

@@ -1,7 +1,4 @@
-"""The far end of workers, in another process or an actor of Ray, and the engine of processes.
-
-What crosses the border grows with new text, never with the history.
-"""
+"""Worker processes: the code that runs in a worker, and the `processes` engine."""
 
 from __future__ import annotations
 
@@ -39,16 +36,14 @@ from agentgym.training.rollout.engines.worker_slots import (
 )
 from agentgym.training.rollout.episode import Player
 
+# Held while polling a child: if two threads poll at once, one misses the exit code.
 _CHILDREN = threading.Lock()
-"""Held to ask for the state of a child: of two threads that ask, one would not be told its exit code.
-"""
+# The kernel's out-of-memory killer sends it; Windows does not define the name.
 _SIGKILL = 9
-"""The signal by which the kernel ends a process for want of memory; Windows has no name for it."""
 
 
 class PlayerServer:
-    """The far end of a slot: a player that sends only the new part of a chat, and of the prompt of a
-    reply.
+    """Worker side of a slot: a player that sends only the new part of chats and prompts.
 
     Args:
         make_env: Makes the env.
@@ -62,12 +57,12 @@ class PlayerServer:
         self._border = Border()
 
     def reset(self, seed: int) -> SentChat:
-        """Begin an episode."""
+        """Start an episode."""
         self._border = Border()
         return self._border.send_chat(self.player.reset(seed))
 
     def step(self, text: str | None) -> SentStep:
-        """Play a text, and send no reply back; or one of the own policy."""
+        """Play a text without returning the reply, or play a reply of the worker's policy if None."""
         reply, outcome = self.player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
         return (
@@ -80,7 +75,7 @@ class PlayerServer:
         )
 
     def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
-        """Play the texts of an episode with this seed again, and send the last chat whole."""
+        """Replay the texts of an episode and send the last chat in full."""
         seed, texts = episode
         chat = self.player.reset(seed)
         for text in texts:
@@ -90,11 +85,11 @@ class PlayerServer:
 
 
 class WorkerServer:
-    """The far end of a worker: the players of many slots, and the policy that they share.
+    """Worker that holds the players of many slots and the policy that they share.
 
     Args:
-        make_env: Makes an env; pickled by cloudpickle, as it may be a lambda.
-        number: Which of the workers it is.
+        make_env: Makes an env; pickled with cloudpickle, since it may be a lambda.
+        number: The worker's index.
     """
 
     def __init__(self, make_env: bytes, number: int) -> None:
@@ -105,24 +100,22 @@ class WorkerServer:
         self._sent: bytes | Policy | None = None
 
     def use(self, policy: bytes | Policy) -> None:
-        """Play with a copy of this policy; one that draws at random draws differently in each
-        worker.
-        """
-        self._sent = policy  # loaded when it is needed, so that an error is an answer
+        """Use a copy of this policy, reseeded with the worker's number if it samples."""
+        self._sent = policy  # loaded lazily, so an error becomes an answer
 
     def answer(self, request: Request) -> FarAnswer:
-        """Do what is asked of a slot; return whether it succeeded, and the answer or the error."""
+        """Serve a request; return whether it succeeded, and the result or the error."""
         key, method, argument = request
         try:
             if method == "close":
                 self.close(key)
                 return True, None
             return True, getattr(self._player(key), method)(argument)
-        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+        except Exception as error:  # noqa: BLE001 - reported to the parent
             return False, (describe(error), isinstance(error, PolicyError))
 
     def close(self, key: int) -> None:
-        """Close the env of a slot, if it is open."""
+        """Close a slot's env if it is open."""
         if (player := self._players.pop(key, None)) is not None:
             RareGarbageCollection.end(1)
             player.player.close()
@@ -137,7 +130,7 @@ class WorkerServer:
             self._policy = (
                 cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
             )
-            self._sent = None  # only now, so that an error is the answer to each request
+            self._sent = None  # only now, so an error answers every request
             if hasattr(self._policy, "reseed"):
                 self._policy.reseed(self._number)
             for player in self._players.values():
@@ -151,14 +144,15 @@ class WorkerServer:
 
 
 class Processes(WorkerEngine):
-    """Processes that play the episodes of many slots each: for worlds that compute, and for tools
-    that may crash or leak. A process that hangs is killed.
+    """Engine of worker processes, for worlds that compute and tools that may crash or leak.
+
+    Processes that hang are killed.
 
     Args:
-        method: The start of processes: `forkserver` (quick; the server is never forked from a
-            process with threads), `spawn`, `fork`.
-        workers: The most processes, each of which plays one step at a time. As many slots have one
-            each, further slots share them.
+        method: Start method: `forkserver` (fast, and never forks a process with threads), `spawn`
+            or `fork`.
+        workers: Maximum number of processes. Each plays one step at a time; with more slots than
+            processes, slots share them.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -168,7 +162,7 @@ class Processes(WorkerEngine):
             self._context.set_forkserver_preload([__name__])
 
     def share(self, policy: Policy) -> bytes:
-        """The policy as bytes, made once for all workers."""
+        """Return the pickled policy, one copy for all workers."""
         return bytes(cloudpickle.dumps(policy))
 
     def start(self, make_env: bytes, number: int) -> FarEnd:
@@ -207,13 +201,13 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._frames.close()  # the process reads the end of its input, closes its envs and ends
+        self._frames.close()  # the process sees end of file, closes its envs and exits
         if not self._join():
             self.kill()
             self._join()
 
     def _join(self) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the process; return whether it has ended."""
         ended = bool(wait([self._process.sentinel], GRACE))
         with _CHILDREN:
             self._process.join(0)
@@ -221,17 +215,15 @@ class _Process(FarEnd):
 
 
 def describe_exit(code: int | None) -> str:
-    """Return the end of a worker process as a sentence; a negative code is that of a signal."""
+    """Describe how a worker process ended; a negative code is a signal."""
     text = f"the worker process ended with exit code {code}"
     if code == -_SIGKILL:
-        text += ": it was killed, perhaps for want of memory"
+        text += ": it was killed, perhaps because memory ran out"
     return text
 
 
 GONE = (EOFError, ConnectionError)
-"""What reading from the parent and writing to it raise once it has closed its end, as it does at any
-moment when it is interrupted.
-"""
+"""Errors of a connection whose other end the parent has closed, as it may at any time."""
 
 
 def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
@@ -250,15 +242,16 @@ def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
 
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that no interrupt reaches: one that is still importing would print a traceback.
+    """Start processes that ignore keyboard interrupts, even while they still import.
 
-    Interrupts are blocked meanwhile, which processes inherit; the parent gets its own at the end. As
-    another thread of it may be interrupted in its place, the handler only notes that it was.
+    Interrupts are blocked while processes start, and children inherit the block. The parent handles
+    a pending interrupt at the end. The temporary handler is needed because another thread of the
+    parent may receive the signal.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # which unblocks interrupts when it starts
+    resource_tracker.ensure_running()  # its start would unblock interrupts
     handler = signal.getsignal(signal.SIGINT)
     noted: list[tuple[int, FrameType | None]] = []
     defers = callable(handler) and threading.current_thread() is threading.main_thread()
@@ -276,9 +269,7 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Leave interrupts to the parent, and end with it even if it is killed: a worker would wait for
-    ever, or go on alone.
-    """
+    """Ignore interrupts, and exit when the parent process ends, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
