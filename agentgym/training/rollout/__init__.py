@@ -1,7 +1,7 @@
-"""Playing episodes: policies, local models and endpoints, the collector with its engines,
-trajectories and their log.
+"""Episode collection: policies, local models and endpoints, the collector and its engines,
+trajectories and their logs.
 
-The room stands on the core alone. What needs an extra is loaded when it is used.
+This package imports only the core; modules that need an extra load on first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Collecting episodes: many at once, wherever an engine plays them, none lost if the run is
-interrupted.
-"""
+"""Collector: plays many episodes at once on any engine and resumes interrupted runs."""
 
 from __future__ import annotations
 
@@ -38,47 +36,45 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 LINGER = 0.1
-"""Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
-worth that much delay.
+"""Fraction of the last reply time that a batch waits for more chats; a fuller batch is worth that
+delay.
 """
 QUICK = 0.001
-"""Seconds of a reply for which no thread is started to record what comes meanwhile."""
+"""Reply time in seconds below which answers are not recorded in a separate thread."""
 
 
 class Collector:
-    """Plays episodes of one env, many at once, in slots that stay open between calls.
+    """Plays many episodes of one env at once, in slots that stay open between calls.
 
-    A failure in a slot (an error in the env or in a policy that plays there, a worker that dies,
-    one that takes longer than the timeout) costs the episode of that slot alone. The episode is
-    played again, with its seed and in a new slot of the same number: were another one drawn in its
-    place, long episodes, in which more can break, would become rare. If it breaks each time, or the
-    policy has given up on it (a `PolicyError`, whose `replies` say on which of a batch), it is
-    reported as a truncated trajectory that names its `failure`, and is not the agent's: evaluation
-    and training leave it out. The engine `lockstep` has no workers, so with it all other errors are
-    raised.
+    A failure in a slot (an exception in the env or in the slot's policy, a dead worker, a timeout)
+    costs only that slot's episode. The episode is played again with the same seed in a new slot,
+    because replacing it by another seed would make long, fragile episodes rare. If all retries
+    fail, or the policy raises `PolicyError` (whose `replies` identify the failed chats of a batch),
+    the result is a truncated trajectory with a `failure`, which evaluation and training exclude.
+    The engine `lockstep` has no workers and raises all other errors.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: The most episodes that are played at once, each in a slot.
+        num_envs: Maximum number of concurrent episodes, one per slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Give each slot the policy itself (threads share it, processes and actors have
-            copies of it); if not, it is called here, with all chats that wait. Asyncio and Ray
-            replicate unless told otherwise.
-        timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
-            None for no limit. A worker has a minute more to start.
-        retries: The most times that an episode which broke is played again.
-        in_flight: Batches into which the live episodes are split, if the policy is called here and
-            the engine is not `lockstep`: with two, the policy replies to one while the tools of the
-            other work, and never waits for a slow one. With 1 it waits for most of them, so that
-            batches are full: better where a batch takes as long as half of it and tools are quick.
+        replicate: Give each slot the policy itself (threads share it, processes and actors copy
+            it). If False, the policy is called here with all waiting chats. True by default for
+            asyncio and Ray.
+        timeout: Seconds that a reset or a step may take, including the reply of a replicated
+            policy; None for no limit. Workers get an extra minute to start.
+        retries: Maximum number of times that a failed episode is played again.
+        in_flight: Number of batches into which the running episodes are split, if the policy is
+            called here and the engine is not `lockstep`. With two, the policy replies to one batch
+            while the tools of the other run. With one, it waits for most episodes, so batches are
+            full; prefer this if tools are fast and the batch size hardly affects the reply time.
 
     Raises:
-        ValueError: The env has no spec, or an argument is not right, or the engine is not
-            installed.
+        ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
 
     Example:
         >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
-        ...     trajectories = list(collector.collect(policy, range(1_000), log=Path("runs/list.jsonl")))
+        ...     trajectories = list(collector.collect(policy, range(1_000),
+        log=Path("runs/list.jsonl")))
     """
 
     def __init__(
@@ -102,7 +98,7 @@ class Collector:
             check_float("timeout", timeout, 0.001, 1e9)
             if not self._engine.isolates:
                 raise ValueError(
-                    "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
+                    "lockstep cannot give up a hanging slot, so it does not support timeout; use "
                     "another engine"
                 )
         if replicate is not None:
@@ -118,12 +114,12 @@ class Collector:
 
     @property
     def counts(self) -> Counts:
-        """What became of the episodes so far."""
+        """Return the episode counts so far."""
         return replace(self._dispatcher.counts, recovered=self._engine.recovered)
 
     @property
     def retried(self) -> int:
-        """The episodes so far that were begun again."""
+        """Return the number of episodes restarted so far."""
         return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
@@ -133,12 +129,14 @@ class Collector:
         self.close()
 
     def close(self) -> None:
-        """End the slots, those that hang too."""
+        """Close all slots, including those that hang."""
         self._dispatcher.close()
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw the instances of later episodes while others are played, if there is a reset cache."""
+        """Generate the instances of later episodes in the background, if the reset cache is
+        enabled.
+        """
         self._prefetcher.prefetch(seeds)
 
     def collect(
@@ -154,25 +152,24 @@ class Collector:
 
         Args:
             policy: Replies to chats.
-            seeds: Each is played once. They are read as slots come free, so they may be endless.
-            log: A file to which each trajectory is written before it is yielded. An episode of this
-                env with these labels that it holds already is yielded as it is and not played
-                again, unless it is a failure. Nobody else can write to it meanwhile. Other labels may
-                share it; with these labels it holds one env alone.
-            labels: The labels of the trajectories.
-            ordered: Yield the trajectories in the order of the seeds, each when all before it have
-                ended. Without, they come as they end, short ones first, so that the first n of more
-                than n are no fair sample; with it they are.
+            seeds: One episode is played per seed. Seeds are read as slots become free, so the
+                iterable may be infinite.
+            log: File to which each trajectory is written before it is yielded. Episodes of this env
+                with these labels that are already in the log are yielded instead of played, unless
+                they failed. The log has one writer at a time. Runs with different labels may share
+                a log; with these labels it may contain only one env.
+            labels: Labels of the trajectories.
+            ordered: Yield trajectories in the order of the seeds. By default they are yielded as
+                they end, short ones first, so the first n are a biased sample.
 
         Yields:
             Trajectories.
 
         Raises:
-            CollectionError: More than twice as many episodes as there are slots broke, and none
-                between them did not.
-            RunLockedError: Somebody else writes to the log.
+            CollectionError: More consecutive episodes failed than twice the number of slots.
+            RunLockedError: The log has another writer.
             OSError: The log cannot be written.
-            ValueError: An argument is not right, the engine cannot play this policy, or the log
+            ValueError: An argument is invalid, the engine does not support the policy, or the log
                 belongs to another run.
         """
         _check_play(policy, seeds, ordered)
@@ -203,7 +200,7 @@ class Collector:
     def _recorded(
         self, file: TrajectoryLog, labels: Mapping[str, Any]
     ) -> dict[int, deque[Trajectory]]:
-        """Return the episodes of this env in a log, by seed."""
+        """Return a log's episodes of this env, by seed."""
         recorded: dict[int, deque[Trajectory]] = {}
         for trajectory in file.of_run(self.spec, labels):
             if not trajectory.failure:
@@ -234,9 +231,7 @@ class Collector:
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
-        """Wait for an answer; if all slots are to be in one batch, for those that come shortly
-        after too.
-        """
+        """Wait for an answer; with a single batch, also for those that follow shortly."""
         dispatcher = self._dispatcher
         dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
         until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
@@ -244,7 +239,7 @@ class Collector:
             dispatcher.advance(rest)
 
     def _reply(self, policy: Policy) -> None:
-        """Have slots that are ready play a reply: all, or a batch while others are stepped."""
+        """Reply to all waiting chats, or to a batch while the other episodes step."""
         dispatcher = self._dispatcher
         if self._replicate:
             slots = dispatcher.take(self.num_envs)
@@ -259,14 +254,13 @@ class Collector:
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
             replies = _ask(policy, dispatcher.chats(slots))
             self._reply_time = time.monotonic() - began
-        if overlaps and dispatcher.ready:  # the next batch need not wait until these are sent
+        if overlaps and dispatcher.ready:  # send these while the policy replies to the next batch
             self._unsent = slots, replies
         else:
             dispatcher.reply(slots, replies)
 
 
 def _check_play(policy: object, seeds: object, ordered: object) -> None:
-    """Raise `ValueError` unless there are a policy and seeds to play."""
     if not callable(policy):
         raise ValueError(
             f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
@@ -278,10 +272,10 @@ def _check_play(policy: object, seeds: object, ordered: object) -> None:
 
 
 def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
-    """Yield seeds, those of NumPy as integers.
+    """Yield seeds as Python integers.
 
     Raises:
-        ValueError: One is no integer, or negative; an episode of it could not be played again.
+        ValueError: A seed is negative or not an integer, so its episode could not be replayed.
     """
     for seed in seeds:
         try:
@@ -294,16 +288,16 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
 
 
 def _read_labels(labels: object) -> dict[str, Any]:
-    """Return labels as they come back from a log; none for None.
+    """Return labels as a log would return them.
 
     Raises:
-        ValueError: They are no mapping, or hold what JSON cannot say.
+        ValueError: The labels are not a JSON-able mapping.
     """
     if labels is None:
         return {}
     try:
         if not isinstance(labels, Mapping):
-            raise TypeError(f"{type(labels).__name__} is no mapping")
+            raise TypeError(f"{type(labels).__name__} is not a mapping")
         return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
@@ -313,11 +307,6 @@ def _read_labels(labels: object) -> dict[str, Any]:
 
 
 def _open_log(log: object) -> TrajectoryLog | None:
-    """Return a log, which may be given by its path; None for None.
-
-    Raises:
-        ValueError: It is neither.
-    """
     if log is None or isinstance(log, TrajectoryLog):
         return log
     if isinstance(log, (str, Path)) and str(log):
@@ -326,7 +315,7 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """Return the factory of the envs, and their spec as JSON text."""
+    """Return a function that makes the env, and the env's spec as JSON text."""
     if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = factory_of(env)
@@ -355,7 +344,7 @@ def _engine(engine: str | Engine) -> Engine:
 
 
 def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
-    """Return the reply to each chat; in its place the error, if the policy says of which it is."""
+    """Return a reply to each chat, or the error of the chats that failed."""
     try:
         return policy(chats)
     except PolicyError as error:
@@ -369,9 +358,7 @@ def _missing(
     recorded: Mapping[int, deque[Trajectory]],
     replayed: deque[tuple[int, Trajectory]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the seeds with their places but for those that are recorded, each as often as it is;
-    put the recorded episodes into `replayed`.
-    """
+    """Yield the seeds that are not recorded; append recorded episodes to `replayed`."""
     for place, seed in seeds:
         if recorded.get(seed):
             replayed.append((place, recorded[seed].popleft()))
@@ -385,7 +372,7 @@ def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Itera
 
 
 def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
-    """Yield trajectories in the order of their places, each when all before it are there."""
+    """Yield trajectories in the order of their seeds."""
     ended: dict[int, Trajectory] = {}
     following = 0
     with closing(played):

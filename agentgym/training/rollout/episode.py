@@ -1,4 +1,4 @@
-"""One episode: the env that plays it, and the record of what was shown, written and earned."""
+"""A single episode: the env that plays it and the recording of its steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.training.rollout.trajectory import Step, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """Result of `env.step`, with the info as JSON-able data."""
+    """Result of `env.step`, with JSON-able info."""
 
     chat: Chat
     reward: float
@@ -27,17 +27,16 @@ class StepOutcome:
 
 
 class Recording:
-    """An episode as far as it has been played.
+    """Recording of an episode in progress.
 
     Args:
-        spec: The spec of its env as JSON text.
-        seed: The seed of its reset.
+        spec: The env's spec as JSON text.
+        seed: The reset seed.
         chat: The first chat.
-        labels: The labels of the trajectory.
+        labels: Labels of the trajectory.
 
     Attributes:
-        chat: The chat that the policy is shown next.
-        over: True once the episode has ended.
+        chat: The chat for the policy's next reply.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the episode as far as it has been played.
+        """Return the episode so far.
 
         Args:
-            failure: The cause, if the episode could not be played to its end; it is truncated then.
-                An episode that its env calls invalid is a failure too.
+            failure: Why the episode could not be played to its end; a non-empty value marks it as
+                truncated. An episode that its env reports as invalid also counts as a failure.
         """
         return Trajectory(
             self.spec,
@@ -83,14 +82,14 @@ class Recording:
 
 
 class Player:
-    """An env, and the policy that plays in it if that is not somewhere else.
+    """Env with an optional policy.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
 
     Attributes:
-        policy: The policy; None if replies come from somewhere else.
-        chat: The chat that the policy is shown next.
+        policy: The policy; None if replies are passed in.
+        chat: The chat for the policy's next reply.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -99,15 +98,15 @@ class Player:
         self.chat = Chat()
 
     def reset(self, seed: int) -> Chat:
-        """Begin an episode."""
+        """Start an episode."""
         self.chat = self.env.reset(seed=seed)[0]
         return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply; with None, that of the player's own policy."""
+        """Play a reply, or one by the player's own policy if None."""
         if reply is None:
             if self.policy is None:
-                raise RuntimeError("this player has no policy of its own: give it a reply")
+                raise RuntimeError("this player has no policy; pass a reply")
             (reply,) = self.policy([self.chat])
         self.chat, reward, terminated, truncated, info = self.env.step(reply.text)
         return reply, StepOutcome(
@@ -120,12 +119,12 @@ class Player:
 
 
 class Episode(Recording):
-    """One episode under way, with its env.
+    """Episode in progress, with its env.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
-        seed: The seed of the reset.
-        labels: The labels of the trajectory.
+        seed: The reset seed.
+        labels: Labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -138,14 +137,14 @@ class Episode(Recording):
         super().__init__(spec_of(env), seed, self._player.reset(seed), labels)
 
     def play(self, reply: Reply) -> StepOutcome:
-        """Play a reply, and return what came of it."""
+        """Play a reply and return the outcome."""
         reply, outcome = self._player.step(reply)
         self.add(reply, outcome)
         return outcome
 
     def leave(self) -> None:
-        """End the episode because its player has gone: with the score that the world has, and an
-        empty reply in place of the next one.
+        """End the episode because its player has left, with the world's current score and an empty
+        reply.
         """
         chat, reward, terminated, truncated, info = tool_env(self.env).truncate("left")
         self.add(
@@ -154,10 +153,10 @@ class Episode(Recording):
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the spec of an env with its wrappers, as JSON text.
+    """Return the spec of an env and its wrappers as JSON text.
 
     Raises:
-        ValueError: It has none, or one that JSON cannot hold.
+        ValueError: The env has no spec, or the spec is not JSON-able.
     """
     if env.spec is None:
         raise ValueError(
@@ -167,8 +166,8 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
         return str(env.spec.to_json())
     except TypeError as error:
         raise ValueError(
-            "the spec of the env cannot be recorded with the episode: "
-            f"{error}; give functions as 'package.module:function'"
+            "the spec of the env is not JSON-able: "
+            f"{error}; write functions as 'package.module:function'"
         ) from error
 
 
@@ -181,7 +180,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a part of an info as JSON-able data."""
+    """Convert a part of an info to JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
     kind: Any = type(value)
@@ -192,6 +191,5 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs at every step, so they are not asked what else they might
-    # be.
+    # This runs at every step and most items are leaves, so check for those first.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

@@ -1,4 +1,4 @@
-"""Playing episodes: one, or many at once."""
+"""Functions that play one episode, many episodes, or a recorded one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def rollout(
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
         policy: Replies to the chats.
-        seed: The seed of the reset.
-        labels: The labels of the trajectory.
+        seed: The reset seed.
+        labels: Labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -48,22 +48,22 @@ def collect(
     ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play episodes, many at once; a finished one makes room for the next at once.
+    """Play many episodes at once, starting another when one finishes.
 
     Args:
-        policy: Replies to all chats that wait for a reply together.
+        policy: Replies to all waiting chats together.
         env: An id, a spec or a function that makes an env, as in `Collector`.
-        seeds: Each is played once.
-        num_envs: The most episodes that are played at once.
-        log: A file for the trajectories, from which an interrupted run goes on; as in
+        seeds: One episode is played per seed.
+        num_envs: Maximum number of concurrent episodes.
+        log: File for the trajectories, from which an interrupted run resumes; see
             `Collector.collect`.
-        labels: The labels of the trajectories.
-        ordered: Yield them in the order of the seeds instead of as they end, so that the first n of
-            an endless stream are a fair sample; as in `Collector.collect`.
+        labels: Labels of the trajectories.
+        ordered: Yield trajectories in the order of the seeds instead of as they end; see
+            `Collector.collect`.
         **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:
-        Trajectories, as they end; failures of workers too, which say so.
+        Trajectories, including those with a `failure`.
 
     Example:
         >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
@@ -74,12 +74,11 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels
-    are computed again.
+    """Replay a trajectory's replies in a new env, recomputing chats, rewards and labels.
 
     Raises:
-        ValueError: The episode goes on after the last reply, or ends before it; then the trajectory
-            is not of this spec.
+        ValueError: The episode and the trajectory differ in length, so the trajectory was recorded
+            with another spec or version.
     """
     replies = iter([step.reply for step in trajectory.steps])
 

@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time, and each file whole or as it was before."""
+"""Files of a run: one writer at a time, atomic replacement."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
+# Maximum length of the two values in an error; an env's wrappers take thousands of characters.
 _SHOWN = 160
-"""Characters of two values of a setting in an error; the wrappers of an env have thousands."""
 LOCK = ".lock"
-"""The name of the lock in a folder, and the end of that of the lock of a file."""
+"""Name of a folder's lock file, and suffix of a file's lock file."""
+# Errors of file systems without locks, such as Lustre mounted without `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems answer that keep no locks, such as Lustre without the mount option `flock`."""
 
 if sys.platform == "win32":
     import msvcrt
 
+    # Offset of the locked byte: Windows blocks reads of locked bytes, and the holder must stay
+    # readable.
     _BEYOND = 1 << 30
-    """The byte that stands for the lock: Windows lets nobody else read the bytes of a lock, and the
-    holder has to be readable.
-    """
 
     def _try_lock(descriptor: int) -> None:
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
@@ -46,20 +45,20 @@ else:
 
 
 class RunLockedError(OSError):
-    """Another writer has the folder or the file."""
+    """Another writer holds the folder or file."""
 
 
 class OtherRunError(ValueError):
-    """A folder or a log belongs to another run."""
+    """A folder or log belongs to another run."""
 
 
 class DamagedFileError(ValueError):
-    """A line or a file of a run cannot be read.
+    """A line or file of a run cannot be read.
 
     Args:
         path: The file.
-        problem: The fault, as a sentence about it.
-        line: The number of the line, from 1; None for the whole file.
+        problem: The problem, as a clause about the file.
+        line: Line number from 1; None for the whole file.
     """
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
@@ -75,20 +74,20 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Lock of a folder or a file while somebody writes there; a context manager.
+    """Context manager that locks a folder or file for writing.
 
-    The lock belongs to an open file, so the system releases it with the process, however that ends;
-    nothing stale is left after a kill or a reboot. Whoever comes second is told at once who holds
-    it. A forked process has no part in the lock. The same object may be entered again while it is
-    held, from any thread; two objects exclude each other, in one process too.
+    The operating system releases the lock when the process ends, so no stale locks remain after a
+    kill or reboot. A second writer gets an error that names the holder. Forked processes do not
+    inherit the lock. A held lock can be entered again from any thread; two objects exclude each
+    other, even in one process.
 
     Args:
-        target: The folder, which is made if it is missing, or a file, which need not exist.
-        folder: True if it is a folder.
+        target: The folder, created if missing, or a file, which need not exist.
+        folder: Whether the target is a folder.
 
     Raises:
-        RunLockedError: Another writer holds it; on entering.
-        OSError: The lock cannot be made, or its file system keeps no locks; on entering.
+        RunLockedError: Another writer holds the lock; on entering.
+        OSError: The lock cannot be created, or the file system does not support locks; on entering.
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
@@ -108,12 +107,12 @@ class RunLock:
             self._depth -= 1
             if self._depth or self._descriptor < 0:
                 return
-            with suppress(OSError):  # Windows removes no file that is open
+            with suppress(OSError):  # Windows cannot delete open files
                 self.path.unlink()
             self._close()
 
     def check(self) -> None:
-        """Raise `RunLockedError` if another writer holds the lock, and write nothing."""
+        """Raise `RunLockedError` if another writer holds the lock; write nothing."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,
@@ -129,7 +128,7 @@ class RunLock:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
                 stack.callback(os.close, descriptor)
                 self._lock(descriptor)
-                # The last holder may have removed the file after it was opened here.
+                # The previous holder may have deleted the file after we opened it.
                 if self._is_current(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, _holder().encode())
@@ -143,12 +142,12 @@ class RunLock:
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 raise OSError(
-                    f"the file system of {self.target} keeps no locks ({error.strerror}), so two "
-                    "processes could spoil a run there; choose a folder on another one"
+                    f"the file system of {self.target} does not support locks ({error.strerror}), so two "
+                    "processes could corrupt a run; choose a folder on another file system"
                 ) from None
             raise RunLockedError(
-                f"{self.target} is being written by {_describe(descriptor)}; wait until that has "
-                "ended, stop it, or choose another place"
+                f"{self.target} is being written by {_describe(descriptor)}; wait until it ends, "
+                "stop it, or choose another place"
             ) from None
 
     def _is_current(self, descriptor: int) -> bool:
@@ -163,10 +162,10 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        """Leave the lock to the parent of this process, which was forked from it.
+        """Leave the lock to the parent process after a fork.
 
-        Closing the copy of a descriptor unlocks nothing; keeping it would hold the lock after the
-        parent has died.
+        Closing the copied descriptor does not unlock; keeping it would hold the lock after the
+        parent dies.
         """
         self._mutex = threading.Lock()
         self._close()
@@ -195,26 +194,26 @@ def _holder() -> str:
 
 
 def _describe(descriptor: int) -> str:
-    """Return the holder that the file of a lock names."""
+    """Return the holder named in a lock file."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))
         who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process, which has just begun"
+        return "another process, which has just started"
     mine = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
     return f"{who}, which is this very process" if mine else who
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file beside its place and move it there when it is whole and on the disk.
+    """Write a file next to its destination and move it there once it is complete and synced.
 
     Yields:
         The file to write to.
 
     Raises:
-        OSError: It cannot be written; the file at the path is as it was.
+        OSError: The file cannot be written; the destination is unchanged.
     """
     part = path.with_name(f"{path.name}.new")
     try:
@@ -231,20 +230,20 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or as it was before."""
+    """Write a text file atomically."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Return what a JSON file of settings holds; None if there is none.
+    """Read a JSON settings file; return None if it does not exist.
 
     Args:
         path: The file.
-        read: Returns the settings for the data, or raises `ValueError`.
+        read: Converts the data to settings, or raises `ValueError`.
 
     Raises:
-        DamagedFileError: It cannot be read, or something else is in it.
+        DamagedFileError: The file cannot be read or has other content.
     """
     if not path.exists():
         return None
@@ -253,27 +252,27 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
             raise ValueError("it is empty")
         return read(json.loads(data))
     except (RecursionError, ValueError) as error:
-        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
+        raise DamagedFileError(path, f"it contains no settings of a run ({error})") from None
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings in a JSON file; None if there is none.
+    """Read settings from a JSON file; return None if it does not exist.
 
     Args:
         path: The file.
-        defaults: The settings by default, whose names and types they must have.
+        defaults: Default settings, which define the names and types.
 
     Raises:
-        DamagedFileError: It cannot be read, or something else is in it.
+        DamagedFileError: The file cannot be read or has other content.
     """
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the names and types of those by default.
+    """Return settings with the names and types of the defaults.
 
     Raises:
-        ValueError: They have others.
+        ValueError: Names or types differ.
     """
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
         raise ValueError("it has other names")
@@ -290,16 +289,16 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write the settings of a run into its folder, or check that they are those of the run in it.
+    """Write a run's settings, or check that they match the settings already stored.
 
     Args:
-        path: The file of the settings.
+        path: The settings file.
         settings: The settings, as JSON reads them back.
-        kept: Those that are there; None if there are none.
-        place: The file or folder of the run, for errors; by default that of the settings.
+        kept: The stored settings; None if there are none.
+        place: The run's file or folder, for errors; by default the settings file's folder.
 
     Raises:
-        OtherRunError: The place holds another run.
+        OtherRunError: The place contains another run.
         OSError: The file cannot be written.
     """
     if kept is None:
@@ -309,24 +308,24 @@ def keep_settings(
         old, new = (json.dumps(run.get(name)) for run in (kept, settings))
         values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
         raise OtherRunError(
-            f"{place or path.parent} holds a run with other settings: its {name}{values} (see "
+            f"{place or path.parent} contains a run with other settings: its {name}{values} (see "
             f"{path.name}); choose another place or delete it"
         )
 
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Write files into an empty folder, from which each is moved into another in one step.
+    """Write files into an empty folder, then move each one atomically into another folder.
 
     Args:
-        folder: Where they go; it is made if it is missing.
-        last: The file that is moved last: its presence says that all are there.
+        folder: The destination, created if missing.
+        last: The file moved last; its presence means that all files are there.
 
     Yields:
         The empty folder.
     """
     part = folder / ".new"
-    shutil.rmtree(part, ignore_errors=True)  # of a writer that was killed
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)
     try:
         yield part
@@ -340,17 +339,17 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
 
 
 def append_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Write text at the end of a file, as `append_bytes` does."""
+    """Append text to a file, as `append_bytes` does."""
     append_bytes(path, text.encode("utf-8"), sync=sync)
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write bytes at the end of a file; if that fails, the file is as it was before.
+    """Append bytes to a file, leaving it unchanged on failure.
 
     Args:
-        path: The file; it is made if it is missing.
-        data: Whole lines.
-        sync: Wait until they are on the disk.
+        path: The file, created if missing.
+        data: Complete lines.
+        sync: Wait until the data is on disk.
     """
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
@@ -366,15 +365,15 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut off the last line of a file if it was not written whole."""
+    """Cut off an incomplete last line."""
     if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
         with path.open("rb+") as file:
             file.truncate(keep)
 
 
 def check_regular(path: Path) -> None:
-    """Raise `ValueError` if something else than a file is at a path: a pipe would be waited for,
-    and a device may have no end.
+    """Raise `ValueError` if the path is not a regular file: a pipe would block, and a device may be
+    endless.
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device or a pipe"
@@ -382,14 +381,14 @@ def check_regular(path: Path) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
+    """Yield the lines of a file, numbered from 1, leaving out an incomplete last one."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows opens no folders, and some file systems sync none
+    with suppress(OSError):  # Windows cannot open folders, and some file systems cannot sync them
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

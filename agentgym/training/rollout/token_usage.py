@@ -1,5 +1,5 @@
-"""Token usage of episodes and replies: of the context, as its wrappers recorded it (LOCA-bench,
-section 4.2 and table 2), and of an endpoint.
+"""Token usage of episodes, as context wrappers record it (LOCA-bench, section 4.2 and table 2), and
+of endpoints.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from agentgym.training.rollout.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one episode.
+    """Token usage of one episode.
 
     Attributes:
         counter: The token counter.
-        trajectory_tokens: The trajectory length: every text once, what edits have removed added
-            back and what they have put in its place left out.
-        prompt_tokens: Of all prompts together.
-        reusable_prompt_tokens: Of these, the tokens that a prompt has in common with the beginning
-            of the one before it.
-        peak_tokens: Of the longest prompt.
-        policy_tokens: Of the replies, thinking and summaries included.
-        summary_tokens: Of the summaries and the requests for them.
-        tool_output_tokens: Of the tool results that were shown.
-        hidden_tool_tokens: Of the results of calls made by code, which were not shown.
-        edits: The number of times that a strategy edited the context.
+        trajectory_tokens: Trajectory length: every text once, including text that context edits
+            removed, without their replacements.
+        prompt_tokens: Sum over all prompts.
+        reusable_prompt_tokens: Prompt tokens shared with the beginning of the previous prompt.
+        peak_tokens: Longest prompt.
+        policy_tokens: Replies, including thinking and summaries.
+        summary_tokens: Summaries and the requests for them.
+        tool_output_tokens: Tool results shown to the policy.
+        hidden_tool_tokens: Results of programmatic calls, which are not shown.
+        edits: Number of context edits.
     """
 
     counter: str
@@ -44,14 +43,12 @@ class Usage:
 
     @property
     def missed_prompt_tokens(self) -> int:
-        """Of all prompts together, what a cache of the prompts before does not spare."""
+        """Return the prompt tokens that a prefix cache does not save."""
         return self.prompt_tokens - self.reusable_prompt_tokens
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return the tokens of an episode; None if it was played without a context wrapper, or has no
-    steps.
-    """
+    """Return an episode's token usage; None without a context wrapper or without steps."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -78,12 +75,12 @@ def usage(trajectory: Trajectory) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """Usage of an endpoint by replies; two can be added.
+    """Usage of an endpoint; instances can be added.
 
-    Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of
-    the completion's. Of the requests, `retries` were sent again; `cut` replies ended at the limit
-    of tokens; `seconds` leave out failed requests and waits for a slot. `unmetered` replies came
-    without readable counts, and are not in them.
+    Tokens are the server's counts: cached tokens are part of the prompt, reasoning tokens part of
+    the completion. `retries` counts retried requests and `cut` truncated replies. `seconds`
+    excludes failed requests and waits for a slot. `unmetered` replies had no readable counts and do
+    not contribute tokens.
     """
 
     replies: int = 0
@@ -104,14 +101,12 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the tokens of the prompt before a step, by the record in its `info["context"]`."""
+    """Return the tokens of the prompt before a step, from its `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 
 def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
-    """The records of each context: one for an agent, and for each sub-task that began with a clean
-    one.
-    """
+    """Return the records of each context: one per agent and per sub-task with a clean context."""
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:
@@ -122,8 +117,9 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """The first prompt, and all that was appended; what an agent of a team was sent between two
-    replies made its prompt grow.
+    """Return the tokens of the first prompt plus everything added later.
+
+    Messages between two replies of a team's agent count as prompt growth.
     """
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
